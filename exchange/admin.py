@@ -116,14 +116,16 @@ class Admin:
         if not 0 <= flags <= 2:
             raise RequestError("malformed", f"expected flags 0 (both sides), 1 (buys) or 2 (sells), got {flags}")
         checked = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
-        return int(self._submit(CommandKind.PURGE, checked, flags, self._sessions.participant_number(name))["qty_lots"])
+        return int(
+            self._submit(CommandKind.PURGE, checked, flags, self._sessions.participants.number(name))["qty_lots"]
+        )
 
     def _kill(self, name: str, on: int) -> int:
         """Activates (1) or lifts (0) the kill switch of a participant. Returns the number of cancelled orders."""
         if on not in (0, 1):
             raise RequestError("malformed", f"expected on 1 (activate) or 0 (lift), got {on}")
         return int(
-            self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.participant_number(name), on)[
+            self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.participants.number(name), on)[
                 "qty_lots"
             ]
         )
@@ -133,7 +135,7 @@ class Admin:
         rows = self._journal_after("event", after, self._core.event_sequence, self._core.journal.events_after)
         next_after = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
-            rows = rows[rows["participant"] == self._sessions.participant_number(name)]
+            rows = rows[rows["participant"] == self._sessions.participants.number(name)]
         return [next_after, rows.tobytes()]
 
     def _command_copy(self, after: int) -> list[Any]:
@@ -164,7 +166,7 @@ class Admin:
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
         """Executes a command of the exchange itself. Returns the event that answers it, the last of its participant. Raises RequestError if
         it was rejected."""
-        own, now_ns = self._sessions.exchange_participant(), self._clock.now_ns()
+        own, now_ns = self._sessions.participants.exchange(), self._clock.now_ns()
         row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
         row["participant"], row["time_ns"] = own, now_ns
         self._core.submit(row)

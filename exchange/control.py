@@ -264,7 +264,7 @@ class Control:
                 f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}; start the exchange with --clock lockstep",
             )
         self._check_times(slot, rows)
-        self._sessions.map_participants(slot, rows)
+        self._sessions.participants.map_recorded(self._sessions.name(slot), rows)
         if not self._inbound.append_recorded(rows, int(self._gateway.participant[slot])):
             raise RequestError(
                 "throttled",

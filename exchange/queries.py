@@ -110,7 +110,7 @@ class Queries:
                 "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
             )
         state = self._core.market.state
-        balances = self._core.market.balances()[self._sessions.participant_number(name)]
+        balances = self._core.market.balances()[self._sessions.participants.number(name)]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
         return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
 

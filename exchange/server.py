@@ -115,7 +115,7 @@ class Exchange:
                     config.clock.participants,
                 )
             self.schedule = Schedule(
-                self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+                self.core, config, self.sessions.participants.exchange, self.clock.now_ns, lambda: self.inbound.next_ns
             )
             if self.lockstep is not None:
                 self.lockstep.schedule = self.schedule
@@ -145,7 +145,7 @@ class Exchange:
             warm_rule_book()
         self.clock.start()
         with private_files():
-            self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
+            self.schedule.start(config, self.sessions.participants.number_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
         self._commit_pipe = np.zeros(int(config.journal.durability == "batch"), POLL_ITEM)
         if len(self._commit_pipe):

@@ -2,8 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,20 +13,17 @@ from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
 from serl.exchange.login import Credential, Login, is_name
 from serl.exchange.outbound import REPORTS_MAX, DelayedReports
+from serl.exchange.participants import Participants
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
-from serl.exchange.renumber import renumber
-from serl.exchange.unused import unused_participants
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
-EXCHANGE_NAME = "\u0000exchange"
 
 
 class Sessions:
@@ -40,6 +35,7 @@ class Sessions:
     ) -> None:  # fmt: skip
         self._core = core
         self._login, self.refusals = login, refusals
+        self.participants = Participants(core, config, login)
         self._gateway = core.gateway
         self._clock = clock
         self._config = config
@@ -47,14 +43,11 @@ class Sessions:
         self._inbound = inbound
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
-        self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._descriptors: dict[int, int] = {}  # by slot
-        self._unsaved = False  # the journal's file has not what the participants are now
         self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self._checked_ns = time.monotonic_ns()
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
-        self._refresh_operators()
 
     @property
     def count(self) -> int:
@@ -71,7 +64,7 @@ class Sessions:
 
     def name(self, slot: int) -> str:
         """The participant's name."""
-        return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
+        return self.participants.name(int(self._gateway.participant[slot]))
 
     def send(self, route: int, message: bytes) -> bool:
         """Sends to a routing number. Returns False if its pipe is full or gone; its session, which would wait in vain, is then marked SLOW."""
@@ -100,7 +93,7 @@ class Sessions:
             )
         if self._slot_of_route(route) >= 0:
             raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
-        participant = self._numbers.get(name)
+        participant = self.participants.find(name)
         self._check_login(name, participant, Credential(token, peer.key), peer.address)
         self._core.execute_journaled()  # WELCOME names the last command
         current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
@@ -121,10 +114,10 @@ class Sessions:
                     "rate",
                     f"more than {self.limits['new_names_per_s_max']:g} new names per second (new_names_per_s_max) log in; try again later",
                 )
-            participant = self._new_participant(name)
+            participant = self.participants.create(name)
         self._descriptors[int(slots[0])] = peer.descriptor
         if not self._login.required and self._login.has_operator_token(token):
-            self._grant_operator(participant)
+            self.participants.grant_operator(participant)
         try:
             self._open_session(int(slots[0]), route, participant, options)
         except RequestError:
@@ -142,126 +135,16 @@ class Sessions:
             raise RequestError(
                 "login", f"participant {name!r} does not exist, has another token or key, or may not trade"
             )
-        taken = participant is not None and not self._login.required and self._is_operator(participant)
+        taken = participant is not None and not self._login.required and self.participants.is_operator(participant)
         if taken and not self._login.has_operator_token(credential.token):
             self.refusals.log(address, f"HELLO of operator {name!r}")
             raise RequestError(
                 "login", f"participant {name!r} is an operator: expected the operator's token, got none or another"
             )
 
-    def _new_participant(self, name: str) -> int:
-        number = len(self._numbers)
-        operator = self._may_operate(name)
-        entry = {"name": name, "cancel_on_disconnect": False, "operator": operator}
-        if number < len(self._gateway.live_session):
-            self._core.journal.participants.append(entry)
-        else:
-            number = self._unused_participant()
-            del self._numbers[self._core.journal.participants[number]["name"]]
-            self._core.journal.participants[number] = entry
-        self._numbers[name], self._unsaved = number, True
-        if operator:
-            self._core.market.grant_operator(number)
-        return number
-
-    def _save_participants(self) -> None:
-        """Saves the participants. Raises RequestError if the disk is full."""
-        self._unsaved = True
-        try:
-            self._core.journal.save_participants()
-            self._unsaved = False
-        except DiskFullError as error:
-            raise RequestError("disk_full", str(error)) from None
-
-    def _save_snapshot(self) -> None:
-        """Saves a snapshot and waits for it. Raises RequestError if the disk is full."""
-        try:
-            self._core.save_snapshot()
-            self._core.journal.wait_for_snapshot()
-        except DiskFullError as error:
-            raise RequestError("disk_full", str(error)) from None
-
-    def _unused_participant(self) -> int:
-        """An unused participant without configuration: its number goes to another name."""
-        count = len(self._numbers)
-        for number in unused_participants(self._core.market.state, self._gateway, count):
-            if self._core.journal.participants[number]["name"] not in self._config.accounts:
-                return number
-        raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
-
-    def _refresh_operators(self) -> None:
-        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
-        changed, a snapshot is written: a restart must not execute those commands again."""
-        participants = self._core.journal.participants
-        operators = [self._may_operate(entry["name"], entry) for entry in participants]
-        self._core.market.state.operator[: len(participants)] = operators
-        if operators != [entry.get("operator") for entry in participants]:
-            self._core.save_snapshot()
-            for entry, operator in zip(participants, operators, strict=True):
-                entry["operator"] = operator
-            self._core.journal.save_participants()
-
-    def _may_operate(self, name: str, entry: Mapping[str, object] = MappingProxyType({})) -> bool:
-        """`entry`: the participant's, in the journal. On an open exchange a granted operator stays one."""
-        granted = not self._login.required and entry.get("granted") is True
-        return name == EXCHANGE_NAME or granted or self._login.is_operator(name)
-
-    def _grant_operator(self, participant: int) -> None:
-        """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
-        if self._is_operator(participant):
-            return
-        if self._core.market.state.last_command_id[participant]:
-            self._save_snapshot()  # a restart must not execute its earlier commands as an operator's
-        self._core.market.grant_operator(participant)
-        entry = self._core.journal.participants[participant]
-        entry["operator"] = entry["granted"] = True
-        self._save_participants()
-
-    def _is_operator(self, participant: int) -> bool:
-        return bool(self._core.market.state.operator[participant])
-
-    def exchange_participant(self) -> int:
-        """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
-        return self.participant_or_new(EXCHANGE_NAME)
-
-    def participant_or_new(self, name: str) -> int:
-        """The number of a participant, which is created if it has never logged in."""
-        if name not in self._numbers:
-            self._new_participant(name)
-            self._save_participants()
-        return self._numbers[name]
-
-    def participant_number(self, name: str) -> int:
-        """The number of an existing participant. Raises RequestError `login` if no participant has this name."""
-        if name not in self._numbers:
-            raise RequestError("login", f"no participant {name[:80]!r} has logged in yet")
-        return self._numbers[name]
-
     def is_operator(self, slot: int) -> bool:
         """Whether the participant may send operator commands."""
-        return self._is_operator(int(self._gateway.participant[slot]))
-
-    def map_participants(self, slot: int, rows: Rows) -> None:
-        """Replaces the participants of a recorded day's COMMAND rows by this exchange's numbers, as operators: 0 is the exchange itself,
-        n is the participant NAME/n, where NAME is the session's. All become operators because a recorded day has only permitted commands."""
-
-        def mapped(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-            unique, inverse = np.unique(numbers, return_inverse=True)
-            return np.array([self._mapped_participant(slot, number) for number in unique.tolist()], np.int64)[inverse]
-
-        renumber(rows, mapped)
-
-    def _mapped_participant(self, slot: int, number: int) -> int:
-        if number == 0:
-            return self.exchange_participant()
-        participant = self.participant_or_new(f"{self.name(slot)}/{number}")
-        if not self._is_operator(participant) and self._slot_where(self._gateway.participant == participant) >= 0:
-            raise RequestError(
-                "duplicate_login",
-                f"{self.name(slot)}/{number} has a live session, which would become an operator's; end it first",
-            )
-        self._grant_operator(participant)
-        return participant
+        return self.participants.is_operator(int(self._gateway.participant[slot]))
 
     def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
         gateway = self._gateway
@@ -280,10 +163,7 @@ class Sessions:
         gateway.cancel_tokens[slot] = max(gateway.cancels_per_s[slot], 1.0)
         index_sessions(gateway)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
-        entry, cancels = self._core.journal.participants[participant], options.get("cancel_on_disconnect") is True
-        if self._unsaved or entry["cancel_on_disconnect"] != cancels:  # otherwise the file holds it already
-            entry["cancel_on_disconnect"] = cancels
-            self._save_participants()
+        self.participants.set_cancel_on_disconnect(participant, options.get("cancel_on_disconnect") is True)
 
     def _welcome(self, slot: int, last_report: int) -> None:
         gateway = self._gateway
@@ -347,14 +227,13 @@ class Sessions:
         """Ends a session with GOODBYE, and cancels its orders if it logged in with cancel_on_disconnect."""
         self.close(slot, code, text)
         participant = int(self._gateway.participant[slot])
-        entry = self._core.journal.participants[participant]
-        if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
+        cancels = self.participants.cancels_on_disconnect(participant)
+        if cancels and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
             self._core.journal.commands.sync()  # the cancel is on the disk before the file that says it is not needed
             # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
-            entry["cancel_on_disconnect"] = False
             with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
-                self._save_participants()
+                self.participants.set_cancel_on_disconnect(participant, False)
 
     def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay open."""
@@ -378,8 +257,8 @@ class Sessions:
 
     def cancel_after_restart(self) -> None:
         """Cancels the orders of participants with cancel_on_disconnect, because a restart ends all sessions."""
-        for participant, entry in enumerate(self._core.journal.participants):
-            if entry["cancel_on_disconnect"]:
+        for participant in range(len(self._core.journal.participants)):
+            if self.participants.cancels_on_disconnect(participant):
                 self._core.submit(self._mass_cancel(participant))
 
     def check_liveness(self) -> list[int]:

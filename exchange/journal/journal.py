@@ -59,6 +59,7 @@ class Journal:
         self.segment_rows = config.segment_rows
         self._config = config
         self._compressing: subprocess.Popen[bytes] | None = None
+        self._uncompressed = False
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
         try:
@@ -171,16 +172,21 @@ class Journal:
                 self._snapshot = None
             try:
                 clean(self.folder, self._config.retention)
-                self._compress()
             except OSError as error:  # trading goes on; the next snapshot tries again
                 log("old_files_stay", f"{self.folder}: old files stay until the next snapshot ({error})")
+            self._uncompressed = self._config.compress
 
     def _compress(self) -> None:
-        """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""
-        if not self._config.compress or (self._compressing is not None and self._compressing.poll() is None):
+        """Starts a process of low priority that compresses the finished files, if a snapshot was saved since the last one; once that has
+        ended."""
+        if not self._uncompressed or (self._compressing is not None and self._compressing.poll() is None):
             return
+        self._uncompressed = False
         program = [sys.executable, "-m", "serl", "journal", "compress", "--background", str(self.folder)]
-        self._compressing = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+        try:
+            self._compressing = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+        except OSError as error:  # trading goes on
+            log("old_files_stay", f"{self.folder}: old files stay uncompressed until the next snapshot ({error})")
 
     def set_full(self, full: bool, gateway: GatewayState) -> None:
         """Notes that the disk is full, or that it has room again, and says so."""
@@ -220,6 +226,7 @@ class Journal:
             try:
                 self.store.write_finished()
                 self._save_snapshot()
+                self._compress()
                 if time.monotonic() >= next_sync:
                     self._sync_finished()
             except DiskFullError:

@@ -5,6 +5,8 @@ import itertools
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 from serl.exchange.config import RetentionConfig
@@ -19,8 +21,8 @@ SNAPSHOTS_KEPT = 2
 def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
     """Deletes or archives what `retention` no longer keeps. Returns the paths of what went.
 
-    A file of rows goes only if the oldest kept snapshot contains all of them: a restart never needs it. Another process may compress files
-    meanwhile: those that it replaces are looked at the next time.
+    A file of rows goes only if the oldest kept snapshot contains all of them, so a restart never needs it, and after all older ones of its
+    kind, so there is no gap. Another process may compress files meanwhile: what it replaces is looked at the next time.
     """
     snapshots = snapshot_paths(folder)
     gone = []
@@ -31,18 +33,35 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
     kept = snapshots[-SNAPSHOTS_KEPT:]
     if not kept or not retention.is_limited:
         return gone
-    oldest = first_sequence(kept[0])
     files = _file_stats(folder)
-    removable = _before(folder, "commands", oldest) + _before(folder, "events", event_sequence(kept[0]))
     total = sum(stat.st_size for stat in files.values())
-    for path in sorted(files.keys() & removable, key=lambda path: files[path].st_mtime):
-        if not retention.exceeded(total, time.time() - files[path].st_mtime):
+    removable = [
+        *_by_age(_before(folder, "commands", first_sequence(kept[0])), files),
+        *_by_age(_before(folder, "events", event_sequence(kept[0])), files),
+    ]
+    stays = set()  # kinds of which a file is being replaced
+    for changed_s, path in sorted(removable, key=itemgetter(0)):
+        kind = path.name.partition("-")[0]
+        if kind in stays:
+            continue
+        if not retention.exceeded(total, time.time() - changed_s):
             break
-        with contextlib.suppress(FileNotFoundError):
+        try:
             _remove(path, retention.archive)
-            total -= files[path].st_size
-            gone.append(path)
+        except FileNotFoundError:
+            stays.add(kind)
+            continue
+        total -= files[path].st_size
+        gone.append(path)
     return gone
+
+
+def _by_age(paths: list[Path], files: dict[Path, os.stat_result]) -> Iterator[tuple[float, Path]]:
+    """(time of the last change in s, path) of files, which are in order of their rows: none is younger than those after it."""
+    latest_s = 0.0
+    for path in itertools.takewhile(files.__contains__, paths):
+        latest_s = max(latest_s, files[path].st_mtime)
+        yield latest_s, path
 
 
 def _file_stats(folder: Path) -> dict[Path, os.stat_result]:
@@ -66,4 +85,5 @@ def _remove(path: Path, archive: Path | None) -> None:
         shutil.copy2(path, archive / f".{path.name}")
         (archive / f".{path.name}").replace(archive / path.name)
     path.unlink()
+    path.with_suffix(".zrows").unlink(missing_ok=True)  # where it was just being compressed
     index.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ the other; of numbers that mostly grow the differences, and of 64-bit fields the
 """
 
 import itertools
+import os
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -136,11 +137,11 @@ def _unpack(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
 
 
 def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
-    """Replaces a finished file by a compressed one, which is read back and compared first.
+    """Replaces a finished file by a compressed one, which is read back and compared first, and has its time.
 
     Raises DiskFullError without room, and FileNotFoundError if the file has gone, as an exchange deletes old ones.
     """
-    header = read_header(path, dtype)
+    header, stat = read_header(path, dtype), path.stat()
     rows = np.asarray(stored_rows(path, dtype)[:])
     target, ends, at = path.with_suffix(".zrows"), [], HEADER_BYTES
     crc = zlib.crc32(_bytes_of(rows))
@@ -154,7 +155,12 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
     if zlib.crc32(_bytes_of(CompressedRows(target, dtype)[:])) != crc:
         target.unlink()
         raise damaged(target, "the compressed rows differ from those of the file")
-    path.unlink(missing_ok=True)
+    os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        target.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
     return target
 

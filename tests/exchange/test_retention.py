@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.journal.stored import compress as compress_one
 from serl.exchange.journal.stored import compressible, stored_paths
 from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
 from serl.exchange.wire import Kind
@@ -180,6 +182,28 @@ def test_files_that_are_compressed_meanwhile_are_cleaned_the_next_time(
     assert folder / "commands-000000000001.zrows" in clean(folder, limits)
 
 
+def test_no_file_goes_before_an_older_one(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    first, second, *_ = stored_paths(folder, "commands")
+    os.utime(second, (time.time() - 7200,) * 2)
+    assert not [path for path in clean(folder, RetentionConfig(age="1 h")) if path.name.startswith("commands")]
+    for path in folder.glob("*.rows"):
+        os.utime(path, (time.time() - 7200,) * 2)
+
+    def list_and_compress(folder: Path, kind: str) -> list[Path]:
+        paths = stored_paths(folder, kind)
+        if kind == "commands":
+            compress_one(first, COMMAND, "")
+        return paths
+
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "stored_paths", list_and_compress)
+        gone = clean(folder, RetentionConfig(age="1 h"))
+    assert gone and not [path for path in gone if path.name.startswith("commands")]
+    gone = clean(folder, RetentionConfig(age="1 h"))  # a compressed file is as old as what it holds
+    assert [path.stem for path in gone if path.name.startswith("commands")][:2] == [first.stem, second.stem]
+
+
 def test_files_that_go_meanwhile_are_not_compressed(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +234,7 @@ def send_bulk(client: RawClient, first_id: int) -> int:
 def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
     """And a client whose first reports are gone is told so."""
     config = tmp_path / "exchange.yaml"
-    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 12 MB}}\n")
+    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 40 MB}}\n")
     folder = tmp_path / "journal"
     served = launch("--symbols", "A", "--journal", str(folder), "--config", str(config))
     try:
@@ -223,7 +247,7 @@ def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
             while not list(folder.glob("commands-*.zrows")):
                 assert time.monotonic() < deadline_s, "nothing was compressed"
                 time.sleep(0.02)
-            while (folder / "commands-000000000001.zrows").exists():
+            while list(folder.glob("*-000000000001.*rows")):
                 first_id = send_bulk(client, first_id)
         with RawClient(served.endpoint) as client:
             client.send(64, 1, 1, "ann", "", 0, {"replace": True})
@@ -231,7 +255,31 @@ def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
             assert client.receive(Kind.ERROR)[1] == "replay_gone"
     finally:
         assert "old files stay" not in served.stop()
-    assert not any(finding.damage for finding in verify(folder))
+    assert [finding for finding in verify(folder) if finding.damage] == []
+
+
+def test_what_finishes_while_files_are_compressed_is_compressed_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = start(tmp_path, compress=True)
+    programs: list[Any] = []
+
+    def started(program: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        programs.append(program)
+        return popen(["sleep", "1"] if len(programs) == 1 else program, **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", started)
+    core.journal.start_flushing(0.02, core.gateway)
+    for _ in range(2):
+        submit(core, COUNT // 2)
+        core.save_snapshot()
+        core.journal.wait_for_snapshot()
+    deadline_s = time.monotonic() + 60
+    while not list(tmp_path.glob("commands-*.zrows")):
+        assert time.monotonic() < deadline_s, "nothing was compressed"
+        time.sleep(0.02)
+    core.close()
 
 
 def test_units_are_required(tmp_path: Path) -> None:

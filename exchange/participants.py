@@ -1,0 +1,177 @@
+"""Who trades here: the names, their numbers, and who is an operator. The journal keeps them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.config import ExchangeConfig
+from serl.exchange.core import Core
+from serl.exchange.errors import DiskFullError
+from serl.exchange.gateway.state import FREE
+from serl.exchange.login import Login
+from serl.exchange.records import Rows
+from serl.exchange.renumber import renumber
+from serl.exchange.wire import RequestError
+
+EXCHANGE_NAME = "\u0000exchange"
+
+
+class Participants:
+    """The participants of one exchange."""
+
+    def __init__(self, core: Core, config: ExchangeConfig, login: Login) -> None:
+        self._core, self._config, self._login = core, config, login
+        self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
+        self._unsaved = False  # the journal's file has not what the participants are now
+        self._refresh_operators()
+
+    def find(self, name: str) -> int | None:
+        """The number of a participant; None if no participant has this name."""
+        return self._numbers.get(name)
+
+    def number(self, name: str) -> int:
+        """The number of a participant. Raises RequestError `login` if no participant has this name."""
+        if name not in self._numbers:
+            raise RequestError("login", f"no participant {name[:80]!r} has logged in yet")
+        return self._numbers[name]
+
+    def number_or_new(self, name: str) -> int:
+        """The number of a participant, which is created if it has never logged in."""
+        if name not in self._numbers:
+            self.create(name)
+            self.save()
+        return self._numbers[name]
+
+    def exchange(self) -> int:
+        """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
+        return self.number_or_new(EXCHANGE_NAME)
+
+    def name(self, number: int) -> str:
+        """The name of a participant."""
+        return str(self._core.journal.participants[number]["name"])
+
+    def create(self, name: str) -> int:
+        """A new participant, which must be saved before its first command. Raises RequestError if there are too many."""
+        number = len(self._numbers)
+        operator = self._may_operate(name)
+        entry = {"name": name, "cancel_on_disconnect": False, "operator": operator}
+        if number < len(self._core.gateway.live_session):
+            self._core.journal.participants.append(entry)
+        else:
+            number = self._unused()
+            del self._numbers[self.name(number)]
+            self._core.journal.participants[number] = entry
+        self._numbers[name], self._unsaved = number, True
+        if operator:
+            self._core.market.grant_operator(number)
+        return number
+
+    def save(self) -> None:
+        """Saves the participants. Raises RequestError if the disk is full."""
+        self._unsaved = True
+        try:
+            self._core.journal.save_participants()
+            self._unsaved = False
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
+
+    def cancels_on_disconnect(self, number: int) -> bool:
+        """Whether the orders of a participant are cancelled when its session ends."""
+        return bool(self._core.journal.participants[number]["cancel_on_disconnect"])
+
+    def set_cancel_on_disconnect(self, number: int, cancels: bool) -> None:
+        """Saves it, unless the file has it. Raises RequestError if the disk is full."""
+        if self._unsaved or self.cancels_on_disconnect(number) != cancels:
+            self._core.journal.participants[number]["cancel_on_disconnect"] = cancels
+            self.save()
+
+    def _unused(self) -> int:
+        """A participant without configuration that never did anything: its number goes to another name."""
+        count = len(self._numbers)
+        for number in _unused(self._core, count):
+            if self.name(number) not in self._config.accounts:
+                return number
+        raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
+
+    # -- operators ------------------------------------------------------------------------------------------------------
+
+    def is_operator(self, number: int) -> bool:
+        """Whether a participant may send operator commands."""
+        return bool(self._core.market.state.operator[number])
+
+    def grant_operator(self, number: int) -> None:
+        """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
+        if self.is_operator(number):
+            return
+        if self._core.market.state.last_command_id[number]:
+            self._save_snapshot()  # a restart must not execute its earlier commands as an operator's
+        self._core.market.grant_operator(number)
+        entry = self._core.journal.participants[number]
+        entry["operator"] = entry["granted"] = True
+        self.save()
+
+    def _refresh_operators(self) -> None:
+        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
+        changed, a snapshot is written: a restart must not execute those commands again."""
+        participants = self._core.journal.participants
+        operators = [self._may_operate(entry["name"], entry) for entry in participants]
+        self._core.market.state.operator[: len(participants)] = operators
+        if operators != [entry.get("operator") for entry in participants]:
+            self._core.save_snapshot()
+            for entry, operator in zip(participants, operators, strict=True):
+                entry["operator"] = operator
+            self._core.journal.save_participants()
+
+    def _may_operate(self, name: str, entry: Mapping[str, object] = MappingProxyType({})) -> bool:
+        """`entry`: the participant's, in the journal. On an open exchange a granted operator stays one."""
+        granted = not self._login.required and entry.get("granted") is True
+        return name == EXCHANGE_NAME or granted or self._login.is_operator(name)
+
+    def _save_snapshot(self) -> None:
+        """Saves a snapshot and waits for it. Raises RequestError if the disk is full."""
+        try:
+            self._core.save_snapshot()
+            self._core.journal.wait_for_snapshot()
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
+
+    # -- recorded days --------------------------------------------------------------------------------------------------
+
+    def map_recorded(self, owner: str, rows: Rows) -> None:
+        """Replaces the participants of a recorded day's COMMAND rows by this exchange's numbers, as operators: 0 is the exchange itself,
+        n is the participant OWNER/n. All become operators because a recorded day has only permitted commands."""
+
+        def mapped(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            unique, inverse = np.unique(numbers, return_inverse=True)
+            return np.array([self._recorded(owner, number) for number in unique.tolist()], np.int64)[inverse]
+
+        renumber(rows, mapped)
+
+    def _recorded(self, owner: str, recorded: int) -> int:
+        if recorded == 0:
+            return self.exchange()
+        name = f"{owner}/{recorded}"
+        number = self.number_or_new(name)
+        if not self.is_operator(number) and self._has_session(number):
+            raise RequestError(
+                "duplicate_login", f"{name} has a live session, which would become an operator's; end it first"
+            )
+        self.grant_operator(number)
+        return number
+
+    def _has_session(self, number: int) -> bool:
+        gateway = self._core.gateway
+        return bool(np.any((gateway.participant == number) & (gateway.status != FREE)))
+
+
+def _unused(core: Core, count: int) -> list[int]:
+    """Those of the first `count` that never sent or received anything, have no session, no account settings, and are no operators."""
+    state: Any = core.market.state
+    gateway = core.gateway
+    used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
+    used |= state.accounts[:count].any(axis=1) | (state.operator[:count] != 0)
+    used[gateway.participant[gateway.status != FREE]] = True
+    return [int(number) for number in np.flatnonzero(~used)]
