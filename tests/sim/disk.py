@@ -123,15 +123,16 @@ class Disk:
         return written
 
     def _sync(self, descriptor: int) -> None:
+        self._order += 1
+        order, inode = self._order, os.fstat(descriptor).st_ino
         if self._is_folder(descriptor):
             names = {entry.name: entry.inode() for entry in os.scandir(descriptor)}
             self._wait()
-            self._names = names
+            if order > self._synced_order.get(inode, 0):
+                self._names, self._synced_order[inode] = names, order
             return
-        inode, content = os.fstat(descriptor).st_ino, _content(descriptor)
+        content = _content(descriptor)
         told = self.on_sync(descriptor)
-        self._order += 1
-        order = self._order
         self._wait()
         if self.failing_syncs and self.random.random() < 0.5:
             self.failing_syncs -= 1
