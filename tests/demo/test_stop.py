@@ -109,14 +109,14 @@ PARENT, GROUP = pytest.param(os.kill, id="parent"), pytest.param(os.killpg, id="
 STAGES = [
     (signals_are_caught, FULL_SPEED, PARENT),
     (exchange_is_starting, FULL_SPEED, GROUP),
-    (exchange_is_up, FULL_SPEED, PARENT),
+    (exchange_is_up, FULL_SPEED, None),
     (replay_runs, SLOWLY, GROUP),
-    (report_is_written, FULL_SPEED, PARENT),
-    (exchange_is_starting, WITHOUT_RESEARCHER, PARENT),
-    (traders_start, WITHOUT_RESEARCHER, GROUP),
+    (report_is_written, FULL_SPEED, None),
+    (exchange_is_starting, WITHOUT_RESEARCHER, None),
+    (traders_start, WITHOUT_RESEARCHER, None),
     (order_is_worked, WITHOUT_RESEARCHER, GROUP),
 ]
-"""Each stage with one way to send the signal; `make test-long` has both ways at every stage."""
+"""Stages, and how `make test` sends the signal at some of them; `make test-long` has both ways at every stage."""
 
 
 def both_ways() -> Iterator[Any]:

@@ -17,7 +17,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("GOOG_2012-06-21_10", 147_916), ("AMZN_2012-06-21_5", 155_935), ("AMZN_2012-06-21_1", 57_515)]
+    ("name", "rows"),
+    [
+        ("GOOG_2012-06-21_10", 147_916),
+        pytest.param("AMZN_2012-06-21_5", 155_935, marks=pytest.mark.long),
+        ("AMZN_2012-06-21_1", 57_515),
+    ],
 )
 def test_book_equals_the_file_at_every_row(name: str, rows: int) -> None:
     source = read_lobster(FOLDER / f"LOBSTER_SampleFile_{name}.zip")

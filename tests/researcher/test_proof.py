@@ -28,11 +28,10 @@ def test_a_quick_proof_without_a_model(task: Path, tmp_path: Path) -> None:
         "--output",
         str(tmp_path / "proof"),
         "--methods",
-        "no-model",
         "tpe",
         "ceiling",
     ]
-    check_quick(words, tmp_path / "proof", ("no-model", "tpe", "ceiling"))
+    check_quick(words, tmp_path / "proof", ("tpe", "ceiling"))
 
 
 def check_quick(words: list[str], output: Path, methods: tuple[str, ...]) -> None:

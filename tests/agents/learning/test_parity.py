@@ -1,10 +1,12 @@
 """Short form of `python -m benchmarks.parity`."""
 
 import numpy as np
+import pytest
 
 from benchmarks.parity import curves, difference
 
 
+@pytest.mark.long
 def test_learns_as_stable_baselines_does() -> None:
     ours, theirs = (curve[:, -4:].mean(1, keepdims=True) for curve in curves(seeds=2, updates=16))
     gap, _ = difference(ours, theirs)

@@ -40,7 +40,16 @@ def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
     return float(total.mean())
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("beta", 0), ("squashed", 0), ("gaussian", 0), ("bins", 0), ("beta", 16)])
+@pytest.mark.parametrize(
+    ("kind", "memory"),
+    [
+        ("beta", 0),
+        pytest.param("squashed", 0, marks=pytest.mark.long),
+        pytest.param("gaussian", 0, marks=pytest.mark.long),
+        ("bins", 0),
+        ("beta", 16),
+    ],
+)
 def test_learns_better_than_equal_slices(kind: Kind, memory: int) -> None:
     """Equal slices ignore the signal; only a policy that uses it is better."""
     network = NetworkConfig(actions=kind, memory=memory, hidden=(32, 32), bins=17, deviation=0.5)

@@ -63,7 +63,11 @@ def default_policy(default_settings: Settings, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize(
-    "kinds", [[Kind.LEARNER], [Kind.INTERFACE], [Kind.AGENT], [Kind.REWARD], [Kind.LEARNER, Kind.INTERFACE, Kind.AGENT, Kind.REWARD]],
+    "kinds",
+    [
+        *(pytest.param([kind], marks=pytest.mark.long) for kind in (Kind.LEARNER, Kind.INTERFACE, Kind.AGENT, Kind.REWARD)),
+        [Kind.LEARNER, Kind.INTERFACE, Kind.AGENT, Kind.REWARD],
+    ],
     ids=lambda kinds: "+".join(kinds),
 )  # fmt: skip
 def test_the_default_as_modules_trains_bit_for_bit_as_no_modules(
@@ -87,7 +91,7 @@ def test_learning_stops_where_the_learner_says(default_settings: Settings, tmp_p
     assert policy.metadata["steps"] == BUDGET.static_steps / 2
 
 
-@pytest.mark.parametrize("actions", ["market", "limit", "hybrid"])
+@pytest.mark.parametrize("actions", [pytest.param("market", marks=pytest.mark.long), "limit", "hybrid"])
 def test_policies_of_another_interface_are_scored_and_kept(actions: str, settings: Settings, tmp_path: Path) -> None:
     own = candidate(Kind.INTERFACE, actions=actions, offset_bps=10, levels=2, history_steps=1, flow="no", queue="no")
     result = inner.evaluate(own, settings, BUDGET, tmp_path)
@@ -149,7 +153,7 @@ def test_an_untrained_residual_scores_as_its_rule(beside: Kind, settings: Settin
 
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("form", ["spec", "code"])
+@pytest.mark.parametrize("form", ["spec", pytest.param("code", marks=pytest.mark.long)])
 def test_a_residual_is_trained_scored_and_kept(form: Form, settings: Settings, tmp_path: Path) -> None:
     both = Candidate(
         {Kind.POLICY: Module(form, example(Kind.POLICY, form)), Kind.REWARD: Module("spec", example(Kind.REWARD, "spec"))}
