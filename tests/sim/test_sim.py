@@ -18,7 +18,7 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("seeds", ["0:30", "30:60", "538:539"])
+@pytest.mark.parametrize("seeds", ["0:100", "100:200"])
 def test_seeds_pass(seeds: str) -> None:
     done = simulate("--seeds", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
