@@ -21,7 +21,7 @@ test: $(DEV)
 
 # so that the workers do not each compile the same imports
 collected: $(DEV)
-	$(BIN)/python -m pytest --collect-only -qq > /dev/null
+	$(BIN)/python -m pytest --collect-only -qq > $(VENV)/collected || (cat $(VENV)/collected; exit 1)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)

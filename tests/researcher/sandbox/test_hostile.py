@@ -185,7 +185,7 @@ def proven() -> Iterator[Any]:
         yield pytest.param(each, marks=() if number % 8 == 0 else pytest.mark.long, id=each.name)
 
 
-@pytest.mark.parametrize("hostile", proven())
+@pytest.mark.parametrize("hostile", list(proven()))
 def test_attacks_reach_their_goal_without_the_sandbox(hostile: Hostile, outside: Outside, tmp_path: Path) -> None:
     require_machine(hostile)
     if hostile.as_root and os.getuid() != 0:
