@@ -6,13 +6,16 @@ FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 BENCH := $(VENV)/installed-bench
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# every package but PyTorch, which each platform has from another place, is checked against the hashes of constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps uv==0.13.9
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
+TORCH := torch==2.13.0
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --no-loadscope-reorder
 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim docs clean
+.PHONY: test test-long lint compiled model collected demo bench sim docs lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
@@ -60,20 +63,25 @@ docs: $(DOCS)
 
 $(RUN): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
+	$(PIP)
 	$(INSTALL) -e .
 	touch $(RUN)
 
 # PyPI's torch for Linux brings gigabytes of CUDA; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one
 $(FULL): $(RUN)
+	$(PIP) $(TORCH)
 	$(INSTALL) -e '.[learning,researcher]'
 	touch $(FULL)
 
-# pip takes four times as long for so many packages; it finds PyTorch where uv does not look
 $(DEV): pyproject.toml constraints.txt setup.py
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --no-compile uv torch
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,docs,ray]'
+	$(PIP) $(TORCH)
+	$(INSTALL) -e '.[dev,docs,ray]'
 	touch $(RUN) $(DEV)
+
+# the hashes for the versions that stand in constraints.txt
+lock: $(RUN)
+	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-header --no-annotate constraints.txt -o constraints.txt
 
 $(BENCH): $(DEV)
 	$(INSTALL) -e '.[bench]'

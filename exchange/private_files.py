@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from serl.exchange.errors import ConfigError
@@ -85,8 +85,14 @@ def find_operator_token(port: int) -> str:
 
 @contextmanager
 def kept_operator_token(port: int, token: str) -> Iterator[None]:
-    """Keeps the credential in `operator_file` within the block. Raises ConfigError if the folder is not this user's alone."""
+    """Keeps the credential in `operator_file` within the block. With "" there is none, and one that a killed exchange has left there is removed.
+    Raises ConfigError if the folder is not this user's alone."""
     path = operator_file(port)
+    if not token:
+        with suppress(OSError):
+            path.unlink()
+        yield
+        return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_ours(path.parent):
         raise ConfigError(

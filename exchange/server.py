@@ -4,7 +4,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -226,8 +226,7 @@ class Exchange:
 
     def _operator_credential(self) -> AbstractContextManager[None]:
         """Keeps this start's operator credential where commands of the same user find it."""
-        token = self.login.operator_token
-        return kept_operator_token(endpoint_port(self.config.endpoint), token) if token else nullcontext()
+        return kept_operator_token(endpoint_port(self.config.endpoint), self.login.operator_token)
 
     def _serve(self, ready: Callable[[], None]) -> None:
         with ExitStack() as stack:

@@ -21,7 +21,11 @@ NOT_RUN = {
     ("models.md", "serl llm export"): "needs a run that has tuned; outer/test_tuned.py exports one",
     (
         "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model random climb tpe default",
+    ): "hours in any size; test_proof.py runs a quick one",
+    (
+        "results.md",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model random climb tpe --first-seed",
     ): "hours in any size; test_proof.py runs a quick one",
     (
         "results.md",

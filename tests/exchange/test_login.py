@@ -212,6 +212,19 @@ def test_the_credential_goes_with_the_exchange() -> None:
     assert not path.exists()
 
 
+def test_the_credential_of_a_killed_exchange_is_not_used_for_another(tmp_path: Path) -> None:
+    first = launch()
+    path = operator_file(int(first.endpoint.rpartition(":")[2]))
+    first.kill()
+    assert first.process.stdout is not None and path.exists()
+    first.process.stdout.close()
+    config = {"login": {"tokens": {"root": "key"}, "operators": ["root"]}}
+    with start_exchange(config=config, folder=tmp_path, endpoint=first.endpoint) as second:
+        assert not path.exists()
+        status = ["exchange", "operate", "halt", "--symbol", "0", "--connect", second.endpoint]
+        assert run(*status, SERL_TOKEN="key") == "halt: done\n"
+
+
 def test_a_name_that_an_operator_used_stays_the_operators(tmp_path: Path) -> None:
     with start_exchange(journal=tmp_path / "journal") as served:
         with connect(served.endpoint, "boss", served.operator) as boss, connect(served.endpoint, "alice") as alice:
