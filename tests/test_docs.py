@@ -77,6 +77,7 @@ def test_a_custom_trader_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert any(positions), "it has traded"
 
 
+@pytest.mark.long
 def test_the_executor_of_the_tutorial_learns(folder: Path) -> None:
     pytest.importorskip("torch")
     (block,) = blocks("tutorials/train-an-executor.md", "python")

@@ -107,7 +107,12 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-@pytest.mark.parametrize("line", NEEDS_EXTRA)
+ONE_OF_EACH = {extra: line for line, extra in NEEDS_EXTRA.items()}.values()
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=() if line in ONE_OF_EACH else pytest.mark.long) for line in NEEDS_EXTRA]
+)
 def test_a_command_that_needs_an_extra_names_it_and_starts_nothing(
     line: str, folder: Path, bare: dict[str, str]
 ) -> None:

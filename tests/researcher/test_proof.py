@@ -19,6 +19,7 @@ def test_a_quick_proof_continues_without_repeating(task: Path, tmp_path: Path) -
     check_quick(words, tmp_path / "proof", METHODS_TRIED)
 
 
+@pytest.mark.long
 def test_a_quick_proof_without_a_model(task: Path, tmp_path: Path) -> None:
     words = [
         str(task),

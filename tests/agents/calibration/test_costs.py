@@ -43,6 +43,7 @@ def test_a_flow_without_attention_has_the_same_day_alone_and_makes_resting_at_th
     assert overlooked[2] > seen[2] + 0.5
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SAMPLE.is_file(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
 def test_the_replayed_day_of_amzn() -> None:
     """The numbers of an independent measurement: -.2, -.4 and +.15 bps."""

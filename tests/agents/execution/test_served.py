@@ -95,12 +95,20 @@ def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Executio
 
 
 CASES: list[tuple[Policy, str]] = [
-    (Twap(), "market"), (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (AlmgrenChriss(), "limit"),
-    (Passive(0.3), "hybrid"), (ObservationPolicy(), "hybrid"),
+    (Twap(), "market"),
+    (AlmgrenChriss(), "limit"),
+    (ObservationPolicy(), "hybrid"),
+]
+RARE_CASES: list[tuple[Policy, str]] = [
+    (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (Passive(0.3), "hybrid"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "mode"), CASES, ids=lambda case: case if isinstance(case, str) else case.name)
+@pytest.mark.parametrize(
+    ("policy", "mode"),
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in RARE_CASES)],
+    ids=lambda case: case if isinstance(case, str) else case.name,
+)
 def test_served_equals_the_replay_market(
     day: Day, path: Path, policy: Policy, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def test_hosts_count_what_they_send(tmp_path: Path) -> None:
     clear_flow_files(flow, "small", 4)
     flow_file_path(flow, "small", 3).write_text("of an earlier run\n")
     with served(tmp_path, load_population("small"), 2) as exchange:
-        output, _ = agents(exchange, "small", 2, "09:36", "--flow", str(flow)).communicate(timeout=300)
+        output, _ = agents(exchange, "small", 2, "09:32", "--flow", str(flow)).communicate(timeout=300)
     sent = re.findall(r"([\d,]+) commands", output)
     assert sorted(path.name for path in flow.iterdir()) == ["traders-small-0.jsonl", "traders-small-1.jsonl"]
     both = total([line for path in flow.iterdir() for line in lines(path)])

@@ -97,6 +97,7 @@ def rate_and_lag(socket: ClientConnection) -> tuple[float, float]:
     return rate, lag
 
 
+@pytest.mark.long
 def test_a_flood_does_not_make_pages_lag() -> None:
     """A queue would lag more and more; a busy machine has a good window now and then."""
     with flooded() as endpoint, dashboard(endpoint) as shown, page(shown) as quick, page(shown) as slow:
