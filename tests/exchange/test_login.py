@@ -218,7 +218,7 @@ def test_the_credential_of_a_killed_exchange_is_not_used_for_another(tmp_path: P
     first.kill()
     assert first.process.stdout is not None and path.exists()
     first.process.stdout.close()
-    config = {"login": {"tokens": {"root": "key"}, "operators": ["root"]}}
+    config: dict[str, Any] = {"login": {"tokens": {"root": "key"}, "operators": ["root"]}}
     with start_exchange(config=config, folder=tmp_path, endpoint=first.endpoint) as second:
         assert not path.exists()
         status = ["exchange", "operate", "halt", "--symbol", "0", "--connect", second.endpoint]
