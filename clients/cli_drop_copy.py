@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from serl.clients.cli_record import stop_on_signals
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 
 
 @click.command(epilog="Example: serl drop-copy --participant alice -o alice.csv")
@@ -23,7 +23,7 @@ from serl.exchange.cli_token import token_options
     "--every-s", type=click.FloatRange(min=0.01), default=0.5, show_default=True, help="Time between two requests."
 )
 @click.option("--once", is_flag=True, help="Stop at the journal's current end. [at Ctrl-C]")
-@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
+@curve_option
 def drop_copy(
     connect: str, token: str, participant: str, output: Path, every_s: float, once: bool, curve: Path | None
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _ask(endpoint: str, curve: Path | None, token: str, kind: "Kind") -> Any:
 @click.command(epilog="Example: serl metrics --connect tcp://127.0.0.1:5570 --listen 127.0.0.1:9464")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--listen", default="127.0.0.1:9464", show_default=True, help="HOST:PORT to serve HTTP on.")
-@click.option("--curve", type=click.Path(path_type=Path), help="Key folder, if the exchange has keys.")
+@curve_option
 @token_options("Token of a participant that may read data")
 def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
     """Serve /metrics for Prometheus, /health and /ready of a running exchange, until Ctrl-C. Whoever reaches the port can read them."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.config import time_of_day_text
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
     default=float("inf"),
     help="Real time to record for. [until Ctrl-C]",
 )
-@click.option(
-    "--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`, for exchanges beyond this machine."
-)
+@curve_option
 @click.option(
     "--accounts",
     is_flag=True,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 
@@ -30,8 +30,11 @@ def parse_speed(text: str) -> float | None:
 @click.option("--from", "start", help="Time of day at which --speed begins; everything before is sent at once.")
 @click.option("--to", "end", help="Time of day at which to stop.")
 @click.option("--wait-for", default=0, help="Wait until this many other participants are logged in.")
+@curve_option
 @token_options("Token of the participant 'history'")
-def replay(day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, token: str) -> None:
+def replay(
+    day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, curve: Path | None, token: str
+) -> None:  # fmt: skip
     """Replay the day file DAY (see `serl day`) into a running exchange."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -45,7 +48,7 @@ def replay(day: Path, connect: str, speed: str, start: str | None, end: str | No
     pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0
     to_ns = time_of_day_ns(end) if end else END_NS
-    replayer = create_replayer(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns)
+    replayer = create_replayer(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns, curve)
     console = Console()
     started_s = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -144,8 +144,8 @@ class ClientCore:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
             raise ExchangeUnreachable(
-                f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, or "
-                "check the address"
+                f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, "
+                f"{'' if self._curve else 'give the keys if it has some (--curve), '}or check the address"
             )
 
     def login(self) -> Steps[None]:

@@ -6,6 +6,7 @@ The history's commands are sent as if nobody else had ever traded; the book deci
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -93,14 +94,15 @@ class Replayer:
         token: str = "",
         from_ns: int = 0,
         to_ns: int = END_NS,
+        curve: Path | None = None,
     ) -> None:
         self.day = day
-        self.endpoint = endpoint
+        self.endpoint, self.curve = endpoint, curve
         self.speed = speed
         self.token = token = token or local_operator_token(
             endpoint
         )  # the participant operates: prints, halts, the clock
-        self.client = connect(endpoint, NAME, token, rows=True)
+        self.client = connect(endpoint, NAME, token, rows=True, curve=curve)
         try:
             rows = self._rows()
             end = int(np.searchsorted(rows["time_ns"], to_ns, side="right"))
@@ -176,7 +178,7 @@ class Replayer:
         """Sets the clock to the first paced row and runs it, once everything before is in the book."""
         while self.progress.answered < self.progress.sent:
             self._receive(0.2)
-        set_clock(self.endpoint, self.token, time_ns, run=True)
+        set_clock(self.endpoint, self.token, time_ns, run=True, curve=self.curve)
 
     def _send(self, rows: Rows) -> None:
         self.client.core.send(self.client.session.rows(rows))
@@ -195,7 +197,7 @@ class Replayer:
         first_ns = int(self.rows[self._first_paced]["time_ns"]) if self._first_paced < len(self.rows) else 0
         if self.clock_kind == "scaled":
             if self._first_paced:  # paused, so that sending what comes before takes no market time
-                set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]), run=False)
+                set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]), run=False, curve=self.curve)
             return self._exchange_time(RemoteClock())
         if self.speed is None:
             return None
@@ -245,8 +247,8 @@ class Replayer:
         self.client.close()
 
 
-def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
+def set_clock(endpoint: str, token: str, time_ns: int, run: bool, curve: Path | None = None) -> int:
     """Sets a scaled clock, or a lockstep clock with a speed (CURRENT_TIME: keeps its time), and runs or pauses it; returns time_ns."""
-    with request_socket(endpoint, "admin") as ask:
+    with request_socket(endpoint, "admin", curve) as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

@@ -1,6 +1,7 @@
 """Replays a day with the commands of many participants (`serl record --accounts`) into a lockstep exchange, each under its own account."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -76,8 +77,9 @@ class AccountsReplayer(Replayer):
 
 
 def create_replayer(
-    day: Day, endpoint: str, speed: float | None = None, token: str = "", from_ns: int = 0, to_ns: int = END_NS
-) -> Replayer:
+    day: Day, endpoint: str, speed: float | None = None, token: str = "", from_ns: int = 0, to_ns: int = END_NS,
+    curve: Path | None = None,
+) -> Replayer:  # fmt: skip
     """The replayer for this kind of day."""
     replayer = AccountsReplayer if day.reference.participants else Replayer
-    return replayer(day, endpoint, speed, token, from_ns, to_ns)
+    return replayer(day, endpoint, speed, token, from_ns, to_ns, curve)

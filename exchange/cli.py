@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
 
@@ -220,7 +220,7 @@ def _exchange_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --connect, --curve, --token and --token-file to a command, which receives a `request` function instead of them."""
 
     @click.option("--connect", default=DEFAULT_ENDPOINT, show_default=True, help="Orders endpoint of the exchange.")
-    @click.option("--curve", type=click.Path(path_type=Path), help="Key folder, if the exchange has keys.")
+    @curve_option
     @token_options("Token of a participant with the permission for it")
     @functools.wraps(command)
     def with_request(connect: str, curve: Path | None, token: str, **options: Any) -> None:

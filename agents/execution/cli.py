@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 
 if TYPE_CHECKING:
     from serl.agents.execution.order import ParentOrder
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--mode", type=click.Choice(["market", "limit", "hybrid"]), help="Action mode; default: the policy's first."
 )
-@click.option("--curve", type=click.Path(path_type=Path), help="vwap: a file of `serl volume-curve`.")
+@click.option("--volume-curve", type=click.Path(path_type=Path), help="vwap: a file of `serl volume-curve`.")
 @click.option("--rate", default=0.1, show_default=True, help="pov: own share of all volume.")
 @click.option("--risk-aversion", default=1e-6, show_default=True, help="ac: λ, per tick and lot.")
 @click.option("--volatility", default=2.0, show_default=True, help="ac: σ, ticks per square root of a second.")
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
+@curve_option
 @token_options("Token of the participant")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is being replayed; needed for PA_twap.")
 @click.option(
@@ -50,9 +51,9 @@ if TYPE_CHECKING:
     help="Folder for the order flow of the execution: `serl dashboard --flow`.",
 )
 def execute(
-    name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
+    name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, volume_curve: Path | None,
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
-    participant: str, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
+    participant: str, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
 
@@ -71,18 +72,22 @@ def execute(
 
     if (name is None) == (policy is None):
         raise click.UsageError("expected one policy, either as POLICY or with --policy")
+    if curve is not None and curve.is_file():
+        raise click.UsageError(
+            f"--curve: expected a key folder, got the file {curve}; give a volume curve with --volume-curve"
+        )
     start, _, end = window.partition("-")
     order = ParentOrder(
         symbol, Side[side.upper()], qty, time_of_day_ns(start), time_of_day_ns(end), round(interval * 1_000_000_000)
     )
     chosen = make_policy(
-        name or policy or "", curve=curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
+        name or policy or "", curve=volume_curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
         cross_share=cross_share,
     )  # fmt: skip
     used = mode or chosen.modes[0]
     require_mode(chosen, used)
     benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used)
-    with log_in(connect, participant, token) as client:
+    with log_in(connect, participant, token, curve=curve) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
         executor = Executor(client, order, chosen, used, progress_file, order_flow_log)

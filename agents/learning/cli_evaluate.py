@@ -42,14 +42,16 @@ FITTED = (RULE, "ac")
 )
 @click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 @click.option(
-    "--curve", type=FILE, help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default."
+    "--volume-curve",
+    type=FILE,
+    help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default.",
 )
 @click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Number of parent orders.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Seed of the parent orders.")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
-    part: str, fills: str | None, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
+    part: str, fills: str | None, hours: str | None, volume_curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
     """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
@@ -72,7 +74,7 @@ def evaluate(
     sections = []
     for kind in kinds or (market.kind,):
         evaluation, provenance = _evaluate_market(
-            with_overrides(market, overrides | {"kind": kind}), policies, curve, episodes, seed
+            with_overrides(market, overrides | {"kind": kind}), policies, volume_curve, episodes, seed
         )
         Console().print(terminal_table(evaluation))
         click.echo(f"{interval_note(evaluation)}\n{provenance}\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 
 HOSTS_MAX = 64
 UNKNOWN = -(1 << 63)
@@ -27,6 +27,7 @@ def agents() -> None:
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
+@curve_option
 @token_options("Token of the participants traders-NAME-0, traders-NAME-1, ...")
 @click.option("--until", default=None, help="Time of the population's day to stop at; its close by default.")
 @click.option(
@@ -41,8 +42,8 @@ def agents() -> None:
 )
 @click.option("--cancel-on-disconnect", is_flag=True, help="Cancel the orders of a host that dies.")
 def start(
-    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, wait_for_open: bool, flow: Path | None,
-    cancel_on_disconnect: bool,
+    population: str, hosts: int, seed: int, connect: str, curve: Path | None, token: str, until: str | None, wait_for_open: bool,
+    flow: Path | None, cancel_on_disconnect: bool,
 ) -> None:  # fmt: skip
     """Start the hosts; they stop at the population's close, at --until, or with Ctrl-C.
 
@@ -79,6 +80,7 @@ def start(
                 config.model_dump(),
                 seed,
                 connect,
+                curve,
                 token,
                 host,
                 hosts,
@@ -128,8 +130,8 @@ def _status_text(config: Any, progress: Any, elapsed_s: float) -> str:
 
 
 def _run_host(
-    values: dict[str, Any], seed: int, endpoint: str, token: str, host: int, hosts: int, until_ns: int, cancel: bool,
-    flow: Path | None, wait_for_open: bool, offset: Any, progress: Any,
+    values: dict[str, Any], seed: int, endpoint: str, curve: Path | None, token: str, host: int, hosts: int, until_ns: int,
+    cancel: bool, flow: Path | None, wait_for_open: bool, offset: Any, progress: Any,
 ) -> None:  # fmt: skip
     """The main function of a host process."""
     import sys
@@ -155,7 +157,7 @@ def _run_host(
         running = Host(
             check_population(values, "population"), seed, endpoint, host=host, hosts=hosts, token=token,
             cancel_on_disconnect=cancel, until_ns=until_ns, flow=flow, wait_for_open=wait_for_open,
-            share_offset=share_offset,
+            share_offset=share_offset, curve=curve,
         )  # fmt: skip
         try:
             running.run(report)

@@ -37,7 +37,7 @@ class Host:
     def __init__(
         self, population: PopulationConfig, seed: int, endpoint: str, *, host: int = 0, hosts: int = 1, token: str = "",
         cancel_on_disconnect: bool = False, until_ns: int | None = None, flow: Path | None = None,
-        wait_for_open: bool = False, share_offset: Callable[[int], int] = int,
+        wait_for_open: bool = False, share_offset: Callable[[int], int] = int, curve: Path | None = None,
     ) -> None:  # fmt: skip
         """until_ns: in population time. share_offset: returns the clock offset of the population's first host to all hosts."""
         self.population = population
@@ -49,8 +49,9 @@ class Host:
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
         self._compile()
         self.client = connect(
-            endpoint, f"traders-{population.name}-{host}", token, rows=True, cancel_on_disconnect=cancel_on_disconnect
-        )
+            endpoint, f"traders-{population.name}-{host}", token, rows=True, curve=curve,
+            cancel_on_disconnect=cancel_on_disconnect,
+        )  # fmt: skip
         #: population time; it differs from exchange time if the day started at the login
         self.time_ns = self.start_ns = population.open_ns
         self.commands = 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from serl.clients.dashboard import PORT
-from serl.exchange.cli_token import token_options
+from serl.exchange.cli_login import curve_option, token_options
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 """A folder that may not exist yet."""
@@ -15,7 +15,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @token_options("Token of the account, or of an operator")
 @click.option("--account", help="Participant whose positions to show; no other session may use this name.")
-@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
+@curve_option
 @click.option(
     "--execution", "executions", multiple=True, type=click.Path(dir_okay=False, path_type=Path),
     help="File of `serl execute --progress`; may be repeated.",

@@ -1,4 +1,4 @@
-"""The options of every command that gives an exchange a token."""
+"""The options of every command that connects to an exchange: its keys and a token."""
 
 import functools
 import os
@@ -11,6 +11,12 @@ import click
 from serl.exchange.private_files import read_token
 
 VARIABLE = "SERL_TOKEN"
+
+curve_option = click.option(
+    "--curve",
+    type=click.Path(path_type=Path),
+    help="Key folder of `serl keys new` or `serl keys client`, if the exchange has keys.",
+)
 
 
 def token_options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
