@@ -264,12 +264,23 @@ def _enum_value(enum: Any, name: str) -> int:
     return int(enum[name.upper().replace("-", "_")])
 
 
-@exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
+def _symbol_number(request: Request, symbol: str | None) -> int:
+    """The number of a symbol that is given by its name or number; of the only one, if none is given. ConfigError for another."""
+    numbers = {name: number for number, name, *_ in request("queries", "INFO")[5][1]}
+    if symbol is None and len(numbers) == 1:
+        return 0
+    found = numbers.get(symbol or "", int(symbol) if symbol and symbol.isdecimal() else -1)
+    if found not in numbers.values():
+        raise ConfigError(f"--symbol: expected one of {', '.join(numbers)}, got {symbol or 'none'}; give one of them")
+    return found
+
+
+@exchange.command("operate", epilog="Example: serl exchange operate halt --symbol AMZN")
 @click.argument("operation", type=click.Choice([*OPERATIONS, *PHASES]))
-@click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
+@click.option("--symbol", help="Name of the symbol, if the exchange has several; end-day concerns all.")
 @_exchange_options
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Reason of a halt, which is published.")
-def operate(operation: str, symbol: int, request: Request, reason: str | None) -> None:
+def operate(operation: str, symbol: str | None, request: Request, reason: str | None) -> None:
     """End the day (cancel DAY orders), halt or resume a symbol, change its phase, or hold an auction now."""
     from serl.exchange.records import CommandKind, HaltReason, Phase
 
@@ -277,20 +288,22 @@ def operate(operation: str, symbol: int, request: Request, reason: str | None) -
         raise ConfigError(f"expected --reason only with halt, got it with {operation}; leave it out")
     flags = _enum_value(Phase, operation) if operation in PHASES else _enum_value(HaltReason, reason or "none")
     kind = CommandKind.PHASE if operation in PHASES else _enum_value(CommandKind, operation)
-    request("admin", "OPERATE", int(kind), symbol, flags)
+    number = 0 if operation == "end-day" else _symbol_number(request, symbol)
+    request("admin", "OPERATE", int(kind), number, flags)
     click.echo(f"{operation}: done")
 
 
 @exchange.command("purge", epilog="Example: serl exchange purge alice --side sell")
 @click.argument("participant")
-@click.option("--symbol", type=int, help="Symbol number. [all]")
+@click.option("--symbol", help="Name of the symbol. [all]")
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="Side of the orders to cancel. [both]")
 @_exchange_options
-def purge(participant: str, symbol: int | None, side: str | None, request: Request) -> None:
+def purge(participant: str, symbol: str | None, side: str | None, request: Request) -> None:
     """Cancel the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
-    number, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
+    number = ALL_SYMBOLS if symbol is None else _symbol_number(request, symbol)
+    flags = {None: 0, "buy": 1, "sell": 2}[side]
     click.echo(f"{request('admin', 'PURGE', participant, number, flags)[5]} orders cancelled")
 
 

@@ -129,7 +129,7 @@ def test_a_purge_cancels_the_named_orders(served: Served, alice: Exchange) -> No
     assert ask(served, "admin", Kind.PURGE, "key", "bob", ALL_SYMBOLS, 0)[5] == 0
     assert alice.book("AMZN") == ([], [(150, 1, 1)])
     assert serl(served, "exchange", "purge", "alice", "--side", "buy") == "1 orders cancelled\n"
-    assert serl(served, "exchange", "purge", "alice", "--symbol", "0") == "1 orders cancelled\n"
+    assert serl(served, "exchange", "purge", "alice", "--symbol", "AMZN") == "1 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
     with drop_copy(served.endpoint, token="key", participant="alice") as copy:
         events = np.concatenate(list(copy.batches()))
@@ -197,7 +197,7 @@ def test_an_operator_purges_over_its_session(served: Served, alice: Exchange) ->
 
 def test_the_halt_reason_is_published(served: Served, alice: Exchange) -> None:
     alice.subscribe("status", "GOOG")
-    assert serl(served, "exchange", "operate", "halt", "--symbol", "1", "--reason", "news") == "halt: done\n"
+    assert serl(served, "exchange", "operate", "halt", "--symbol", "GOOG", "--reason", "news") == "halt: done\n"
     assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
     assert ask(served, "queries", Kind.STATUS, 0, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
     assert status_of_feed(alice) == [1, Phase.CONTINUOUS, HaltReason.NEWS]
@@ -214,6 +214,14 @@ def test_an_interruption_has_its_reason(served: Served) -> None:
     assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.VOLATILITY, HaltReason.VOLATILITY]
     ask(served, "admin", Kind.OPERATE, "key", phase, 1, int(Phase.CONTINUOUS))
     assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+
+
+@pytest.mark.parametrize("symbol", [[], ["--symbol", "IBM"], ["--symbol", "2"]])
+def test_an_operation_needs_one_of_several_symbols(symbol: list[str], served: Served) -> None:
+    got = symbol[1] if symbol else "none"
+    assert serl(served, "exchange", "operate", "halt", *symbol) == (
+        f"error: --symbol: expected one of AMZN, GOOG, got {got}; give one of them\n"
+    )
 
 
 def test_a_rejected_operation_is_an_error(served: Served) -> None:
