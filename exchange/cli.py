@@ -265,14 +265,16 @@ def _enum_value(enum: Any, name: str) -> int:
 
 
 def _symbol_number(request: Request, symbol: str | None) -> int:
-    """The number of a symbol that is given by its name or number; of the only one, if none is given. ConfigError for another."""
+    """The number of a symbol that is given by its name, or by its number, for which no permission to read data is needed; of the only one,
+    if none is given. ConfigError for another."""
+    if symbol is not None and symbol.isdecimal():
+        return int(symbol)
     numbers = {name: number for number, name, *_ in request("queries", "INFO")[5][1]}
     if symbol is None and len(numbers) == 1:
         return 0
-    found = numbers.get(symbol or "", int(symbol) if symbol and symbol.isdecimal() else -1)
-    if found not in numbers.values():
+    if symbol not in numbers:
         raise ConfigError(f"--symbol: expected one of {', '.join(numbers)}, got {symbol or 'none'}; give one of them")
-    return found
+    return numbers[symbol]
 
 
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol AMZN")

@@ -42,7 +42,7 @@ class Queries:
             result: Any = self._account(Credential(token, peer.key), name, peer)
         else:
             message, token = wire.split_token(message)
-            if not any(self._login.permits(each, token, peer.key) for each in ("data", "operate")):
+            if not self._login.permits("data", token, peer.key):
                 self._refusals.log(peer.address, f"query {kind}")
                 raise RequestError(
                     "login",

@@ -216,7 +216,7 @@ def test_an_interruption_has_its_reason(served: Served) -> None:
     assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
 
 
-@pytest.mark.parametrize("symbol", [[], ["--symbol", "IBM"], ["--symbol", "2"]])
+@pytest.mark.parametrize("symbol", [[], ["--symbol", "IBM"]])
 def test_an_operation_needs_one_of_several_symbols(symbol: list[str], served: Served) -> None:
     got = symbol[1] if symbol else "none"
     assert serl(served, "exchange", "operate", "halt", *symbol) == (
