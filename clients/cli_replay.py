@@ -9,6 +9,17 @@ from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 
+DISPLACED = "UNKNOWN_ORDER"
+CAUSES = {
+    DISPLACED: ": trades of other participants had displaced their orders",
+    "HALTED": ": the symbol is halted; resume it with serl exchange operate resume",
+    "WRONG_PHASE": ": the symbol is closed; open it with serl exchange operate continuous",
+    "KILLED": ": the kill switch of the replay's participant is on; lift it with serl exchange kill history --off",
+    "OUTSIDE_BAND": ": the exchange has narrower price bands than history",
+    "BOOK_FULL": ": the exchange's limits are too small for this day",
+}
+"""What to do about commands of history that are rejected."""
+
 
 def parse_speed(text: str) -> float | None:
     """Parses the option --speed; None for max."""
@@ -40,7 +51,7 @@ def replay(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    from serl.clients.replay import END_NS, Progress
+    from serl.clients.replay import END_NS, Progress, ReplayError
     from serl.clients.replay_accounts import create_replayer
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import read_day
@@ -48,7 +59,8 @@ def replay(
     pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0
     to_ns = time_of_day_ns(end) if end else END_NS
-    replayer = create_replayer(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns, curve)
+    recorded = read_day(day, accounts=True)
+    replayer = create_replayer(recorded, connect, pace, token, from_ns, to_ns, curve)
     console = Console()
     started_s = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -76,4 +88,12 @@ def replay(
         f"({progress.answered / elapsed_s:,.0f}/s)"
     )
     for reason, count in progress.rejected.items():
-        click.echo(f"  {count:,} rejected with {reason}: trades of other participants had displaced their orders")
+        click.echo(f"  {count:,} rejected with {reason}{CAUSES.get(reason, '')}")
+    unexpected = progress.rejected.keys() - {DISPLACED}
+    if (
+        unexpected and not recorded.reference.participants
+    ):  # with participants, what was rejected then is rejected again
+        raise ReplayError(
+            f"expected the exchange to take every command, got {sum(progress.rejected[each] for each in unexpected):,} rejected with "
+            f"{', '.join(sorted(unexpected))}; see above"
+        )
