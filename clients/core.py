@@ -170,7 +170,7 @@ class ClientCore:
 
     def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
-        command_id, message = self.session.command(kind, order.order_id, *values)
+        command_id, message = self.session.amend(order, kind, *values)
         self._send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")

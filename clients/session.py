@@ -8,11 +8,14 @@ import msgpack
 import numpy as np
 
 from serl.clients.errors import LoginRefused, PriceOffTick, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
-from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandFlag, CommandKind, EventKind, Rows, TimeInForce
+from serl.exchange.errors import ConfigError
+from serl.exchange.integers import integer
+from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandFlag, CommandKind, EventKind, Reason, Rows, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind
 
 _pack = msgpack.Packer().pack
+REASONS = {int(each): each.name for each in Reason}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,16 @@ class Instrument:
                 f"{self.price(below)} and {self.price(below + 1)}"
             )
         return int(exact)
+
+    def checked_ticks(self, price_ticks: Any) -> int:
+        """A price that must be in ticks already. Raises `PriceOffTick` for all but integers."""
+        try:
+            return integer("price_ticks", price_ticks)
+        except ConfigError:
+            raise PriceOffTick(
+                f"{self.name}: expected price_ticks as an integer, got {price_ticks!r}; convert a price with "
+                f"instrument({self.name!r}).ticks(price)"
+            ) from None
 
     def price(self, price_ticks: int) -> Decimal:
         """Ticks as a price."""
@@ -98,6 +111,7 @@ class Order:
         filled_lots: quantity traded so far.
         open_lots: quantity that can still trade.
         fills: its FILL reports, oldest first.
+        reason: why it was rejected or cancelled, the name of a `Reason`; "" for neither.
     """
 
     order_id: int
@@ -109,6 +123,7 @@ class Order:
     filled_lots: int = 0
     open_lots: int = 0
     fills: list[Report] = dataclasses.field(default_factory=list)
+    reason: str = ""
 
 
 class Session:
@@ -153,8 +168,11 @@ class Session:
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms = NO_TERMS,
     ) -> tuple[Order, list[bytes]]:  # fmt: skip
-        """A NEW order and its messages, terms first. Without a price (and without a peg) it is a market order."""
-        number = self.instrument(symbol).number
+        """A NEW order and its messages, terms first. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
+        that is no integer, and ConfigError for such a quantity."""
+        instrument = self.instrument(symbol)
+        number, qty_lots = instrument.number, integer("qty_lots", qty_lots)
+        price_ticks = None if price_ticks is None else instrument.checked_ticks(price_ticks)
         market = price_ticks is None and terms.peg is None
         flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if market else 0) | terms.flags
         immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
@@ -178,6 +196,13 @@ class Session:
     def mass_cancel(self, symbol: str | None = None) -> tuple[int, bytes]:
         """(command id, message) that cancels all our orders, in one symbol or in all."""
         return self.command(CommandKind.MASS_CANCEL, ALL_SYMBOLS if symbol is None else self.instrument(symbol).number)
+
+    def amend(self, order: Order, kind: CommandKind, *values: int) -> tuple[int, bytes]:
+        """(command id, message) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks). An order of an earlier session of ours is kept
+        up to date from here on. Raises ConfigError for values that are no integers."""
+        checked = [integer(name, value) for name, value in zip(("qty_lots", "price_ticks"), values, strict=False)]
+        self.orders.setdefault(order.order_id, order)
+        return self.command(kind, order.order_id, *checked)
 
     def rows(self, rows: Rows) -> bytes:
         """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase."""
@@ -266,8 +291,10 @@ class Session:
             order.filled_lots += report.qty_lots
         if report.kind == EventKind.REJECTED:
             if report.command_id == order.order_id:
-                order.state = "rejected"
+                order.state, order.reason = "rejected", REASONS.get(report.reason, str(report.reason))
             return
+        if report.kind == EventKind.CANCELLED:
+            order.reason = REASONS.get(report.reason, str(report.reason))
         if report.kind == EventKind.RESTED:
             order.price_ticks = report.price_ticks
         order.open_lots = report.leaves_lots

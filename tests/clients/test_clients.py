@@ -26,6 +26,7 @@ from serl.clients.errors import (
     UnknownSymbol,
 )
 from serl.clients.session import Session
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import TimeInForce
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
@@ -55,6 +56,14 @@ def test_the_blocking_client(exchange: Served) -> None:
         assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
 
 
+def test_an_order_of_an_earlier_session_is_kept_up_to_date(exchange: Served) -> None:
+    with connect(exchange.endpoint, "dora") as dora:
+        order = dora.buy("JS", 3, 50)
+    with connect(exchange.endpoint, "dora") as dora:
+        assert dora.reduce(order, 1).open_lots == 2
+        assert dora.cancel(order).state == "done" and order.reason == "REQUESTED"
+
+
 def test_errors_name_the_reason(exchange: Served) -> None:
     with connect(exchange.endpoint, "carol") as carol:
         with pytest.raises(Rejected, match="BAD_QTY"):
@@ -64,7 +73,16 @@ def test_errors_name_the_reason(exchange: Served) -> None:
         with pytest.raises(PriceOffTick, match=r"1\.00 and 1\.01"):
             carol.instrument("AMZN").ticks("1.005")
         assert carol.instrument("AMZN").ticks(0.07) == 7
+        with pytest.raises(
+            PriceOffTick, match=r"got 100\.5; convert a price with instrument\('AMZN'\)\.ticks\(price\)"
+        ):
+            carol.buy("AMZN", 1, 100.5)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"qty_lots: expected an integer, got 1\.5"):
+            carol.buy("AMZN", 1.5, 100)  # type: ignore[arg-type]
+        assert (taken := carol.sell("JS", 1)).state == "done" and taken.reason == "MARKET_REMAINDER"
         order = carol.buy("DEMO", 1, 5, post_only=True)
+        with pytest.raises(ConfigError, match=r"price_ticks: expected an integer, got 4\.5"):
+            carol.replace(order, 1, 4.5)  # type: ignore[arg-type]
         with pytest.raises(Rejected, match="WOULD_CROSS"):
             carol.sell("DEMO", 1, 5, post_only=True)
         carol.cancel(order)
