@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from serl.cli import serl
 from serl.exchange.ports import free_port
 
 
@@ -35,3 +37,11 @@ def test_a_demo_with_its_port_in_use_starts_nothing(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and f"127.0.0.1:{port} cannot be bound" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"), [("exchnge", "did you mean exchange?"), ("quux", "got quux; see serl --help")]
+)
+def test_an_unknown_command_gets_advice(command: str, advice: str) -> None:
+    shown = CliRunner().invoke(serl, [command])
+    assert shown.exit_code == 2 and advice in shown.output

@@ -1,5 +1,6 @@
 """The command line: one group, whose commands are imported when they are called."""
 
+import difflib
 import importlib
 import shutil
 import signal
@@ -99,7 +100,9 @@ class _LazyGroup(click.Group):
                 f"expected a command, got the former `serl {cmd_name}`; use {RENAMED[cmd_name]}", ctx
             )
         if cmd_name not in COMMANDS:
-            return None
+            close = difflib.get_close_matches(cmd_name, COMMANDS)
+            advice = f"; did you mean {' or '.join(close)}?" if close else "; see serl --help"
+            raise click.UsageError(f"expected a command, got {cmd_name}{advice}", ctx)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command

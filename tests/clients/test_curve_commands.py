@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[Served]:
-    config = {"login": {"curve_keys": str(folder / "keys")}}
+    config: dict[str, object] = {"login": {"curve_keys": str(folder / "keys")}}
     with start_exchange(symbols="DEMO", clock="scaled:1000", config=config, folder=folder) as exchange:
         yield exchange
 
