@@ -25,10 +25,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.soak_clients import Clients, limited_names
 from benchmarks.soak_exchange import Broken, ServedExchange, write_config
-from benchmarks.soak_report import draw, growth_json, journal_growth, lives, tables
-from benchmarks.soak_samples import Sampler
+from benchmarks.soak_report import draw, growth_json, journal_growth, lives, load_kept, tables
+from benchmarks.soak_samples import Sampler, process_sample
 from benchmarks.soak_traders import HOLD, RATE
-from serl.exchange.wire import Kind
 
 PLAN = (
     (0.04, "pause exchange"), (0.07, "pause traders"), (0.12, "stop"), (0.20, "kill"), (0.22, "pause exchange"), (0.24, "pause traders"),
@@ -154,17 +153,17 @@ class Soak:
     def _measure_capacity(self) -> float:
         self.clients.control[RATE], self.clients.control[HOLD] = ATTEMPT_PER_S, 0.0
         time.sleep(RAMP_S)
-        assert self.exchange.pid
-        first, began, worked = self.exchange.ask(Kind.STATISTICS)["commands"], time.monotonic(), self._worked_s()
-        time.sleep(self._options.capacity_s)
-        count, elapsed = self.exchange.ask(Kind.STATISTICS)["commands"] - first, time.monotonic() - began
+        first, began, worked = self._acknowledged(), time.monotonic(), self._worked_s()
+        self._wait(began - self._began_s + self._options.capacity_s)
+        count, elapsed = self._acknowledged() - first, time.monotonic() - began
         self.figures["capacity_per_s"] = count / elapsed
         self.figures["capacity_processor_share"] = (self._worked_s() - worked) / elapsed
         return float(self._options.share * count / elapsed)
 
-    def _worked_s(self) -> float:
-        from benchmarks.soak_samples import process_sample
+    def _acknowledged(self) -> int:
+        return self.clients.counts()["acknowledged"]
 
+    def _worked_s(self) -> float:
         return process_sample(self.exchange.pid)["processor_s"]
 
     def close(self) -> None:
@@ -180,7 +179,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     folder = options.json.with_suffix("")
     folder.mkdir(parents=True, exist_ok=False)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)  # also where the shell ignores SIGINT for what runs in the background
     console = Console(width=150)
     soak, ended = Soak(options, folder, console), "complete"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -202,12 +202,19 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(_finish(soak, options, folder, ended, console))
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _finish(soak: Soak, options: argparse.Namespace, folder: Path, ended: str, console: Console) -> int:
     """Judges, writes and prints; the exit status."""
     samples, counts, found = soak.sampler.samples, soak.clients.counts(), lives(soak.sampler.samples)
     segment_mb = options.segment_rows * (64 + 96) / 1e6
-    soak.broken += [text for one in found for text in one.broken()]
+    if options.growth:
+        soak.broken += [text for one in found for text in one.broken()]
     soak.broken += journal_growth(samples, JOURNAL_MB + FILES_IN_WORK * segment_mb)
+    if ended == "complete":
+        soak.broken += load_kept(samples, soak.figures["load_per_s"])
     for name in ("lost", "gaps", "unexpected", "books differ"):
         if counts.get(name):
             soak.broken.append(f"{counts[name]} {name}")
@@ -243,6 +250,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.0, help="commands a second instead of a share of the capacity")
     parser.add_argument("--capacity-s", type=float, default=10.0)
     parser.add_argument("--sample-s", type=float, default=5.0)
+    parser.add_argument(
+        "--no-growth", dest="growth", action="store_false", help="do not judge memory and descriptors: a run of minutes"
+    )
     parser.add_argument("--segment-rows", type=int, default=1 << 19)
     return parser.parse_args(arguments)
 

@@ -93,10 +93,17 @@ class ServedExchange:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def ask(self, kind: Kind) -> Any:
-        """The result of a query without arguments."""
-        with request_socket(self.endpoint, "queries") as request:
-            return request(kind)[5]
+    def state(self) -> tuple[int, str]:
+        """The last command and the state hash. Raises Broken without an answer."""
+        until = time.monotonic() + QUIET_S
+        while True:
+            try:
+                with request_socket(self.endpoint, "queries") as request:
+                    sequence, digest = request(Kind.HASH)[5]
+                    return sequence, digest
+            except SerlError as error:
+                if time.monotonic() > until:
+                    raise Broken(f"HASH: {error}") from None
 
     def verify(self) -> None:
         """`serl journal verify` on the journal of the ended exchange. Raises Broken if a file is damaged."""
@@ -106,17 +113,17 @@ class ServedExchange:
         """Copies the journal while no commands arrive. Returns the last command and the state hash of the exchange at that moment."""
         until = time.monotonic() + QUIET_S
         while time.monotonic() < until:
-            sequence, digest = self.ask(Kind.HASH)
+            before = self.state()
             time.sleep(0.5)
-            if self.ask(Kind.HASH) != [sequence, digest]:
+            if self.state() != before:
                 continue
             shutil.rmtree(copy, ignore_errors=True)
             try:
                 shutil.copytree(self.journal, copy)
             except shutil.Error:  # a file was compressed or deleted meanwhile
                 continue
-            if self.ask(Kind.HASH) == [sequence, digest]:
-                return sequence, digest
+            if self.state() == before:
+                return before
         raise Broken(f"expected no commands while all clients hold, got some for {QUIET_S:g} s")
 
     def check_replay(self, copy: Path, sequence: int, digest: str) -> str:
@@ -134,12 +141,3 @@ def _run(name: str, command: list[str]) -> str:
     if done.returncode:
         raise Broken(f"{name} ended with status {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
     return done.stdout
-
-
-def is_answering(exchange: ServedExchange) -> bool:
-    """Whether a query is answered."""
-    try:
-        exchange.ask(Kind.STATISTICS)
-    except SerlError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from serl.exchange.wire import Kind
 
 SOCKET, LIVE, NEXT_ID, LAST_ACK, LAST_REPORT, REFUSED_ID, RANDOM, SLOT, SYMBOL, HEARD_NS, SENT, ACKED, GAPS = range(13)
 """Columns of a session: handle of its socket (0: none); whether it is logged in; the next command's id; the last command that a report answered; the number
-of the last report; the last command known to be refused by a limit; state of its random numbers; next place in its ring; symbol; when it heard the exchange; counts of
+of the last report; the last command whose report is not awaited, because a limit refused it or a connection lost it; state of its random numbers; next place in its ring; symbol; when it heard the exchange; counts of
 commands sent and answered, and of reports that are missing."""
 COLUMNS, RING = 13, 32
 MID_TICKS, AWAY_TICKS = 100_000, 50

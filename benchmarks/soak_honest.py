@@ -14,8 +14,8 @@ from benchmarks.soak_link import Link, now_s, parent_is_gone
 from benchmarks.soak_traders import HOLD, REPORT_S
 from serl.exchange.wire import Kind
 
-ORDERS_PER_S, PRICE_TICKS, ANSWER_S = 100, 99_900, 2.0
-"""Its rate; its price, behind the traders'; how long it waits for one answer."""
+ORDERS_PER_S, PRICE_TICKS, ANSWER_S, LATE_S = 20, 99_900, 2.0, 10.0
+"""Its rate; its price, behind the traders'; how long it waits for one answer; later orders are left out after a pause."""
 
 
 class _Honest:
@@ -31,7 +31,7 @@ class _Honest:
 
     def keep(self) -> None:
         """Logs in, notices silence and processes what has arrived."""
-        self._link.step(now_s(), self._heard_s, True)
+        self._link.step(now_s(), self._heard_s)
         while self.row[SOCKET] and self._link.socket.poll(0):
             self._receive()
 
@@ -73,7 +73,7 @@ def measure(endpoint: str, control: Any, report: Connection, parent: int) -> Non
     latencies: list[float] = []
     reported, due = 0.0, now_s()
     while not parent_is_gone(parent):
-        due = max(due + 1 / ORDERS_PER_S, now_s() - 1.0)  # after a pause it does not send all that it missed
+        due = max(due + 1 / ORDERS_PER_S, now_s() - LATE_S)
         time.sleep(max(0.0, due - now_s()))
         honest.keep()
         if honest.row[LIVE] and not control[HOLD] and honest.order():

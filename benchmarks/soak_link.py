@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from benchmarks.soak_flow import LAST_ACK, LAST_REPORT, LIVE, NEXT_ID, SOCKET
+from benchmarks.soak_flow import LAST_ACK, LAST_REPORT, LIVE, NEXT_ID, REFUSED_ID, SOCKET
 from serl.exchange.wire import VERSION, Kind
 
 SILENT_S, HELLO_S, RESENT_S, PING_S = 5.0, 5.0, 60.0, 8.0
@@ -36,10 +36,10 @@ class Link:
         assert self._socket is not None
         return self._socket
 
-    def step(self, now_s: float, heard_s: float, may_connect: bool) -> None:
+    def step(self, now_s: float, heard_s: float) -> None:
         """Logs in, notices silence, and sends PINGs."""
         if self._socket is None:
-            if may_connect and now_s >= self._next_s:
+            if now_s >= self._next_s:
                 self._connect(now_s)
         elif not self._row[LIVE]:
             if now_s - self._connected_s > HELLO_S:
@@ -50,6 +50,10 @@ class Link:
         elif now_s - self._sent_s > PING_S:
             self._sent_s = now_s
             self._send(Kind.PING, 1)
+        self.check_answers(now_s)
+
+    def check_answers(self, now_s: float) -> None:
+        """Notices that a report that WELCOME promised does not arrive."""
         if self._acknowledge_until and self._row[LIVE]:
             if self._row[LAST_ACK] >= self._acknowledge:
                 self._acknowledge_until = 0.0
@@ -119,6 +123,7 @@ class Link:
         if epoch != self._epoch and self._epoch:
             self._counts["checked after restarts"] += 1
         self._epoch = epoch
+        row[REFUSED_ID] = row[NEXT_ID] - 1  # what the exchange does not have by now it will not get
         self._acknowledge, self._acknowledge_until = last_command, now_s + RESENT_S
         row[LIVE] = 1
         self._counts["logins"] += 1

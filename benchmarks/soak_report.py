@@ -11,6 +11,7 @@ from benchmarks.soak_verdict import Growth, Life, life
 
 WARM_UP_S, WARM_UP_SHARE = 600.0, 0.3
 """Warm-up of a process: at most this long, and at most this share of its life."""
+LOAD_SHARE = 0.9
 OTHERS = ("dashboard", "metrics")
 
 
@@ -36,6 +37,13 @@ def journal_growth(samples: Sequence[dict[str, Any]], limit_mb: float) -> list[s
     """What is wrong with the size of the journal: nothing while it stays below what retention and the files in work allow."""
     largest = max((one["journal_mb"] for one in samples), default=0.0)
     return [f"the journal took {largest:,.0f} MB, at most {limit_mb:,.0f} MB is promised"] if largest > limit_mb else []
+
+
+def load_kept(samples: Sequence[dict[str, Any]], load_per_s: float) -> list[str]:
+    """What is wrong with the rate in the last third: nothing while its median is at least LOAD_SHARE of what was to be sent."""
+    rate = float(np.median([one["commands_per_s"] for one in samples[-len(samples) // 3 :]]))
+    wanted = LOAD_SHARE * load_per_s
+    return [f"{rate:,.0f} commands a second were acknowledged at the end, at least {wanted:,.0f} are promised"] if rate < wanted else []  # fmt: skip
 
 
 def _text(found: Growth | None, digits: int = 2) -> str:

@@ -73,7 +73,7 @@ class _Traders:
         """What is due about once in a hundred turns: logins, silence, logouts."""
         now = now_s()
         for link, heard_ns in zip(self._links, self.sessions[:, HEARD_NS].tolist(), strict=True):
-            link.step(now, heard_ns / 1e9, True)
+            link.step(now, heard_ns / 1e9)
         if now > self._log_out_s and not hold:
             self._log_out_s = now + LOG_OUT_EVERY_S
             for link in self._links[::10]:

@@ -10,7 +10,7 @@ GROWTH_MAX_PERCENT_PER_H = 1.0
 """Memory may grow by this much."""
 COUNT_GROWTH_MAX = 1.0
 """Descriptors and threads that may be more at the end of a life than after its warm-up."""
-BINS, BLOCK_BINS, RESAMPLES, CONFIDENCE, SEED = 60, 5, 500, 0.95, 0
+BINS, BLOCK_BINS, RESAMPLES, CONFIDENCE, SEED = 60, 5, 200, 0.95, 0
 """Samples are summed up by medians of this many equal parts of the time; the bootstrap draws blocks of them, because neighbours resemble each other."""
 BINS_MIN = 10
 
