@@ -253,7 +253,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--no-growth", dest="growth", action="store_false", help="do not judge memory and descriptors: a run of minutes"
     )
-    parser.add_argument("--segment-rows", type=int, default=1 << 19)
+    parser.add_argument("--segment-rows", type=int, default=1 << 18)
     return parser.parse_args(arguments)
 
 

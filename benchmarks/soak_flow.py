@@ -127,7 +127,7 @@ def turn(sessions: Any, rings: Any, budgets: Any, window: int, now_ns: int, buff
 
 def quiet_symbols(symbols: int) -> range:
     """The symbols of every tenth session, which Python clients can follow; the others share the busy ones."""
-    return range(symbols // 2, symbols)
+    return range(symbols // 2)
 
 
 def new_sessions(count: int, symbols: int, seed: int) -> NDArray[np.int64]:
@@ -136,5 +136,5 @@ def new_sessions(count: int, symbols: int, seed: int) -> NDArray[np.int64]:
     sessions[:, RANDOM] = np.random.default_rng(seed).integers(1, 1 << 62, count)
     sessions[:, NEXT_ID], sessions[:, LAST_REPORT] = 1, -1
     number, quiet = np.arange(count), quiet_symbols(symbols)
-    sessions[:, SYMBOL] = np.where(number % 10, number % quiet.start, quiet.start + number // 10 % len(quiet))
+    sessions[:, SYMBOL] = np.where(number % 10, quiet.stop + number % (symbols - quiet.stop), number // 10 % quiet.stop)
     return sessions

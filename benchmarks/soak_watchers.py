@@ -133,7 +133,7 @@ def watch(endpoint: str, names: list[str], symbols: int, control: Any, report: C
         _Watcher(endpoint, name, f"S{quiet[index % len(quiet)]}", counts, notes, index)
         for index, name in enumerate(names)
     ]
-    never_read = _subscribe_and_never_read(endpoint)
+    never_read = _subscribe_and_never_read(endpoint, quiet.stop)
     reported, deaf_s = 0.0, now_s()
     while not parent_is_gone(parent):
         for watcher in watchers:
@@ -149,13 +149,13 @@ def watch(endpoint: str, names: list[str], symbols: int, control: Any, report: C
     never_read.close()
 
 
-def _subscribe_and_never_read(endpoint: str) -> "zmq.Socket[bytes]":
-    """A subscriber of busy symbols whose messages must be dropped."""
+def _subscribe_and_never_read(endpoint: str, symbol: int) -> "zmq.Socket[bytes]":
+    """A subscriber of a busy symbol whose messages must be dropped."""
     feed: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
     feed.linger, feed.rcvhwm = 0, 100
     feed.connect(socket_endpoints(endpoint)["feed"])
     for channel in ("l2", "l3", "rows"):
-        feed.subscribe(f"{channel}/S0/".encode())
+        feed.subscribe(f"{channel}/S{symbol}/".encode())
     return feed
 
 
