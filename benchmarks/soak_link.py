@@ -68,11 +68,12 @@ class Link:
             self._counts["unsent"] += 1
 
     def _connect(self, now_s: float) -> None:
-        self._socket = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.linger = 100
-        self._socket.sndhwm = self._socket.rcvhwm = 1000
-        self._socket.connect(self._endpoint)
-        self._row[SOCKET], self._sent_s, self._connected_s = self._socket.underlying, now_s, now_s
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        socket.linger = 100
+        socket.sndhwm = socket.rcvhwm = 1000
+        socket.connect(self._endpoint)
+        self._socket = socket
+        self._row[SOCKET], self._sent_s, self._connected_s = socket.underlying, now_s, now_s
         self._counts["connections"] += 1
         self._send(Kind.HELLO, VERSION, VERSION, self.name, "", int(self._row[LAST_REPORT]), {"replace": True})
 

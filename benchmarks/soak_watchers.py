@@ -13,6 +13,7 @@ import numpy as np
 import zmq
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect as open_websocket
+from websockets.typing import Origin
 
 from benchmarks.soak_flow import quiet_symbols
 from benchmarks.soak_link import now_s, parent_is_gone
@@ -185,7 +186,7 @@ def scrape(metrics_url: str, dashboard_url: str, control: Any, report: Connectio
     address = dashboard_url.replace("http://", "ws://") + "live"
     while not parent_is_gone(parent):
         try:
-            with open_websocket(address, origin=dashboard_url.rstrip("/"), max_size=None) as page:
+            with open_websocket(address, origin=Origin(dashboard_url.rstrip("/")), max_size=None) as page:
                 counts["pages"] += 1
                 until = now_s() + 60.0
                 while now_s() < until and not parent_is_gone(parent):
