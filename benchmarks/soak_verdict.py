@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 GROWTH_MAX_PERCENT_PER_H = 1.0
 """Memory may grow by this much."""
@@ -34,7 +34,7 @@ def theil_sen(hours: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     return float(np.median((values[second] - values[first]) / (hours[second] - hours[first])))
 
 
-def growth(hours: Sequence[float], values: Sequence[float]) -> Growth | None:
+def growth(hours: ArrayLike, values: ArrayLike) -> Growth | None:
     """Slope of the values over time by Theil-Sen, with an interval by a bootstrap of blocks of residuals. None with too few samples."""
     times, numbers = _binned(np.asarray(hours, np.float64), np.asarray(values, np.float64))
     if len(times) < BINS_MIN:

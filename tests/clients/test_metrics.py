@@ -101,7 +101,10 @@ def test_a_scraper_that_leaves_prints_nothing(
     def ask(_kind: Kind) -> object:
         raise error
 
-    with metrics_server(ask, "127.0.0.1", 0) as server, socket.create_connection(server.server_address[:2]) as scraper:
+    with (
+        metrics_server(ask, "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.server_port)) as scraper,
+    ):
         server.daemon_threads = False
         scraper.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         server.handle_request()
