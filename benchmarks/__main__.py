@@ -1,12 +1,15 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
 import json
 import platform
+import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks import soak
 
 NAMES = (
     "kernel",
@@ -22,8 +25,8 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm", "restart", "hostile")
-"""Benchmarks that need fetched models, a quiet machine, or minutes and gigabytes of their own; `all` skips them."""
+APART = ("llm", "restart", "hostile", "soak")
+"""Benchmarks that need fetched models, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -57,6 +60,8 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run the requested benchmarks."""
+    if sys.argv[1:2] == ["soak"]:
+        return soak.main(sys.argv[2:])  # it has options of its own
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=[*NAMES, *APART, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")

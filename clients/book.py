@@ -44,6 +44,13 @@ class _FeedBook(ABC):
         self.sequence, self.time_ns = sequence, time_ns
         return True
 
+    def note_epoch(self, epoch: int) -> None:
+        """The epoch of a TIME message: after a restart of the exchange a book may be wrong although no message of its topic has come since."""
+        if not self.needs_snapshot and epoch != self.epoch:
+            self.needs_snapshot = True
+            self.gaps += 1
+            self._buffered = []
+
     def apply_snapshot(self, reply: list[Any]) -> None:
         """Loads a snapshot reply [kind, request, epoch, sequence, time_ns, result], then applies the buffered messages."""
         _, _, self.epoch, self.sequence, self.time_ns, result = reply

@@ -133,12 +133,14 @@ class ClientCore:
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
         if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
+            for book in self.books.values():
+                book.note_epoch(message[1])
             return
-        book = self.books.get(topic)
-        if book is None:
+        followed = self.books.get(topic)
+        if followed is None:
             self.inbox.append(FeedMessage(topic, message))
         else:
-            book.apply(message)
+            followed.apply(message)
 
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""

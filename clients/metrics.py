@@ -1,5 +1,6 @@
 """What an exchange did, refused and is limited to, as metrics for Prometheus; and whether it is there and takes orders."""
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -104,9 +105,16 @@ class _Pages(BaseHTTPRequestHandler):
         """Nothing: a scrape every few seconds is not worth a line."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing for a scraper that left before its answer; what else fails is printed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def metrics_server(ask: Ask, host: str, port: int) -> ThreadingHTTPServer:
     """An HTTP server for the metrics of the exchange that `ask` asks; it serves once `serve_forever` is called. Raises OSError if it cannot
     listen there."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ExchangeCollector(ask))
-    return ThreadingHTTPServer((host, port), partial(_Pages, registry, ask))
+    return _Server((host, port), partial(_Pages, registry, ask))

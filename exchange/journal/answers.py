@@ -5,15 +5,16 @@ each participant that was answered; two binary searches find the segment and the
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
-from serl.exchange.journal.segment import no_space
+from serl.exchange.journal.segment import first_sequence, no_space
 from serl.exchange.journal.stored import StoredRows, stored_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
@@ -99,15 +100,20 @@ class AnswerIndex:
     def __init__(self) -> None:
         self._segments: list[SegmentAnswers] = []
         self._last: list[Ids] = []
-        self._map_segment: Callable[[SegmentAnswers], tuple[StoredRows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(
-            _map_segment
-        )
+        self._map_segment = lru_cache(OPEN_MAX)(_map_segment)
 
     def add(self, segment: SegmentAnswers, unwritten: Rows | None = None) -> None:
         """Adds a finished segment. `unwritten`: its rows, while they are not in its file."""
         segment.unwritten = unwritten
         self._last.append(_merged(self._last[-1] if self._last else _NO_IDS, segment.chunks()[-1]))
         self._segments.append(segment)
+
+    def forget(self, gone: Collection[int]) -> None:
+        """Removes the oldest segments, as far as their first events are in `gone`: their files are deleted."""
+        count = sum(1 for _ in takewhile(lambda segment: first_sequence(segment.path) in gone, self._segments))
+        if count:
+            del self._segments[:count], self._last[:count]
+            self._map_segment.cache_clear()  # a mapped file would stay on the disk
 
     def answers(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Rows:
         """The EVENT rows that answered a command, in order; none if there was no such command or they are no longer stored.

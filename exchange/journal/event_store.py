@@ -21,6 +21,9 @@ CHUNK_ROWS = 65_536
 UNWRITTEN_MAX = 4
 """Full event logs held in memory; beyond that, the market waits until they are written. A full disk may hold more of them up."""
 
+FREE_BUFFERS_MAX = 1
+"""Buffers of written logs that are kept for the next ones; those that a slow disk needed beside go."""
+
 
 class EventStore:
     """The events of a journal, in segments of `segment_rows`."""
@@ -115,7 +118,8 @@ class EventStore:
                     self._unsynced.append(log)
                     self._unwritten.pop(0)
                     self._indexed -= 1
-                    self._free_buffers.append(log.rows)
+                    if len(self._free_buffers) < FREE_BUFFERS_MAX:
+                        self._free_buffers.append(log.rows)
 
     def _index_finished(self) -> None:
         with self._indexing:
@@ -123,6 +127,12 @@ class EventStore:
                 log.answers.finish(log.rows[:count])
                 self._answers.add(log.answers, log.rows[:count])
                 self._indexed += 1
+
+    def forget(self, deleted: list[Path]) -> None:
+        """Forgets the answers in logs whose files are deleted; other files are ignored."""
+        gone = {first_sequence(path) for path in deleted if path.name.startswith("events-")}
+        with self._indexing:
+            self._answers.forget(gone)
 
     def sync_finished(self) -> None:
         """Syncs and closes the written logs, and saves their answer indices. Raises DiskFullError where there is no room for an index."""

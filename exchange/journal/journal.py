@@ -171,7 +171,7 @@ class Journal:
             if self._snapshot is waiting:
                 self._snapshot = None
             try:
-                clean(self.folder, self._config.retention)
+                self.store.forget(clean(self.folder, self._config.retention))
             except OSError as error:  # trading goes on; the next snapshot tries again
                 log("old_files_stay", f"{self.folder}: old files stay until the next snapshot ({error})")
             self._uncompressed = self._config.compress

@@ -148,6 +148,28 @@ def events(first: int, *kinds: int) -> bytes:
     return bytes(msgpack.packb([80, first, [[kind, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0] for kind in kinds]]))
 
 
+def test_a_followed_book_notices_a_restart_after_which_nothing_happens(tmp_path: Path) -> None:
+    """The orders of a lost session are cancelled before anybody can hear of it."""
+    endpoint, options = free_endpoint(), ("--symbols", "AMZN", "--journal", str(tmp_path / "journal"))
+    first = launch(*options, endpoint=endpoint)
+    ann, bob = connect(endpoint, "ann"), connect(endpoint, "bob", cancel_on_disconnect=True)
+    ann.follow("AMZN")
+    bob.buy("AMZN", 5, 100)
+    while not ann.book("AMZN")[0]:
+        ann.wait(0.1)
+    first.kill()
+    assert first.process.stdout is not None
+    first.process.stdout.close()
+    bob.core.context.destroy(0)
+    second = launch(*options, endpoint=endpoint)
+    until = time.monotonic() + 10
+    while ann.book("AMZN")[0] and time.monotonic() < until:
+        ann.wait(0.1)
+    assert ann.book("AMZN") == ([], [])
+    ann.close()
+    second.stop()
+
+
 def test_a_session_counts_every_report_once() -> None:
     session = Session("x")
     session.last_report = 0

@@ -1,5 +1,6 @@
 """`serl metrics`: what Prometheus reads, and the health of the exchange."""
 
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ pytest.importorskip("prometheus_client", reason="the extra `metrics` is not inst
 from prometheus_client.parser import text_string_to_metric_families
 
 from serl.clients.blocking import connect
+from serl.clients.metrics import metrics_server
 from serl.exchange.errors import Rejected, RequestRejected
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, start_exchange
@@ -87,3 +89,24 @@ def test_an_address_that_cannot_be_listened_on_is_an_error(listen: str, text: st
         [sys.executable, "-m", "serl", "metrics", "--listen", listen], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2 and text in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "printed"),
+    [(BrokenPipeError(), ""), (ConnectionResetError(), ""), (ValueError("else"), "ValueError: else")],
+)
+def test_a_scraper_that_leaves_prints_nothing(
+    error: Exception, printed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def ask(_kind: Kind) -> object:
+        raise error
+
+    with (
+        metrics_server(ask, "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.server_port)) as scraper,
+    ):
+        server.daemon_threads = False
+        scraper.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        server.handle_request()
+        server.server_close()  # waits for the request's thread
+    assert printed in capfd.readouterr().err if printed else not capfd.readouterr().err

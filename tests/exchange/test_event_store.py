@@ -1,11 +1,13 @@
 """Event logs are finished while earlier ones are being written."""
 
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.event_store import UNWRITTEN_MAX
 from tests.exchange.test_damage import start, submit
 
 
@@ -31,3 +33,21 @@ def test_a_log_that_is_finished_during_a_write_is_indexed(tmp_path: Path, monkey
     assert [len(core.journal.answers(0, command_id, core.gateway)) > 0 for command_id in (1, 15, 25)] == [True] * 3
     core.close()
     assert len(store.paths()) == 3
+
+
+def test_buffers_that_a_slow_disk_needed_are_freed(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    buffer_bytes = core.journal.events.rows.nbytes
+    tracemalloc.start()
+    try:
+        for _ in range(UNWRITTEN_MAX):
+            submit(core, 10)
+            core.journal.rotate_events(core.gateway, core.event_sequence + 1)
+            core.map_segments()
+        assert tracemalloc.get_traced_memory()[0] > (UNWRITTEN_MAX - 1) * buffer_bytes
+        core.journal.store.write_finished()
+        core.journal.store.sync_finished()
+        assert tracemalloc.get_traced_memory()[0] < 2.5 * buffer_bytes  # the current one, and one for the next
+    finally:
+        tracemalloc.stop()
+    core.close()

@@ -1,5 +1,6 @@
 """Finished files: compressed, deleted or archived; restarts and readers go on."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from serl.exchange.config import RetentionConfig, load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError
 from serl.exchange.journal import compress, retention
+from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.compress import compress_finished
 from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.repair import repair
@@ -134,6 +136,32 @@ def test_old_files_go_and_a_restart_does_not_need_them(archives: bool, journal: 
         assert all_rows(core, "commands")[:COUNT].tobytes() == rows.tobytes()
         core.close()
     assert digest
+
+
+def indexed_files(folder: Path) -> set[str]:
+    """The event files of which something is in memory."""
+    gc.collect()
+    return {one.path.stem for one in gc.get_objects() if type(one) is SegmentAnswers and one.path.parent == folder}
+
+
+def test_answers_in_deleted_files_are_forgotten(journal: Path, tmp_path: Path) -> None:
+    """Otherwise the exchange's memory grows with every event file, however few are kept."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    core = start(folder, retention={"size": "1 kB"}, flush_s=0.05)
+    core.journal.start_flushing(0.05, core.gateway)
+    for _ in range(3):
+        assert len(core.journal.answers(0, core.command_sequence, core.gateway))  # also maps a file
+        submit(core, 20_000)
+        core.save_snapshot()
+        core.journal.wait_for_snapshot()
+    until = time.monotonic() + 20
+    while indexed_files(folder) != {path.stem for path in stored_paths(folder, "events")} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert indexed_files(folder) == {path.stem for path in stored_paths(folder, "events")}
+    assert len(stored_paths(folder, "events")) < 5
+    assert len(core.journal.answers(0, core.command_sequence, core.gateway))
+    assert not len(core.journal.answers(0, 1, core.gateway))
+    core.close()
 
 
 def test_a_damaged_snapshot_does_not_cost_the_market(journal: Path, tmp_path: Path) -> None:
