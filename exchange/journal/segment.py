@@ -188,7 +188,16 @@ def first_sequence(path: Path) -> int:
 
 def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     """The complete rows of a segment file, mapped read-only."""
-    count = max(0, path.stat().st_size - HEADER_BYTES) // dtype.itemsize
-    if count == 0:
-        return np.zeros(0, dtype)
-    return np.memmap(path, dtype, "r", HEADER_BYTES, count)
+    while True:
+        size = path.stat().st_size
+        count = max(0, size - HEADER_BYTES) // dtype.itemsize
+        if count == 0:
+            return np.zeros(0, dtype)
+        try:
+            rows: Rows = np.memmap(path, dtype, "r", HEADER_BYTES, count)
+        except ValueError:  # another thread has just closed the file, which cuts it to its rows
+            if path.stat().st_size >= size:
+                raise
+            continue
+        if path.stat().st_size >= size:
+            return rows

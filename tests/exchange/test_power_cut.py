@@ -16,7 +16,7 @@ from serl.exchange.errors import DiskFullError
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.repair import repair
-from serl.exchange.journal.segment import HEADER_BYTES, Segment, no_space, read_header
+from serl.exchange.journal.segment import HEADER_BYTES, Segment, no_space, read_header, read_rows
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import COMMAND, EVENT, CommandKind
 
@@ -164,3 +164,17 @@ def test_a_full_disk_says_so_for_every_file(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(DiskFullError, match="got No space left on device"), no_space(tmp_path):
         core.journal.save_participants()
     core.journal.unlock()
+
+
+def test_a_file_that_is_cut_to_its_rows_meanwhile_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = Segment.create(tmp_path / "events-000000000001.rows", EVENT, 1, 64, "id")
+    segment.rows["sequence"][:3] = 1, 2, 3
+    memmap = np.memmap
+
+    def cut_before(*arguments: Any) -> Any:
+        os.truncate(segment.path, HEADER_BYTES + 3 * EVENT.itemsize)
+        return memmap(*arguments)
+
+    monkeypatch.setattr(np, "memmap", cut_before)
+    assert read_rows(segment.path, EVENT)["sequence"].tolist() == [1, 2, 3]
+    segment.close()
