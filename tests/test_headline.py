@@ -71,6 +71,7 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     assert changed == ["opd-0"]
 
 
+@pytest.mark.long
 def test_the_best_policy_of_a_researchers_run_has_a_row(tmp_path: Path) -> None:
     bars = write(tmp_path / "bars.parquet", random_bars())
     values: dict[str, Any] = {"name": "small", **QUICK_RUN, "kinds": ["policy"]}

@@ -14,7 +14,7 @@ from serl.researcher.validation.dry_run import dry_run
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, sandbox_finding
 from serl.researcher.validation.static_check import check_source
 
-LIMITS = Limits(wall_s=20.0, cpu_s=20)
+LIMITS = Limits(wall_s=60.0, cpu_s=20)  # a busy machine gives a job a third of a processor
 FINDINGS_MAX = 10
 
 _dry_run_lock = threading.Lock()

@@ -262,6 +262,6 @@ class BothMarkets(RuleBasedStateMachine):
             market.validate()
 
 
-EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "30"))
 BothMarkets.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)
 TestBothMarkets = BothMarkets.TestCase

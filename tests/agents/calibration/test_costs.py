@@ -33,6 +33,7 @@ def test_a_day_and_a_population_are_measured_alike() -> None:
     assert found.orders == 20 and found.clusters == 5
 
 
+@pytest.mark.long
 def test_a_flow_without_attention_has_the_same_day_alone_and_makes_resting_at_the_mid_cheaper() -> None:
     """The flow takes a tiny order inside the spread for the touch, unless it overlooks it."""
     careful, careless = flow(attention=1.0), flow(attention=0.0)

@@ -59,6 +59,7 @@ def evaluated(env: ExecutionVectorEnv, learner: Baseline) -> Any:
     return outcome.results["pa_bps"].mean(), outcome.results["afi"].mean(), outcome.actions
 
 
+@pytest.mark.long
 def test_opd_sells_at_the_announced_jump_and_its_teacher_before_it_knows_how(tmp_path: Path) -> None:
     made = run("opd", tmp_path)
     learner, env = made.learner, announced_jumps(64)
@@ -76,6 +77,7 @@ def test_opd_sells_at_the_announced_jump_and_its_teacher_before_it_knows_how(tmp
     assert evaluated(env, learner)[0] > 0.8 * best
 
 
+@pytest.mark.long
 def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     made, env = run("halop", tmp_path, seed=1), wide_ranges(64)
     before, _, _ = evaluated(env, made.learner)
@@ -98,6 +100,7 @@ def test_macmic_waits_for_the_better_half_and_rests_at_the_last_price_that_fills
     assert np.median(np.rint(resting[:, 2] * env.offset_ticks)) == 4
 
 
+@pytest.mark.long
 def test_the_micro_level_alone(tmp_path: Path) -> None:
     """Without better and worse intervals all that can be gained is the price."""
     config = TrainingConfig(algorithm="macmic", macmic=MACMIC_SETTINGS)

@@ -46,8 +46,8 @@ def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
         ("beta", 0),
         pytest.param("squashed", 0, marks=pytest.mark.long),
         pytest.param("gaussian", 0, marks=pytest.mark.long),
-        ("bins", 0),
-        ("beta", 16),
+        pytest.param("bins", 0, marks=pytest.mark.long),
+        pytest.param("beta", 16, marks=pytest.mark.long),
     ],
 )
 def test_learns_better_than_equal_slices(kind: Kind, memory: int) -> None:

@@ -50,6 +50,7 @@ def test_the_tape_reproduces_the_file(name: str) -> None:
     assert (tape.book_ticks[1:] == ticks[last]).all() and (tape.book_lots[1:] == lots[last]).all()
 
 
+@pytest.mark.long
 def test_halves_are_closer_than_a_generated_day() -> None:
     tape = build_tape(import_day(FOLDER / f"LOBSTER_SampleFile_{NAMES[0]}.zip"))
     window = 13 * HOUR_NS, 16 * HOUR_NS

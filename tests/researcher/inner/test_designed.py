@@ -91,7 +91,9 @@ def test_learning_stops_where_the_learner_says(default_settings: Settings, tmp_p
     assert policy.metadata["steps"] == BUDGET.static_steps / 2
 
 
-@pytest.mark.parametrize("actions", [pytest.param("market", marks=pytest.mark.long), "limit", "hybrid"])
+@pytest.mark.parametrize(
+    "actions", [pytest.param("market", marks=pytest.mark.long), "limit", pytest.param("hybrid", marks=pytest.mark.long)]
+)
 def test_policies_of_another_interface_are_scored_and_kept(actions: str, settings: Settings, tmp_path: Path) -> None:
     own = candidate(Kind.INTERFACE, actions=actions, offset_bps=10, levels=2, history_steps=1, flow="no", queue="no")
     result = inner.evaluate(own, settings, BUDGET, tmp_path)
@@ -176,6 +178,7 @@ def test_rules_see_what_networks_do_not(settings: Settings, tmp_path: Path) -> N
     assert isinstance(kept, ResidualPolicy) and kept.rule == policy.rule
 
 
+@pytest.mark.long
 def test_serl_evaluate_reads_rules_and_what_is_learnt_beside_them(settings: Settings, tmp_path: Path) -> None:
     rule = rules.rule_policy(candidate(Kind.POLICY), settings, tmp_path / "rule")
     rule.metadata.pop("seed")  # as files of before

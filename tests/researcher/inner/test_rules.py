@@ -62,9 +62,9 @@ def test_an_even_rule_costs_what_a_twap_costs(tmp_path: Path) -> None:
     ("text", "stage", "words"),
     [
         ("def decide(now):\n    return now.spread", "dry run", "expected shape (16, 3)"),
-        ("import torch\n\n\ndef decide(now):\n    return 0 * torch.stack((now.spread,) * 3, 1)", "dry run", "the policy never trades"),
+        pytest.param("import torch\n\n\ndef decide(now):\n    return 0 * torch.stack((now.spread,) * 3, 1)", "dry run", "the policy never trades", marks=pytest.mark.long),
         ("import torch\n\n\ndef decide(now):\n    if now.spread.sum() > 0:\n        return torch.stack((now.spread,) * 3, 1)\n    return torch.stack((now.drift,) * 3, 1)", "dry run", "cannot be traced"),
-        ("def decide(now):\n    return now.profit", "dry run", "profit"),
+        pytest.param("def decide(now):\n    return now.profit", "dry run", "profit", marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words: str, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words
     assert words in found.reason
 
 
-@pytest.mark.parametrize("form", ["spec", "code"])
+@pytest.mark.parametrize("form", ["spec", pytest.param("code", marks=pytest.mark.long)])
 def test_a_rule_uses_the_levels_of_its_market(form: Form, tmp_path: Path) -> None:
     few = SETTINGS.model_copy(update={"market": LIVING.model_copy(update={"levels": 1})})
     found = evaluate(policy(form), few, BUDGET, tmp_path)
@@ -104,6 +104,7 @@ def test_a_run_designs_policies(tmp_path: Path) -> None:
     assert len({row["pa_bps"] for row in rows}) > 1
 
 
+@pytest.mark.long
 def test_scores_of_the_same_orders_can_be_compared_in_pairs(tmp_path: Path) -> None:
     scores = [evaluate(policy(form), SETTINGS, BUDGET, tmp_path / form).score for form in ("spec", "code")]
     assert scores[0] is not None and scores[1] is not None

@@ -76,7 +76,7 @@ def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path
 
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("form", ["spec", "code"])
+@pytest.mark.parametrize("form", ["spec", pytest.param("code", marks=pytest.mark.long)])
 def test_an_endpoint_can_write_every_kind(form: Form, tmp_path: Path) -> None:
     """Kinds that are settings are specifications in both."""
     forms = {kind: form_of(kind, form) for kind in Kind}

@@ -27,7 +27,8 @@ def searched(folder: Path, proposer: str, seed: int, iterations: int = 12, candi
     return [row["pa_bps"] for row in rows if row["pa_bps"] is not None]
 
 
-@pytest.mark.parametrize("proposer", ["tpe", pytest.param("climb", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("proposer", ["tpe", "climb"])
 def test_they_learn_from_scores(proposer: str, tmp_path: Path) -> None:
     late = [fmean(searched(tmp_path / f"{seed}", proposer, seed)[-32:]) for seed in range(2)]
     drawn = [fmean(searched(tmp_path / f"random-{seed}", "random", seed)[-32:]) for seed in range(2)]

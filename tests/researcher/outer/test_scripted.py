@@ -97,7 +97,7 @@ def test_a_run_with_every_kind_every_operator_and_every_mistake(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("kinds", "changes"), [
-    (["policy"], {"form": "code", "inner": LIVING, "budget": {"static_steps": 0, "dynamic_steps": 0}}),
+    pytest.param(["policy"], {"form": "code", "inner": LIVING, "budget": {"static_steps": 0, "dynamic_steps": 0}}, marks=pytest.mark.long),
     ([], {"scenario": "multi", "inner": SMALL, "budget": {"static_steps": 640, "dynamic_steps": 320}, "search": {"kept": 0.0}}),
 ])  # fmt: skip
 @pytest.mark.usefixtures("sandboxed")

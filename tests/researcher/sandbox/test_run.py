@@ -110,6 +110,7 @@ def test_jobs_run_side_by_side() -> None:
     assert sorted(result.value for result in results) == list(range(8))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_the_start_is_quick(folder: Path) -> None:
     assert 0 < min(execute(folder, "").start_ms for _ in range(10)) <= 150  # others share the machine: the least counts
