@@ -66,7 +66,8 @@ def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
     extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "docs"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
-    brought = {one.name for one in listed for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
+    optional = [one for one in listed if one.marker and not one.marker.evaluate({"extra": ""})]
+    brought = {one.name for one in optional for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
     return sorted(name.replace("-", "_") for name in brought)
 
 
