@@ -39,6 +39,7 @@ def demo(
     Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
+    from serl.extras import require_reports
 
     _check_options(day, quick, population, seed)
     pace = speed or ("max" if quick else SPEED)
@@ -53,6 +54,7 @@ def demo(
         from serl.demo.research import require_packages
 
         require_packages()
+    require_reports()
     output.mkdir(parents=True, exist_ok=True)
     source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
     if rate is None or quick:  # without --quick there is always a rate

@@ -47,12 +47,13 @@ def calibrate(
     from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.errors import CalibrationError
-    from serl.agents.calibration.search import Trial, import_optuna
+    from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
+    from serl.extras import require
 
+    require("calibration", "optuna", "pyarrow", extra="calibrate")  # before the day is measured
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
-    import_optuna()  # fail before the day is measured
     plan = CalibrationPlan(
         _population_name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds
     )

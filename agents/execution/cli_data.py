@@ -23,7 +23,9 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
 
     from serl.agents.execution.data import bar_dataset, book_dataset, split_rows
     from serl.agents.realism.days import load_day
+    from serl.extras import require_day_files
 
+    require_day_files()
     datasets = [
         bar_dataset(file, tick_size) if file.suffix == ".parquet" else book_dataset(file, load_day(file))
         for file in files

@@ -50,9 +50,12 @@ def impact(
 
     Writes an .html, .json and .png file with the name of OUTPUT.
     """
+    from serl.extras import require_reports
+
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
+    require_reports()
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)

@@ -60,9 +60,12 @@ def evaluate(
     """
     from rich.console import Console
 
+    from serl.agents.execution.policies.choose import packages_of
     from serl.agents.learning.market_config import MarketConfig, with_overrides
     from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
+    from serl.extras import require_reports
 
+    require_reports(*({"torch"} if config else ()), *{name for policy in policies for name in packages_of(policy)})
     market = _market_settings(config) if config else MarketConfig()
     overrides = {
         "data": [*map(str, data)] or None,

@@ -21,8 +21,10 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import Simulation
     from serl.exchange.config import time_of_day_ns
+    from serl.extras import require_day_files
     from serl.history.day import write_day
 
+    require_day_files()  # now, not after the simulation
     config = load_population(population)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if not config.open_ns < until_ns <= config.close_ns:
