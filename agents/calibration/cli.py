@@ -41,6 +41,9 @@ def calibrate(
 
     Writes OUTPUT, OUTPUT.json with all numbers, and OUTPUT.trials with every trial. Ctrl-C loses no finished trial; --resume continues.
     """
+    from serl.extras import require
+
+    require("calibration", "optuna", "pyarrow", extra="calibrate")
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
@@ -49,9 +52,7 @@ def calibrate(
     from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
-    from serl.extras import require
 
-    require("calibration", "optuna", "pyarrow", extra="calibrate")  # before the day is measured
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     plan = CalibrationPlan(

@@ -18,14 +18,15 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
     """Show how FILES (bars in Parquet, day files, LOBSTER zips) are split, what is dropped, and their fingerprints."""
+    from serl.extras import require_day_files
+
+    require_day_files()
     from rich.console import Console
     from rich.table import Table
 
     from serl.agents.execution.data import bar_dataset, book_dataset, split_rows
     from serl.agents.realism.days import load_day
-    from serl.extras import require_day_files
 
-    require_day_files()
     datasets = [
         bar_dataset(file, tick_size) if file.suffix == ".parquet" else book_dataset(file, load_day(file))
         for file in files
@@ -66,6 +67,9 @@ def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) ->
     `of mean`: the same per share of the mean volume of a bar; `half spread`: displayed, mean over time; `from bars`: estimated as for
     `market.spreads: stock`; `above it`: the mean cost above half the spread.
     """
+    from serl.extras import require_day_files
+
+    require_day_files()
     import dataclasses
 
     from rich.console import Console

@@ -58,14 +58,16 @@ def evaluate(
     POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of trained policies, or folders of runs. twap:limit is a TWAP in
     action mode limit (modes: market, limit, hybrid). The patience rule and ac are fitted on the training part of the data.
     """
-    from rich.console import Console
-
     from serl.agents.execution.policies.choose import packages_of
-    from serl.agents.learning.market_config import MarketConfig, with_overrides
-    from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
     from serl.extras import require_reports
 
-    require_reports(*({"torch"} if config else ()), *{name for policy in policies for name in packages_of(policy)})
+    trained = {name for policy in policies for name in packages_of(policy)}
+    require_reports(*sorted(trained | ({"torch"} if config else set())))
+    from rich.console import Console
+
+    from serl.agents.learning.market_config import MarketConfig, with_overrides
+    from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
+
     market = _market_settings(config) if config else MarketConfig()
     overrides = {
         "data": [*map(str, data)] or None,

@@ -37,6 +37,9 @@ def realism(
 
     Days are day files or LOBSTER zip files.
     """
+    from serl.extras import require_reports
+
+    require_reports(*("torch",) * predictive)
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
     from rich.table import Table
@@ -46,9 +49,7 @@ def realism(
     from serl.agents.realism.distances import check_bootstraps
     from serl.agents.realism.measure import count_steps, measure
     from serl.agents.realism.report import write_report
-    from serl.extras import require_reports
 
-    require_reports(*("torch",) * predictive)
     check_path(output)
     check_bootstraps(bootstraps)
     real_times = None if window_real is None else parse_window(window_real)

@@ -15,16 +15,17 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
 
     Ctrl-C stops early and writes the day so far.
     """
+    from serl.extras import require_day_files
+
+    require_day_files()  # now, not after the simulation
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from serl.agents.traders.errors import PopulationError
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import Simulation
     from serl.exchange.config import time_of_day_ns
-    from serl.extras import require_day_files
     from serl.history.day import write_day
 
-    require_day_files()  # now, not after the simulation
     config = load_population(population)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if not config.open_ns < until_ns <= config.close_ns:
