@@ -59,7 +59,7 @@ NEEDS_EXTRA = {
     "demo --output demo --quick": "reports",
 }
 """Command lines and the extras that they need."""
-NEEDS_NO_EXTRA = {
+WITH_AN_EXCHANGE = {
     "agents start --population small --until 09:30:01 --connect {endpoint}": (0, "commands"),
     "exchange status --connect {endpoint}": (0, "DEMO"),
     "exchange account traders-small-0 --connect {endpoint}": (0, "realised"),
@@ -68,6 +68,8 @@ NEEDS_NO_EXTRA = {
     "exchange operate halt --symbol DEMO --connect {endpoint}": (0, "halt"),
     "drop-copy -o events.csv --once --connect {endpoint}": (0, "events.csv"),
     "exchange stop --connect {endpoint}": (0, "stop"),
+}
+NEEDS_NO_EXTRA = {
     "journal verify journal": (0, "undamaged"),
     "journal info journal": (0, "commands"),
     "journal compress journal": (0, "compressed"),
@@ -81,7 +83,7 @@ NEEDS_NO_EXTRA = {
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
 }
-"""Command lines that need no extra, with their exit status and output."""
+"""Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
 LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}
 """Started by the test itself; the last would only repeat what the exchange compiles."""
 
@@ -157,7 +159,7 @@ def run_commands(lines: list[str], folder: Path, environment: dict[str, str]) ->
         env=environment, timeout=300,
     )  # fmt: skip
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == len(lines), done.stderr
+    assert len(results) == len(lines), (done.returncode, done.stderr)
     return {line: (status, text) for line, (status, text) in zip(lines, results, strict=True)}
 
 
@@ -177,25 +179,24 @@ def test_commands_that_need_an_extra_name_it_and_start_nothing(folder: Path, bar
 
 
 def test_commands_without_extras_work(folder: Path, bare: dict[str, str]) -> None:
-    options = {"symbols": "DEMO", "journal": folder / "journal", "environment": bare}
-    with start_exchange(**options) as served:
+    with start_exchange(symbols="DEMO", journal=folder / "journal", environment=bare) as served:
         watched = [sys.executable, "-m", "serl", "dashboard", "--port", "0", "--connect", served.endpoint]
         with subprocess.Popen(watched, stdout=subprocess.PIPE, text=True, env=bare) as dashboard:
             assert dashboard.stdout is not None
             assert [dashboard.stdout.readline().split()[0] for _ in range(2)] == ["dashboard", "operator"]
             dashboard.terminate()
-        lines = {line.format(endpoint=served.endpoint): expected for line, expected in NEEDS_NO_EXTRA.items()}
+        lines = {line.format(endpoint=served.endpoint): expected for line, expected in WITH_AN_EXCHANGE.items()}
         found = run_commands(list(lines), folder, bare)
-    wrong = {
-        line: found[line]
-        for line, (status, text) in lines.items()
-        if found[line][0] != status or text not in found[line][1]
-    }
-    assert wrong == {}
+        served.process.wait(timeout=60)
+    found |= run_commands(list(NEEDS_NO_EXTRA), folder, bare)
+    expected = lines | NEEDS_NO_EXTRA
+    assert {
+        line: one for line, one in found.items() if one[0] != expected[line][0] or expected[line][1] not in one[1]
+    } == {}
 
 
 def test_every_command_is_tested_without_extras() -> None:
-    tested = [*NEEDS_EXTRA, *NEEDS_NO_EXTRA, *LONG_RUNNING]
+    tested = [*NEEDS_EXTRA, *WITH_AN_EXCHANGE, *NEEDS_NO_EXTRA, *LONG_RUNNING]
     assert [name for name, _ in commands() if not any(f"{line} ".startswith(f"{name} ") for line in tested)] == []
 
 
