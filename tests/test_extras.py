@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from serl.cli import serl
-from serl.extras import MissingPackageError, extras_providing, missing_package, require
+from serl.extras import MissingPackageError, extras_providing, missing_package, require, user_extras
 from serl.researcher.outer import run
 from serl.researcher.outer.config import load_config
 from tests.server_fixture import start_exchange
@@ -210,6 +210,12 @@ def commands(command: click.Command = serl, name: str = "") -> Iterator[tuple[st
         inner = command.get_command(context, word)
         assert inner is not None
         yield from commands(inner, f"{name} {word}".strip())
+
+
+def test_the_documentation_lists_every_extra() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "index.md").read_text()
+    listed = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert listed == set(user_extras())
 
 
 def test_extras_provide_packages() -> None:
