@@ -12,7 +12,7 @@ def shipped_populations() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
 
 
-class PopulationName(click.ParamType):
+class PopulationName(click.types.StringParamType):
     """A shipped population or a YAML file. The shell completes both; `load_population` says what is wrong with another."""
 
     name = "population"
