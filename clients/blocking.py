@@ -7,7 +7,7 @@ from typing import Any
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps, Trade
+from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps, SymbolStatus, Trade
 from serl.clients.session import Grant, Order, Session
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
@@ -26,7 +26,7 @@ def connect(
         curve: key folder of `serl keys new`, to encrypt the connection.
         cancel_on_disconnect: the exchange cancels our orders when this session ends.
         replace: ends another live session of this participant instead of being refused.
-        rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders and positions are then not kept.
+        rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders sent as rows, fills and positions are then not kept.
 
     Raises:
         ExchangeUnreachable: no exchange answers at the endpoint.
@@ -128,6 +128,10 @@ class Exchange(Client):
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """The last trades of the market, newest last."""
         return self._run(self.core.trades(symbol, count))
+
+    def status(self, symbol: str) -> SymbolStatus:
+        """Whether the symbol is halted and why, and its phase."""
+        return self._run(self.core.status(symbol))
 
     def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgpack
+import numpy as np
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
@@ -19,7 +20,7 @@ from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
-from serl.exchange.records import CommandKind, EventKind, Reason, Rows
+from serl.exchange.records import CommandKind, EventKind, HaltReason, Phase, Reason, Rows
 from serl.exchange.terms import Terms
 from serl.exchange.wire import FeedKind, Kind, subscription, with_token
 
@@ -51,6 +52,18 @@ class Trade(NamedTuple):
     qty_lots: int
     aggressor_side: int
     off_book: int
+
+
+class SymbolStatus(NamedTuple):
+    """Whether a symbol can be traded.
+
+    Attributes:
+        reason: why it is halted, or interrupted (VOLATILITY); else NONE.
+    """
+
+    halted: bool
+    phase: Phase
+    reason: HaltReason
 
 
 InboxItem = Report | Grant | FeedMessage | Rows
@@ -202,8 +215,8 @@ class ClientCore:
             self.receive()
             # newest first: older items may never be read, and each command would search all of them again
             for item in islice(reversed(self.inbox), len(self.inbox) - seen):
-                if isinstance(item, Report) and item.command_id == command_id and item.kind == EventKind.REJECTED:
-                    raise Rejected(Reason(item.reason).name, command)
+                if (reason := rejection(item, command_id)) is not None:
+                    raise Rejected(Reason(reason).name, command)
             if command_id not in self.session.unanswered:
                 return
             seen = len(self.inbox)
@@ -277,6 +290,11 @@ class ClientCore:
         reply = yield from self.ask(Kind.TRADES, self.session.instrument(symbol).number, count)
         return [Trade(*trade) for trade in reply[5]]
 
+    def status(self, symbol: str) -> Steps[SymbolStatus]:
+        """Whether a symbol is halted, and its phase."""
+        halted, phase, reason = (yield from self.ask(Kind.STATUS, self.session.instrument(symbol).number))[5]
+        return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
+
     def next_item(self, timeout_s: float) -> Steps[InboxItem | None]:
         """Takes the next item from the inbox; None if there is none within timeout_s."""
         deadline = time.monotonic() + timeout_s
@@ -336,6 +354,10 @@ class Client:
         """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
         return self.session.instrument(symbol)
 
+    def open_orders(self) -> list[Order]:
+        """Orders of this session that can still trade; those that were sent as rows are not among them."""
+        return self.session.open_orders()
+
     def fills(self) -> list[Report]:
         """Every fill of this session, oldest first."""
         return self.session.fills
@@ -350,6 +372,16 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
     feed.subscribe(topic)
     if token or curve:
         feed.subscribe(subscription(topic, token))
+
+
+def rejection(item: InboxItem, command_id: int) -> int | None:
+    """The `Reason` for which a command was rejected, if an item of the inbox says so."""
+    if isinstance(item, Report):
+        return item.reason if item.command_id == command_id and item.kind == EventKind.REJECTED else None
+    if not isinstance(item, np.ndarray):
+        return None
+    reasons = item["reason"][(item["command_id"] == command_id) & (item["kind"] == EventKind.REJECTED)]
+    return int(reasons[0]) if len(reasons) else None
 
 
 def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from decimal import Decimal, InvalidOperation
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 import msgpack
@@ -10,12 +11,24 @@ import numpy as np
 from serl.clients.errors import LoginRefused, PriceOffTick, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
 from serl.exchange.errors import ConfigError
 from serl.exchange.integers import integer
-from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandFlag, CommandKind, EventKind, Reason, Rows, TimeInForce
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    EVENT,
+    CommandFlag,
+    CommandKind,
+    EventKind,
+    Reason,
+    Rows,
+    Side,
+    TimeInForce,
+)
 from serl.exchange.terms import NO_TERMS, Terms
-from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind
+from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind, event_lists
 
 _pack = msgpack.Packer().pack
 REASONS = {int(each): each.name for each in Reason}
+NAMED: dict[str, type[IntEnum]] = {"kind": EventKind, "side": Side, "reason": Reason}
+"""Fields of a report that are printed as names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +99,11 @@ class Report(NamedTuple):
     match_id: int
     sequence: int
 
+    def __repr__(self) -> str:
+        known = {name: {int(each): each.name for each in kind} for name, kind in NAMED.items()}
+        shown = (f"{name}={known.get(name, {}).get(value, value)}" for name, value in self._asdict().items())
+        return f"Report({', '.join(shown)})"
+
 
 class Grant(NamedTuple):
     """Lockstep: it is our turn at time_ns; the feed is complete up to event_sequence."""
@@ -108,6 +126,7 @@ class Order:
         side: 0 buy, 1 sell.
         price_ticks: its limit price; 0 for a market order.
         qty_lots: the quantity it was sent with.
+        time_in_force: how long it lives; IOC for a market order.
         filled_lots: quantity traded so far.
         open_lots: quantity that can still trade.
         fills: its FILL reports, oldest first.
@@ -116,9 +135,10 @@ class Order:
 
     order_id: int
     symbol: int
-    side: int
+    side: Side
     price_ticks: int
     qty_lots: int
+    time_in_force: TimeInForce
     state: OrderState = "sent"
     filled_lots: int = 0
     open_lots: int = 0
@@ -181,7 +201,7 @@ class Session:
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), int(flags))
         command_id, message = self.command(CommandKind.NEW, *values)
         self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
-        order = Order(command_id, number, int(side), price_ticks or 0, qty_lots)
+        order = Order(command_id, number, Side(side), price_ticks or 0, qty_lots, TimeInForce(tif))
         self.orders[command_id] = order
         return order, [*(term_message for _, term_message in term_commands), message]
 
@@ -260,13 +280,30 @@ class Session:
         fresh = reports[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(reports))
         for report in fresh:
-            self._update_order(report)
+            self._mark_answered(report.command_id)
+            if report.kind == EventKind.FILL:
+                self._count_fill(report)
+            if (order := self.orders.get(report.order_id)) is not None:
+                self._update_order(order, report)
         return fresh
 
     def _new_rows(self, first: int, rows: Rows) -> list[Any]:
         fresh = rows[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(rows))
+        if self.orders or self.unanswered:
+            self._update_single_orders(fresh)
         return [fresh] if len(fresh) else []
+
+    def _update_single_orders(self, rows: Rows) -> None:
+        """Keeps orders that were sent one by one up to date until they are done; the caller keeps those that it sent as rows."""
+        own = np.isin(rows["order_id"], list(self.orders)) | np.isin(rows["command_id"], list(self.unanswered))
+        for report in map(Report._make, event_lists(rows[own])):
+            self._mark_answered(report.command_id)
+            order = self.orders.get(report.order_id)
+            if order is not None:
+                self._update_order(order, report)
+                if order.state in ("done", "rejected"):
+                    del self.orders[report.order_id]
 
     def _advance(self, first: int, count: int) -> None:
         if first > self.last_report + 1:
@@ -277,15 +314,13 @@ class Session:
         for answered_id in (command_id, *self.term_ids.pop(command_id, ())):
             self.unanswered.pop(answered_id, None)
 
-    def _update_order(self, report: Report) -> None:
-        self._mark_answered(report.command_id)
-        order = self.orders.get(report.order_id)
-        if report.kind == EventKind.FILL:
-            self.fills.append(report)
-            signed = report.qty_lots if report.side == 0 else -report.qty_lots
-            self.positions[report.symbol] = self.positions.get(report.symbol, 0) + signed
-        if order is None:
-            return
+    def _count_fill(self, fill: Report) -> None:
+        self.fills.append(fill)
+        signed = fill.qty_lots if fill.side == Side.BUY else -fill.qty_lots
+        self.positions[fill.symbol] = self.positions.get(fill.symbol, 0) + signed
+
+    @staticmethod
+    def _update_order(order: Order, report: Report) -> None:
         if report.kind == EventKind.FILL:
             order.fills.append(report)
             order.filled_lots += report.qty_lots

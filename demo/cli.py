@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.agents.traders.shipped import PopulationName
 from serl.clients.dashboard import PORT
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ SPEED, POPULATION, SEED = "30", "amzn", 1
     "--speed", default=None, help=f"Multiple of real time, like 60  [default: {SPEED}; with --quick max, in lockstep]"
 )
 @click.option(
-    "--population", help=f"Population of traders: a YAML file, or the name of a shipped one  [default: {POPULATION}]"
+    "--population",
+    type=PopulationName(),
+    help=f"Population of traders: a YAML file, or the name of a shipped one  [default: {POPULATION}]",
 )
 @click.option("--seed", type=click.IntRange(0), help=f"Seed of the traders, or of the generated day  [default: {SEED}]")
 @click.option("--researcher/--no-researcher", default=True, help="Let a language model design learning algorithms.")
@@ -39,6 +42,7 @@ def demo(
     Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
+    from serl.extras import require_reports
 
     _check_options(day, quick, population, seed)
     pace = speed or ("max" if quick else SPEED)
@@ -53,6 +57,7 @@ def demo(
         from serl.demo.research import require_packages
 
         require_packages()
+    require_reports()
     output.mkdir(parents=True, exist_ok=True)
     source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
     if rate is None or quick:  # without --quick there is always a rate

@@ -80,6 +80,9 @@ def import_(
 ) -> None:
     """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Bars are converted to the table
     that `serl train` reads."""
+    from serl.extras import require_day_files
+
+    require_day_files()
     from serl.history.bars import import_bars
     from serl.history.importing import import_file, is_bars_source
     from serl.history.source import Options
@@ -214,9 +217,11 @@ def verify(file: Path, source: Path | None) -> None:
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
     """Generate a synthetic day from a seed."""
     from serl.exchange.config import time_of_day_ns
+    from serl.extras import require_day_files
     from serl.history.day import write_day
     from serl.history.generate import generate_day
 
+    require_day_files()
     made = generate_day(seed, symbol, start_ns=time_of_day_ns(start), end_ns=time_of_day_ns(end), commands_per_s=rate)
     write_day(made, output)
     click.echo(f"{output}: {len(made):,} commands of {symbol}, {start} to {end}, seed {seed}")

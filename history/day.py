@@ -11,16 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
 from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
+from serl.extras import require_day_files
 from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
+
+if TYPE_CHECKING:  # an optional package: only the files of days need it, not the days of simulated markets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 VERSION = 1
 """Format version; increased when older readers would misread a file."""
@@ -45,7 +48,9 @@ def _columns(accounts: bool) -> tuple[str, ...]:
     return (*COLUMNS, *ACCOUNT_COLUMNS) if accounts else COLUMNS
 
 
-def _schema(columns: tuple[str, ...]) -> pa.Schema:
+def _schema(columns: tuple[str, ...]) -> "pa.Schema":
+    import pyarrow as pa
+
     return pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in columns] + [("row", pa.int64())])
 
 
@@ -124,13 +129,15 @@ class Day:
 class DayWriter:
     """Writes the commands of a day block by block. Create it with `day_writer`."""
 
-    def __init__(self, parquet: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
+    def __init__(self, parquet: "pq.ParquetWriter", columns: tuple[str, ...]) -> None:
         self.commands = 0
         self.finished = False
         self._parquet, self._columns = parquet, columns
 
     def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
         """Appends COMMAND rows and their source rows."""
+        import pyarrow as pa
+
         columns = [pa.array(np.ascontiguousarray(commands[name])) for name in self._columns]
         self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=_schema(self._columns)))
         self.commands += len(commands)
@@ -144,7 +151,10 @@ class DayWriter:
 @contextmanager
 def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
     """Writes a day file in bounded memory; accounts: with several participants. The file appears complete at the end of the `with`, or
-    not at all. Raises `UnwritableFileError`."""
+    not at all. Raises `UnwritableFileError`, and `MissingPackageError` without the extra `history`."""
+    require_day_files()
+    import pyarrow.parquet as pq
+
     columns = _columns(accounts)
     with atomic_file(path) as file:
         parquet = pq.ParquetWriter(
@@ -158,7 +168,7 @@ def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
 
 
 def write_day(day: Day, path: Path | str) -> None:
-    """Writes a day file, which appears complete or not at all. Raises `UnwritableFileError`."""
+    """Writes a day file, which appears complete or not at all. Raises as `day_writer`."""
     with day_writer(path, accounts=bool(day.reference.participants)) as writer:
         writer.write(day.commands, day.rows)
         writer.finish(day.reference)
@@ -166,6 +176,7 @@ def write_day(day: Day, path: Path | str) -> None:
 
 def read_reference(path: Path | str) -> tuple[Reference, int]:
     """Reference data and number of commands, without reading the commands. Raises as `read_day`."""
+    require_day_files()
     path = Path(path)
     try:
         metadata = _metadata(path)
@@ -196,7 +207,10 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
     return reference, rows
 
 
-def _metadata(path: Path) -> pq.FileMetaData:
+def _metadata(path: Path) -> "pq.FileMetaData":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     with path.open("rb") as file:
         start = file.read(4)
         size = file.seek(0, os.SEEK_END)
@@ -219,9 +233,12 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
     """Reads a day file.
 
     Raises `NotADayFile`, `DayVersionError` or `DayTruncated`, and `DayOfAccounts` for a day with several participants unless `accounts`
-    is true.
+    is true; `MissingPackageError` without the extra `history`.
     """
     reference, count = read_reference(path)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     columns = _columns(bool(reference.participants))
     if reference.participants and not accounts:
         raise DayOfAccounts(

@@ -5,10 +5,9 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import pyarrow as pa
-
+from serl.exchange.zstd import ZstdError, ZstdFile
 from serl.history.errors import SourceError
 
 GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
@@ -23,7 +22,7 @@ def _opened(raw: IO[bytes]) -> Any:
     if start == XZ:
         return lzma.open(raw)
     if start.startswith(ZSTD):
-        return pa.CompressedInputStream(cast("Any", raw), "zstd")
+        return ZstdFile(raw)
     return raw
 
 
@@ -34,7 +33,7 @@ def read_blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
             file = _opened(raw)
             while block := file.read(size):
                 yield block
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, pa.ArrowInvalid) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, ZstdError) as error:
         raise SourceError(f"{path}: its compressed data is damaged or truncated ({error}); download it again") from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None

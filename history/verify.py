@@ -15,11 +15,7 @@ from serl.exchange.limits import LOTS_MAX, MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 from serl.history.day import Day, SourceFile
-from serl.history.depth import depth_view
 from serl.history.errors import ExportError, SourceError
-from serl.history.importing import DEPTH, LOBSTER, detect_format
-from serl.history.lobster import read_lobster
-from serl.history.lobster_day import book_view
 from serl.history.source import source_file
 from serl.history.tape import HASH, Tape, public_view
 
@@ -166,6 +162,11 @@ def verify_tape(day: Day) -> tuple[str, str]:
 
 def verify_source(day: Day, path: Path | str) -> VerifyResult:
     """Compares with the LOBSTER files or depth diffs that the day was imported from. Raises `SourceError` for another source."""
+    from serl.history.depth import depth_view  # the readers need an optional package
+    from serl.history.importing import DEPTH, LOBSTER, detect_format
+    from serl.history.lobster import read_lobster
+    from serl.history.lobster_day import book_view
+
     path = Path(path)
     source_format = detect_format(path)
     if source_format not in (LOBSTER, DEPTH):

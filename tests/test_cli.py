@@ -1,14 +1,18 @@
 """Errors of the command line are one line."""
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from serl.cli import serl
+from serl.agents.traders.shipped import shipped_populations
+from serl.cli import GROUPS, serl
 from serl.exchange.ports import free_port
 
 
@@ -45,3 +49,44 @@ def test_a_demo_with_its_port_in_use_starts_nothing(tmp_path: Path) -> None:
 def test_an_unknown_command_gets_advice(command: str, advice: str) -> None:
     shown = CliRunner().invoke(serl, [command])
     assert shown.exit_code == 2 and advice in shown.output
+
+
+def test_help_lists_commands_in_groups() -> None:
+    shown = CliRunner().invoke(serl, ["--help"]).output
+    headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options", *GROUPS]
+    for heading, group in GROUPS.items():
+        section = shown.split(f"\n{heading}:\n")[1].split("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines() if not line.startswith("   ")] == list(group)
+
+
+def completions(words: str, incomplete: str) -> list[str]:
+    found = ShellComplete(serl, {}, "serl", "_SERL_COMPLETE").get_completions(words.split(), incomplete)
+    return [item.value for item in found if item.type == "plain"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["simulate", "agents start --population", "impact --simulated", "evaluate --population", "demo --population"],
+)
+def test_the_shell_completes_names_of_populations(words: str) -> None:
+    assert completions(words, "") == shipped_populations() != []
+    assert completions(words, "s") == [name for name in shipped_populations() if name[0] == "s"]
+
+
+def test_the_shell_completes_commands() -> None:
+    assert completions("", "ex") == ["exchange", "execute"]
+    assert completions("exchange", "st") == ["start", "status", "stop"]
+    assert "demo" in completions("quux", ""), "an unknown command is no error here"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes(tmp_path: Path) -> None:
+    """As docs/index.md says, with an executable serl on the PATH."""
+    program = tmp_path / "serl"
+    program.write_text(f"#!{sys.executable}\nfrom serl.cli import main\nmain()\n")
+    program.chmod(0o755)
+    line = 'eval "$(_SERL_COMPLETE=bash_source serl)"; COMP_WORDS=(serl simulate sm) COMP_CWORD=2; _serl_completion serl; echo "${COMPREPLY[@]}"'
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.stdout == "small\n", done.stderr

@@ -1,14 +1,10 @@
 """The command line without extras: a command that needs one names it in one line before it starts anything; the others work."""
 
-import ast
-import importlib
-import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -18,39 +14,78 @@ import pytest
 from packaging.requirements import Requirement
 
 from serl.cli import serl
-from serl.extras import MissingPackageError, extras_providing, missing_package, require
+from serl.extras import MissingPackageError, extras_providing, missing_package, require, user_extras
 from serl.researcher.outer import run
 from serl.researcher.outer.config import load_config
+from tests.server_fixture import start_exchange
 
 NEEDS_EXTRA = {
+    "day export a.day -o a.zip": "history",
+    "day generate -o new.day --seed 1": "history",
+    "day head a.day": "history",
+    "day import a.csv -o new.day": "history",
+    "day import a.dbn -o new.day": "history",
+    "day info a.day": "history",
+    "day verify a.day": "history",
+    "replay a.day": "history",
+    "record -o new.day": "history",
+    "record --accounts -o new.day": "history",
+    "data a.day": "history",
+    "bar-costs a.day": "history",
+    "volume-curve a.day -o curve.json": "history",
+    "simulate small -o new.day": "history",
+    "execute twap --symbol A --side sell --qty 1 --window 10:00-10:01": "reports",
+    "execute learnt --symbol A --side sell --qty 1 --window 10:00-10:01": "learning",
+    "realism a.day b.day --no-predictive": "reports",
+    "realism a.day b.day": "learning",
+    "impact a.day --side buy --window 10:00-11:00": "reports",
+    "impact --simulated small": "reports",
+    "calibrate a.day -o a.yaml": "calibrate",
     "train dynamic": "learning",
+    "evaluate twap --kind dynamic": "reports",
     "evaluate twap --config bars": "learning",
     "evaluate twap learnt --kind dynamic": "learning",
-    "execute learnt --symbol A --side sell --qty 1 --window 10:00-10:01": "learning",
-    "realism a.day b.day": "learning",
-    "calibrate a.day -o a.yaml": "calibrate",
-    "day import a.dbn -o a.day": "history",
     "llm ask hello": "researcher",
     "llm serve": "researcher",
     "llm unpack model.gguf": "researcher",
     "llm export run --to merged --output tuned": "researcher",
     "researcher start": "researcher",
     "researcher start --on ray": "ray,researcher",
+    "researcher report run": "reports",
     "researcher report run --final": "learning",
     "metrics": "metrics",
-    "demo --output demo": "researcher",
+    "demo --output demo --no-dashboard": "researcher",
+    "demo --output demo --no-dashboard --no-researcher": "reports",
+    "demo --output demo --quick": "reports",
 }
-"""Command lines and the extras that they need; every command that needs one is here."""
+"""Command lines and the extras that they need."""
+WITH_AN_EXCHANGE = {
+    "agents start --population small --until 09:30:01 --connect {endpoint}": (0, "commands"),
+    "exchange status --connect {endpoint}": (0, "DEMO"),
+    "exchange account traders-small-0 --connect {endpoint}": (0, "realised"),
+    "exchange purge traders-small-0 --connect {endpoint}": (0, "cancelled"),
+    "exchange kill traders-small-0 --connect {endpoint}": (0, "kill"),
+    "exchange operate halt --symbol DEMO --connect {endpoint}": (0, "halt"),
+    "drop-copy -o events.csv --once --connect {endpoint}": (0, "events.csv"),
+    "exchange stop --connect {endpoint}": (0, "stop"),
+}
 NEEDS_NO_EXTRA = {
+    "journal verify journal": (0, "undamaged"),
+    "journal info journal": (0, "commands"),
+    "journal compress journal": (0, "compressed"),
+    "journal repair journal repaired": (0, "nothing is lost"),
+    "keys new keys": (0, "keys"),
+    "keys client keys alice": (0, "alice"),
     "researcher status run": (0, "0 of 50 iterations"),
-    "researcher report run": (0, "wrote run/report.html"),
     "llm list": (0, "SmolLM2"),
+    "llm verify": (0, ""),
+    "llm fetch huge": (2, "tiny"),
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
-    "demo --quick --day none.day": (2, "none.day"),
-    "demo --no-researcher --no-dashboard --day none.day": (2, "none.day"),
-    "realism none.day none.day --no-predictive": (2, "none.day"),
+    "doctor": (0, "extra history"),
 }
-"""Command lines that need no extra, although others of the same command do, with their exit status and output."""
+"""Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
+LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}
+"""Started by the test itself; the last would only repeat what the exchange compiles."""
 
 WITHOUT_EXTRAS = """
 from importlib.machinery import PathFinder
@@ -66,7 +101,8 @@ def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
     extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "docs"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
-    brought = {one.name for one in listed for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
+    optional = [one for one in listed if one.marker and not one.marker.evaluate({"extra": ""})]
+    brought = {one.name for one in optional for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
     return sorted(name.replace("-", "_") for name in brought)
 
 
@@ -83,7 +119,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files for the commands, including a run with updated weights."""
     folder = tmp_path_factory.mktemp("made")
-    for name in ("learnt", "model.gguf", "a.day", "b.day"):
+    for name in ("learnt", "model.gguf", "a.day", "b.day", "a.csv"):
         (folder / name).touch()
     (folder / "a.dbn").write_bytes(b"DBN\x01" + bytes(100))
     (folder / "run" / "tuning").mkdir(parents=True)
@@ -98,40 +134,70 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
-def called(line: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "serl", *line.split()]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=60)
+IN_PROCESS = """
+import contextlib, io, json, sys, traceback
+from serl.cli import main
+for line in json.load(sys.stdin):
+    sys.argv, text, status = ["serl", *line.split()], io.StringIO(), 0
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        try:
+            main()
+        except SystemExit as error:
+            status = error.code
+        except BaseException:
+            traceback.print_exc()
+            status = -1
+    print(json.dumps([status, text.getvalue()]))
+"""
+"""Runs command lines one after the other, which shares their imports."""
 
 
-def files_in(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*"))
+def run_commands(lines: list[str], folder: Path, environment: dict[str, str]) -> dict[str, tuple[int, str]]:
+    """Exit status and output of each command line."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS], input=json.dumps(lines), capture_output=True, text=True, cwd=folder,
+        env=environment, timeout=300,
+    )  # fmt: skip
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(lines), (done.returncode, done.stderr)
+    return {line: (status, text) for line, (status, text) in zip(lines, results, strict=True)}
 
 
-ONE_OF_EACH = {extra: line for line, extra in NEEDS_EXTRA.items()}.values()
+def test_commands_that_need_an_extra_name_it_and_start_nothing(folder: Path, bare: dict[str, str]) -> None:
+    before = sorted(folder.rglob("*"))
+    found = run_commands(list(NEEDS_EXTRA), folder, bare)
+    wrong = {
+        line: found[line]
+        for line, extra in NEEDS_EXTRA.items()
+        if found[line][0] != 2
+        or not found[line][1].startswith("error: expected the package")
+        or not found[line][1].endswith(f": pip install 'serl[{extra}]'\n")
+        or found[line][1].count("\n") != 1
+    }
+    assert wrong == {}
+    assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "line", [pytest.param(line, marks=() if line in ONE_OF_EACH else pytest.mark.long) for line in NEEDS_EXTRA]
-)
-def test_a_command_that_needs_an_extra_names_it_and_starts_nothing(
-    line: str, folder: Path, bare: dict[str, str]
-) -> None:
-    before = files_in(folder)
-    done = called(line, folder, bare)
-    assert done.returncode == 2 and done.stdout == "", done.stderr
-    (message,) = done.stderr.splitlines()
-    assert message.startswith("error: expected the package") and message.endswith(
-        f": pip install 'serl[{NEEDS_EXTRA[line]}]'"
-    )
-    assert files_in(folder) == before
+def test_commands_without_extras_work(folder: Path, bare: dict[str, str]) -> None:
+    with start_exchange(symbols="DEMO", journal=folder / "journal", environment=bare) as served:
+        watched = [sys.executable, "-m", "serl", "dashboard", "--port", "0", "--connect", served.endpoint]
+        with subprocess.Popen(watched, stdout=subprocess.PIPE, text=True, env=bare) as dashboard:
+            assert dashboard.stdout is not None
+            assert [dashboard.stdout.readline().split()[0] for _ in range(2)] == ["dashboard", "operator"]
+            dashboard.terminate()
+        lines = {line.format(endpoint=served.endpoint): expected for line, expected in WITH_AN_EXCHANGE.items()}
+        found = run_commands(list(lines), folder, bare)
+        served.process.wait(timeout=60)
+    found |= run_commands(list(NEEDS_NO_EXTRA), folder, bare)
+    expected = lines | NEEDS_NO_EXTRA
+    assert {
+        line: one for line, one in found.items() if one[0] != expected[line][0] or expected[line][1] not in one[1]
+    } == {}
 
 
-@pytest.mark.parametrize("line", NEEDS_NO_EXTRA)
-def test_commands_without_extras_work(line: str, folder: Path, bare: dict[str, str]) -> None:
-    done = called(line, folder, bare)
-    status, text = NEEDS_NO_EXTRA[line]
-    assert done.returncode == status and text in done.stdout + done.stderr, done.stderr
-    assert "Traceback" not in done.stderr and "pip install" not in done.stderr
+def test_every_command_is_tested_without_extras() -> None:
+    tested = [*NEEDS_EXTRA, *WITH_AN_EXCHANGE, *NEEDS_NO_EXTRA, *LONG_RUNNING]
+    assert [name for name, _ in commands() if not any(f"{line} ".startswith(f"{name} ") for line in tested)] == []
 
 
 def commands(command: click.Command = serl, name: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -146,39 +212,17 @@ def commands(command: click.Command = serl, name: str = "") -> Iterator[tuple[st
         yield from commands(inner, f"{name} {word}".strip())
 
 
-def imported_in(command: click.Command) -> list[str]:
-    """Modules of serl that a command imports when it runs."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback))))  # type: ignore[arg-type]
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-    names = [name for node in found for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names))]
-    return [name for name in names if name and name.startswith("serl.")]
-
-
-def needs_an_extra(module: str) -> bool:
-    """Whether importing the module fails for a missing package; False for names that are not modules."""
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        return not str(error.name).startswith("serl.")
-    return False
-
-
-def test_every_command_that_imports_an_extra_is_tested_without_it(bare: dict[str, str]) -> None:
-    code = "import json; from tests.test_extras import importing; print(json.dumps(importing()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=bare, timeout=120)
-    found = json.loads(done.stdout or "[]")
-    assert {"train", "researcher start"} <= set(found), done.stderr
-    assert [name for name in found if not any(line.startswith(name) for line in NEEDS_EXTRA)] == []
-
-
-def importing() -> list[str]:
-    """Commands whose imports fail in this process."""
-    return [name for name, command in commands() if any(map(needs_an_extra, imported_in(command)))]
+def test_the_documentation_lists_every_extra() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "index.md").read_text()
+    listed = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert listed == set(user_extras())
 
 
 def test_extras_provide_packages() -> None:
     assert extras_providing(["torch"]) == ["learning"], "the smallest extra that provides it"
     assert extras_providing(["torch"], preferred="researcher") == ["researcher"]
+    assert extras_providing(["pyarrow"], preferred="history") == ["history"]
+    assert extras_providing(["matplotlib", "pyarrow"], preferred="reports") == ["reports"]
     assert extras_providing(["torch", "databento_dbn", "ray"]) == ["history", "learning", "ray"]
     assert extras_providing(["numpy"]) == [""]
     assert extras_providing(["torch", "nosuchpackage"]) == []

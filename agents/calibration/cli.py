@@ -41,18 +41,20 @@ def calibrate(
 
     Writes OUTPUT, OUTPUT.json with all numbers, and OUTPUT.trials with every trial. Ctrl-C loses no finished trial; --resume continues.
     """
+    from serl.extras import require
+
+    require("calibration", "optuna", "pyarrow", extra="calibrate")
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
     from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.errors import CalibrationError
-    from serl.agents.calibration.search import Trial, import_optuna
+    from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
 
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
-    import_optuna()  # fail before the day is measured
     plan = CalibrationPlan(
         _population_name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds
     )

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from serl.agents.execution.environment.bars import CLOSE, HIGH, LOW, OPEN, PRICE, VOLUME, BarDays
 from serl.agents.execution.errors import DataError
 from serl.exchange.config import time_of_day_ns
+from serl.extras import require_day_files
 
 BARS_MIN = 0.8
 MINUTE_NS = 60_000_000_000
@@ -40,7 +38,12 @@ class BarTable:
 
 
 def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
-    """Reads the bars of a file. DataError if it is not a file of bars, or no stock-day is complete enough."""
+    """Reads the bars of a file. DataError if it is not a file of bars, or no stock-day is complete enough; MissingPackageError without
+    the extra `history`."""
+    require_day_files()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
@@ -87,6 +90,9 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
 
 def _codes(column: Any) -> tuple[list[str], Any]:
     """(sorted values, index of each row's value among them)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     names, codes = np.unique(np.asarray(pc.cast(column, pa.string()).to_pylist(), dtype=str), return_inverse=True)
     return names.tolist(), codes
 

@@ -63,15 +63,17 @@ def execute(
     from serl.agents.execution import report as reports
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
-    from serl.agents.execution.policies.choose import make_policy
+    from serl.agents.execution.policies.choose import make_policy, packages_of
     from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.progress import OrderFlowLog, ProgressFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
+    from serl.extras import require_reports
 
     if (name is None) == (policy is None):
         raise click.UsageError("expected one policy, either as POLICY or with --policy")
+    require_reports(*packages_of(name or policy or ""))
     if curve is not None and curve.is_file():
         raise click.UsageError(
             f"--curve: expected a key folder, got the file {curve}; give a volume curve with --volume-curve"

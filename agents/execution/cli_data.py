@@ -18,6 +18,9 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
     """Show how FILES (bars in Parquet, day files, LOBSTER zips) are split, what is dropped, and their fingerprints."""
+    from serl.extras import require_day_files
+
+    require_day_files()
     from rich.console import Console
     from rich.table import Table
 
@@ -64,6 +67,9 @@ def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) ->
     `of mean`: the same per share of the mean volume of a bar; `half spread`: displayed, mean over time; `from bars`: estimated as for
     `market.spreads: stock`; `above it`: the mean cost above half the spread.
     """
+    from serl.extras import require_day_files
+
+    require_day_files()
     import dataclasses
 
     from rich.console import Console

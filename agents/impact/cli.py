@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from serl.agents.traders.shipped import POPULATION
+
 REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol")
 SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
 REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
@@ -14,7 +16,7 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
     epilog="Example: serl impact amzn.day --side buy --window 10:00-11:00 && serl impact --simulated goog.yaml --seeds 20"
 )
 @click.argument("day", type=click.Path(path_type=Path), required=False)
-@click.option("--simulated", metavar="POPULATION", help="Measure in markets of this population instead of a DAY.")
+@click.option("--simulated", type=POPULATION, help="Measure in markets of this population instead of a DAY.")
 @click.option(
     "--qty-share",
     help=f"Sizes as shares of the window's volume [{REPLAY_SHARES}]; with --simulated, of the day's volume [{SIMULATED_SHARES}].",
@@ -50,9 +52,12 @@ def impact(
 
     Writes an .html, .json and .png file with the name of OUTPUT.
     """
+    from serl.extras import require_reports
+
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
+    require_reports()
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from serl.agents.learning.market_config import FILLS_BEFORE
+from serl.agents.traders.shipped import POPULATION
 
 if TYPE_CHECKING:
     from serl.agents.execution.policies.policy import Policy
@@ -32,7 +33,7 @@ FITTED = (RULE, "ac")
     "--kind", "kinds", multiple=True, type=click.Choice(["static", "replay", "dynamic"]),
     help="Kind of market; may be repeated, with one table each.",
 )  # fmt: skip
-@click.option("--population", help="Population of the dynamic market: a shipped one or a YAML file.")
+@click.option("--population", type=POPULATION, help="Population of the dynamic market: a shipped one or a YAML file.")
 @click.option(
     "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
     help="Part of the data; choose settings on `validation`.",
@@ -58,6 +59,11 @@ def evaluate(
     POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of trained policies, or folders of runs. twap:limit is a TWAP in
     action mode limit (modes: market, limit, hybrid). The patience rule and ac are fitted on the training part of the data.
     """
+    from serl.agents.execution.policies.choose import packages_of
+    from serl.extras import require_reports
+
+    trained = {name for policy in policies for name in packages_of(policy)}
+    require_reports(*sorted(trained | ({"torch"} if config else set())))
     from rich.console import Console
 
     from serl.agents.learning.market_config import MarketConfig, with_overrides

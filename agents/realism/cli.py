@@ -37,6 +37,9 @@ def realism(
 
     Days are day files or LOBSTER zip files.
     """
+    from serl.extras import require_reports
+
+    require_reports(*("torch",) * predictive)
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
     from rich.table import Table
@@ -45,15 +48,12 @@ def realism(
     from serl.agents.realism.days import cut_window, load_day, parse_window
     from serl.agents.realism.distances import check_bootstraps
     from serl.agents.realism.measure import count_steps, measure
-    from serl.agents.realism.predictive import import_torch
     from serl.agents.realism.report import write_report
 
     check_path(output)
     check_bootstraps(bootstraps)
     real_times = None if window_real is None else parse_window(window_real)
     simulated_times = real_times if window_simulated is None else parse_window(window_simulated)
-    if predictive:
-        import_torch()
     console = Console()
     with Progress(
         SpinnerColumn(), *Progress.get_default_columns(), TextColumn("{task.fields[doing]}"), console=console

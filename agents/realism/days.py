@@ -7,12 +7,15 @@ from typing import Any
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
 from serl.exchange.config import time_of_day_ns, time_of_day_text
+from serl.extras import require_day_files
 from serl.history.day import Day, read_day
-from serl.history.importing import import_day
 
 
 def load_day(path: Path) -> Day:
-    """Loads a day file, or imports a LOBSTER zip file, folder or message file."""
+    """Loads a day file, or imports a LOBSTER zip file, folder or message file. MissingPackageError without the extra `history`."""
+    require_day_files()
+    from serl.history.importing import import_day
+
     is_file = path.is_file() and path.suffix not in (".zip", ".csv")
     return read_day(path) if is_file else import_day(path)
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import click
 
+from serl.agents.traders.shipped import POPULATION
+
 
 @click.command(epilog="Example: serl simulate rmsc04 -o simulated.day --seed 7 --until 10:30")
-@click.argument("population")
+@click.argument("population", type=POPULATION)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The day file to write.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--until", default=None, help="Time of day to stop at; the population's close by default.")
@@ -15,6 +17,9 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
 
     Ctrl-C stops early and writes the day so far.
     """
+    from serl.extras import require_day_files
+
+    require_day_files()  # now, not after the simulation
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from serl.agents.traders.errors import PopulationError

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from serl.agents.traders.shipped import POPULATION
 from serl.exchange.cli_login import curve_option, token_options
 
 HOSTS_MAX = 64
@@ -21,7 +22,9 @@ def agents() -> None:
 
 
 @agents.command(epilog="Example: serl agents start --population small --hosts 2")
-@click.option("--population", required=True, help="A YAML file, or the name of one that comes with serl.")
+@click.option(
+    "--population", type=POPULATION, required=True, help="A YAML file, or the name of one that comes with serl."
+)
 @click.option(
     "--hosts", type=click.IntRange(1, HOSTS_MAX), default=1, show_default=True, help="Number of host processes."
 )

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
+from serl.agents.traders.shipped import shipped_populations
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import time_of_day_ns
 
@@ -89,13 +90,10 @@ def load_population(source: Path | str) -> PopulationConfig:
     """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is invalid."""
     path = Path(source)
     if not path.exists():
-        folder = files("serl.configs").joinpath("populations")
-        bundled = folder.joinpath(f"{source}.yaml")
+        bundled = files("serl.configs").joinpath("populations", f"{source}.yaml")
         if not bundled.is_file():
-            names = sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
-            raise PopulationError(
-                f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; check the path"
-            )
+            names = ", ".join(shipped_populations())
+            raise PopulationError(f"{source}: expected a YAML file or one of {names}, got neither; check the path")
         text = bundled.read_text()
     else:
         try:

@@ -8,13 +8,13 @@ import itertools
 import os
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange import zstd
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, header_bytes, no_space, read_header, read_rows
@@ -94,18 +94,9 @@ class CompressedRows:
         start = int(self._ends[index - 1]) if index else HEADER_BYTES
         packed = self._bytes[start : int(self._ends[index])].tobytes()
         try:
-            return _unpack(
-                _codec().decompress(packed, _packed_bytes(self._dtype) * count, asbytes=True), self._dtype, count
-            )
-        except (OSError, ValueError) as error:
+            return _unpack(zstd.decompress(packed, _packed_bytes(self._dtype) * count), self._dtype, count)
+        except zstd.ZstdError as error:
             raise damaged(self._path, f"rows from {index * CHUNK_ROWS:,} on cannot be decompressed ({error})") from None
-
-
-@cache
-def _codec() -> Any:
-    import pyarrow
-
-    return pyarrow.Codec("zstd", LEVEL)
 
 
 def _packed_bytes(dtype: np.dtype[Any]) -> int:
@@ -149,7 +140,7 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
         more = {"rows": len(rows), "crc32": crc}
         file.write(header_bytes(dtype, header["first_sequence"], header["capacity"], journal_id, **more))
         for start in range(0, len(rows), CHUNK_ROWS):
-            at += file.write(_codec().compress(_pack(rows[start : start + CHUNK_ROWS]), asbytes=True))
+            at += file.write(zstd.compress(_pack(rows[start : start + CHUNK_ROWS]), LEVEL))
             ends.append(at)
         file.write(np.array(ends, np.int64).tobytes())
     if zlib.crc32(_bytes_of(CompressedRows(target, dtype)[:])) != crc:

@@ -271,7 +271,7 @@ def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | 
 
 def require_packages(config: OuterConfig, *, offline: bool = False) -> None:
     """Raise MissingPackageError now if a package is missing that a run with these settings imports later."""
-    needed = ["torch", "safetensors", "tensorboard"]
+    needed = ["torch", "safetensors", "tensorboard", "pyarrow"]
     if config.uses_llm and not offline:
         needed += ["openai"] if config.endpoint else ["openai", "xllamacpp"]
         if config.active_low_level is not None:

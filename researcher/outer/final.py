@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from serl.agents.execution.data import TEST
-from serl.extras import require
 from serl.researcher.candidates import Candidate
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.results import mean_score
@@ -26,7 +25,6 @@ def score_test(database: Database, config: OuterConfig) -> None:
     The time at which the test part was opened is written down before; if the command is killed, the same call finishes what it began.
     RunError if the test part was scored before, or there is no candidate to score.
     """
-    require("the final score", "torch", "safetensors")
     if (found := database.fact("test")) is not None:
         raise RunError(
             f"the test part was scored already: {final_line(found)}; a second score would not be on unseen orders: omit --final"

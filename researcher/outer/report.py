@@ -6,6 +6,7 @@ from typing import Any
 
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import write
+from serl.extras import require
 from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of, parents_of
@@ -142,7 +143,8 @@ def status_text(database: Database, config: OuterConfig) -> str:
 def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
     """Write the HTML page and, next to it, the JSON. `final` compares the best candidate with the incumbent on the test part
     (final.py): RunError the second time.
-    `ablations`: a folder of `python -m benchmarks.proof`, whose table is added."""
+    `ablations`: a folder of `python -m benchmarks.proof`, whose table is added. MissingPackageError without the extra `reports`, with `final` without `learning`."""
+    require("the report", "matplotlib", *(("pyarrow", "safetensors", "torch") if final else ()), extra="reports")
     from serl.researcher.outer.page import page
 
     compared = None if ablations is None else [row.model_dump(mode="json") for row in read_ablations(ablations)]

@@ -13,48 +13,72 @@ import click
 from serl.garbage import collect_rarely
 from serl.signals import unwind_on_signals
 
-COMMANDS = {
-    "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
-    "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
-    "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
-    "day": ("serl.history.cli:day", "Import and inspect days of market history."),
-    "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
-    "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
-    "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of one participant, or of all, to a file."),
-    "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
-    "execute": (
-        "serl.agents.execution.cli:execute",
-        "Execute a parent order on a running exchange and report its cost.",
-    ),
-    "data": ("serl.agents.execution.cli_data:data", "Show how data is split into training, validation and test."),
-    "bar-costs": (
-        "serl.agents.execution.cli_data:bar_costs",
-        "Estimate spread and impact for bars from days with a book.",
-    ),
-    "volume-curve": ("serl.agents.execution.cli:volume_curve", "Estimate the intraday volume curve that VWAP needs."),
-    "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
-    "impact": ("serl.agents.impact.cli:impact", "Measure the impact of a metaorder on a replayed or simulated day."),
-    "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
-    "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
-    "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
-    "train": ("serl.agents.learning.cli:train", "Train a policy that executes parent orders."),
-    "evaluate": (
-        "serl.agents.learning.cli_evaluate:evaluate",
-        "Compare policies and schedules on the same held-out orders.",
-    ),
-    "llm": ("serl.researcher.cli_llm:llm", "Download, verify, serve and query language models on this machine."),
-    "researcher": ("serl.researcher.outer.cli:researcher", "Let a language model design learning algorithms."),
-    "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
-    "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
-    "demo": (
-        "serl.demo.cli:demo",
-        "Run everything at once: a market, an execution, the researcher and a page that shows them.",
-    ),
+GROUPS = {
+    "Start here": {
+        "demo": (
+            "serl.demo.cli:demo",
+            "Run everything at once: a market, an execution, the researcher and a page that shows them.",
+        ),
+        "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
+        "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
+    },
+    "Market": {
+        "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
+        "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
+        "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
+        "drop-copy": (
+            "serl.clients.cli_drop_copy:drop_copy",
+            "Write the events of one participant, or of all, to a file.",
+        ),
+        "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
+    },
+    "History": {
+        "day": ("serl.history.cli:day", "Import and inspect days of market history."),
+        "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
+        "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
+    },
+    "Traders": {
+        "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
+        "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
+        "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
+        "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
+        "impact": (
+            "serl.agents.impact.cli:impact",
+            "Measure the impact of a metaorder on a replayed or simulated day.",
+        ),
+    },
+    "Execution": {
+        "execute": (
+            "serl.agents.execution.cli:execute",
+            "Execute a parent order on a running exchange and report its cost.",
+        ),
+        "train": ("serl.agents.learning.cli:train", "Train a policy that executes parent orders."),
+        "evaluate": (
+            "serl.agents.learning.cli_evaluate:evaluate",
+            "Compare policies and schedules on the same held-out orders.",
+        ),
+        "volume-curve": (
+            "serl.agents.execution.cli:volume_curve",
+            "Estimate the intraday volume curve that VWAP needs.",
+        ),
+        "data": ("serl.agents.execution.cli_data:data", "Show how data is split into training, validation and test."),
+        "bar-costs": (
+            "serl.agents.execution.cli_data:bar_costs",
+            "Estimate spread and impact for bars from days with a book.",
+        ),
+    },
+    "Research": {
+        "researcher": ("serl.researcher.outer.cli:researcher", "Let a language model design learning algorithms."),
+        "llm": ("serl.researcher.cli_llm:llm", "Download, verify, serve and query language models on this machine."),
+    },
 }
+"""The commands under the headings of `serl --help`: where they are, and what they do."""
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 RENAMED = {"law": "serl impact --simulated POPULATION (its --shares is --qty-share)"}
 """Former commands and their present form."""
 
+NAME_COLUMNS = max(map(len, COMMANDS))
 CLICK_COLUMNS_MIN = 50
 """The narrowest help that click formats."""
 
@@ -95,6 +119,8 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if ctx.resilient_parsing and cmd_name not in COMMANDS:
+            return None  # completion of an unknown command
         if cmd_name in RENAMED:
             raise click.UsageError(
                 f"expected a command, got the former `serl {cmd_name}`; use {RENAMED[cmd_name]}", ctx
@@ -108,8 +134,9 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        for heading, group in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:{NAME_COLUMNS}}", text) for name, (_, text) in group.items()])
 
 
 @click.group(cls=_LazyGroup, epilog="Example: serl exchange start --symbols AMZN,GOOG")

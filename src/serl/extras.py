@@ -17,12 +17,22 @@ class MissingPackageError(SerlError, ImportError):
     """An optional package is needed but not installed; the text says what for and how to install it."""
 
 
-def require(purpose: str, *modules: str) -> None:
+def require(purpose: str, *modules: str, extra: str = "") -> None:
     """Raises MissingPackageError unless all of these modules are installed. Use it for imports that happen late or in a child process; for
-    imports at the start of a command, `missing_package` does this."""
+    imports at the start of a command, `missing_package` does this. extra: the one to name if several provide them."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        raise MissingPackageError(_text(missing, purpose, extras_providing(missing)))
+        raise MissingPackageError(_text(missing, purpose, extras_providing(missing, extra)))
+
+
+def require_day_files() -> None:
+    """Raises MissingPackageError unless files of days and of bars can be read and written."""
+    require("files of days and bars", "pyarrow", extra="history")
+
+
+def require_reports(*modules: str) -> None:
+    """Raises MissingPackageError unless reports with charts, of day files too, can be made; and if one of these modules is missing."""
+    require("reports", "matplotlib", "pyarrow", *modules, extra="reports")
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageError | None:

@@ -27,7 +27,7 @@ from serl.clients.errors import (
 )
 from serl.clients.session import Session
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import TimeInForce
+from serl.exchange.records import EventKind, TimeInForce
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +90,42 @@ def test_errors_name_the_reason(exchange: Served) -> None:
             carol.cancel(order)
         with pytest.raises(LoginRefused, match="duplicate_login"):
             connect(exchange.endpoint, "carol")
+
+
+def test_orders_in_a_session_with_rows(exchange: Served) -> None:
+    with connect(exchange.endpoint, "erin", rows=True) as erin, connect(exchange.endpoint, "fred") as fred:
+        order = erin.buy("DEMO", 5, 30)
+        assert (order.state, order.open_lots) == ("open", 5)
+        with pytest.raises(Rejected, match="WOULD_CROSS"):
+            erin.sell("DEMO", 1, 30, post_only=True)
+        fred.sell("DEMO", 2, 30)
+        assert erin.reduce(order, 1).open_lots == 2 and order.filled_lots == 2
+        kinds = []
+        while (rows := erin.wait(0)) is not None:
+            assert isinstance(rows, np.ndarray)
+            kinds += [EventKind(kind).name for kind in rows["kind"]]
+        assert [kind for kind in kinds if kind in ("REJECTED", "FILL")] == ["REJECTED", "FILL"], (
+            "rows are still returned"
+        )
+        assert erin.cancel(order).state == "done" and erin.session.orders == {}
+        with pytest.raises(Rejected, match="UNKNOWN_ORDER"):
+            erin.cancel(order)
+        erin.mass_cancel()
+        assert erin.session.unanswered == {} == erin.session.orders
+
+
+def test_results_print_names(exchange: Served) -> None:
+    with connect(exchange.endpoint, "gina") as gina:
+        order = gina.sell("JS", 3, 60, time_in_force=TimeInForce.DAY)
+        assert gina.open_orders() == [order]
+        assert "side=<Side.SELL: 1>" in repr(order) and "time_in_force=<TimeInForce.DAY: 0>" in repr(order)
+        gina.buy("JS", 1)
+        assert repr(order.fills[0]).startswith("Report(kind=FILL, ") and "side=SELL, " in repr(order.fills[0])
+        status = gina.status("JS")
+        assert (status.halted, status.phase.name, status.reason.name) == (False, "CONTINUOUS", "NONE")
+        assert "phase=<Phase.CONTINUOUS: 0>" in repr(status)
+        gina.cancel(order)
+        assert gina.open_orders() == []
 
 
 def api(client: type) -> dict[str, tuple[str, str | None]]:

@@ -40,6 +40,11 @@ def make_policy(
     return _load(Path(name))
 
 
+def packages_of(name: str) -> tuple[str, ...]:
+    """The optional packages that the policy of a name needs: those that read the file of a trained one."""
+    return ("safetensors", "torch") if name not in NAMES and Path(name).exists() else ()
+
+
 def _load(path: Path) -> Policy:
     """The trained policy of a file."""
     policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
