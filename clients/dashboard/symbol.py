@@ -81,7 +81,8 @@ class SymbolView:
         if kind == FeedKind.L2:
             self.book.apply(message)
         elif kind == FeedKind.ROWS:
-            self._rows.append(items)
+            if items:  # none in a repeat
+                self._rows.append(items)
         elif kind == FeedKind.TRADE:
             self.add_trades(items)
             self._traded.extend(items)
