@@ -158,7 +158,9 @@ class DelayedFeed:
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
         """Queues a message of the feed for each participant."""
         for number, queue in self._queues.items():
-            queue.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
+            own = b"%d/%s" % (number, topic)
+            self._repeats.pop(own, None)
+            queue.put(np.array([time_ns]), np.array([sequence]), [[own, body]])
 
     def repeat(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
         """Queues a repeat of the last message on a topic, from time_ns, for each participant: it is due with that message, and not before an
