@@ -316,9 +316,11 @@ def test_what_finishes_while_files_are_compressed_is_compressed_next(
     is_started = threading.Event(), threading.Event()
 
     def started(program: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-        processes.append(popen(program if processes else ["cat"], stdin=subprocess.PIPE, **options))
-        is_started[len(processes) - 1].set()
-        return processes[-1]
+        is_first = not processes
+        process = popen(["cat"], stdin=subprocess.PIPE, **options) if is_first else popen(program, **options)
+        processes.append(process)
+        is_started[not is_first].set()
+        return process
 
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", started)
