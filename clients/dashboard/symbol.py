@@ -84,7 +84,7 @@ class SymbolView:
     @property
     def version(self) -> tuple[object, ...]:
         """Changes whenever the ladder changes."""
-        return self.book.sequence, self.halted, self.phase, self.reason, self.indicative
+        return self.book.sequence, self._last_ticks, self.halted, self.phase, self.reason, self.indicative
 
     def add_trades(self, items: list[list[int]]) -> None:
         """Adds trades as on the feed, oldest first."""

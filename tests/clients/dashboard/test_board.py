@@ -102,6 +102,15 @@ def test_a_page_is_sent_nothing_twice() -> None:
     assert board.frame(cursor) == {}, "an equal value is not sent again"
 
 
+def test_a_trade_that_arrives_after_its_book_changes_the_last_price() -> None:
+    view = with_book()
+    board, cursor = board_of(view), Cursor()
+    view.apply(l2(10, 11, [1, 101, 0, 0]))
+    assert board.frame(cursor)["book"]["last"] is None
+    view.apply([115, 1, 0, 11, 0, [[1, 0, 101, 4, 0, 0]]])
+    assert board.frame(cursor)["book"]["last"] == 101
+
+
 def test_a_slow_page_gets_the_newest_state_instead_of_a_queue() -> None:
     view = with_book()
     board, cursor = board_of(view), Cursor()
