@@ -13,13 +13,14 @@ import yaml
 
 from serl.exchange.errors import SerlError
 from serl.exchange.ports import free_port
+from serl.exchange.records import CommandKind
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 
 SERL = (sys.executable, "-m", "serl")
 START_S, STOP_S, VERIFY_S, QUIET_S = 120.0, 60.0, 300.0, 30.0
 CLOSED_S = 5
-"""How long the market is closed when the day ends."""
+"""How long the market is closed at the end of a day."""
 
 
 class Broken(Exception):
@@ -27,12 +28,15 @@ class Broken(Exception):
 
 
 def write_config(
-    path: Path, symbols: int, limited: list[str], day_ends_in_s: float, segment_rows: int, size: str
+    path: Path, symbols: int, limited: list[str], closings_s: list[float], segment_rows: int, size: str
 ) -> None:
-    """A configuration with retention, compression, a limited account for each of `limited`, and the end of the day `day_ends_in_s` from now."""
-    ends = datetime.now(UTC) + timedelta(seconds=day_ends_in_s)
-    opens = ends + timedelta(seconds=CLOSED_S)
-    day = [{"at": f"{ends:%H:%M:%S}", "phase": "closed"}, {"at": f"{opens:%H:%M:%S}", "phase": "continuous"}]
+    """A configuration with retention, compression, a limited account for each of `limited`, and markets that close for some seconds, this long
+    from now."""
+    day = []
+    for closing_s in closings_s:
+        for seconds, phase in ((closing_s, "closed"), (closing_s + CLOSED_S, "continuous")):
+            day.append({"at": f"{datetime.now(UTC) + timedelta(seconds=seconds):%H:%M:%S}", "phase": phase})
+    day.sort(key=lambda entry: entry["at"])
     settings: dict[str, Any] = {
         "symbols": [{"name": f"S{number}", "day": day} for number in range(symbols)],
         "journal": {"segment_rows": segment_rows, "compress": True, "retention": {"size": size}},
@@ -87,6 +91,11 @@ class ServedExchange:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def end_day(self) -> None:
+        """END_DAY, as an operator."""
+        with request_socket(self.endpoint, "admin") as request:
+            request(Kind.OPERATE, "", int(CommandKind.END_DAY), 0)
 
     def send_signal(self, number: signal.Signals) -> None:
         """SIGSTOP or SIGCONT."""

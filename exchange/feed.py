@@ -310,7 +310,9 @@ class Feed:
         self.messages += 1
 
     def _body_of(self, channel: int, previous: int, sequence: int, time_ns: int, items: bytes) -> bytes:
-        return b"\x96" + b"".join(map(msgpack.packb, (_KINDS[channel], self._epoch, previous, sequence, time_ns))) + items
+        return (
+            b"\x96" + b"".join(map(msgpack.packb, (_KINDS[channel], self._epoch, previous, sequence, time_ns))) + items
+        )
 
     def repeat_quiet(self, state: Any) -> None:
         """Repeats topics without messages, so that a subscriber that missed their last one sees it. Call it once in each interval, with every

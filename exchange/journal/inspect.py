@@ -51,7 +51,9 @@ def verify(folder: Path) -> list[Finding]:
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
     findings += _verify_commands(folder, salt, journal_id)
     checks = [_current(path, lambda path: _check_events(path, journal_id)) for path in stored_paths(folder, "events")]
-    checks += [_current(path, lambda path: _check_snapshot(path, journal_id)) for path in snapshots.snapshot_paths(folder)]
+    checks += [
+        _current(path, lambda path: _check_snapshot(path, journal_id)) for path in snapshots.snapshot_paths(folder)
+    ]
     return findings + [check for check in checks if check is not None]
 
 

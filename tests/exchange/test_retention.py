@@ -294,7 +294,8 @@ def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
             first_id = 1
             while len(list(folder.glob("snapshot-*.sha256"))) < 2:
                 first_id = send_bulk(client, first_id)
-            while not list(folder.glob("commands-*.zrows")):  # by a process of low priority: on a busy machine it takes long
+            # by a process of low priority: on a busy machine it takes long
+            while not list(folder.glob("commands-*.zrows")):
                 assert served.process.poll() is None, "the exchange ended"
                 time.sleep(0.02)
             while list(folder.glob("*-000000000001.*rows")):
