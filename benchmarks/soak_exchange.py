@@ -18,7 +18,7 @@ from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 
 SERL = (sys.executable, "-m", "serl")
-START_S, STOP_S, VERIFY_S, QUIET_S = 120.0, 60.0, 300.0, 30.0
+START_S, STOP_S, VERIFY_S, QUIET_S = 600.0, 60.0, 300.0, 30.0  # the first start of a version compiles
 CLOSED_S = 5
 """How long the market is closed at the end of a day."""
 
@@ -71,6 +71,7 @@ class ServedExchange:
         until = time.monotonic() + START_S
         while "exchange ready" not in log.read_text(errors="replace"):
             if self.process.poll() is not None or time.monotonic() > until:
+                self.kill()
                 raise Broken(f"the exchange did not start: {log.read_text(errors='replace')[-1000:]}")
             time.sleep(0.05)
 
