@@ -27,7 +27,7 @@ from benchmarks.soak_clients import Clients, limited_names
 from benchmarks.soak_exchange import Broken, ServedExchange, write_config
 from benchmarks.soak_report import draw, growth_json, journal_growth, lives, load_kept, tables
 from benchmarks.soak_samples import Sampler, process_sample
-from benchmarks.soak_traders import HOLD, RATE, REST
+from benchmarks.soak_traders import HOLD, RATE, REST, compile_traders
 
 PLAN = (
     (0.04, "pause exchange"), (0.07, "pause traders"), (0.12, "stop"), (0.20, "kill"),
@@ -204,6 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # also where the shell ignores SIGINT for what runs in the background
     console = Console(width=150)
+    compile_traders()
     soak, ended = Soak(options, folder, console), "complete"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
