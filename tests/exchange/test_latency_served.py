@@ -299,7 +299,7 @@ def test_a_repeat_is_delayed_as_its_message(tmp_path: Path) -> None:
         found = [next_message() for _ in range(3)]
         assert found == [("l1/AMZN/", True, 100)] * 3, "what is delayed has no repeat yet"
         set_time(served, 400)
-        delayed = []
+        delayed = list[tuple[str, bool, int]]()
         while len(delayed) < 2:
             if (message := next_message())[0] != "l1/AMZN/":
                 delayed.append(message)
