@@ -94,9 +94,8 @@ class ServedExchange:
         self.process.wait()
 
     def end_day(self) -> None:
-        """END_DAY, as an operator."""
-        with request_socket(self.endpoint, "admin") as request:
-            request(Kind.OPERATE, "", int(CommandKind.END_DAY), 0)
+        """END_DAY, as an operator. Raises Broken without an answer."""
+        self._ask("admin", Kind.OPERATE, "", int(CommandKind.END_DAY), 0)
 
     def send_signal(self, number: signal.Signals) -> None:
         """SIGSTOP or SIGCONT."""
@@ -105,15 +104,18 @@ class ServedExchange:
 
     def state(self) -> tuple[int, str]:
         """The last command and the state hash. Raises Broken without an answer."""
+        sequence, digest = self._ask("queries", Kind.HASH)
+        return sequence, digest
+
+    def _ask(self, socket: str, kind: Kind, *values: Any) -> Any:
         until = time.monotonic() + QUIET_S
         while True:
             try:
-                with request_socket(self.endpoint, "queries") as request:
-                    sequence, digest = request(Kind.HASH)[5]
-                    return sequence, digest
+                with request_socket(self.endpoint, socket) as request:
+                    return request(kind, *values)[-1]
             except SerlError as error:
                 if time.monotonic() > until:
-                    raise Broken(f"HASH: {error}") from None
+                    raise Broken(f"{kind.name}: {error}") from None
 
     def verify(self) -> None:
         """`serl journal verify` on the journal of the ended exchange. Raises Broken if a file is damaged."""
