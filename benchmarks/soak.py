@@ -27,14 +27,16 @@ from benchmarks.soak_clients import Clients, limited_names
 from benchmarks.soak_exchange import Broken, ServedExchange, write_config
 from benchmarks.soak_report import draw, growth_json, journal_growth, lives, load_kept, tables
 from benchmarks.soak_samples import Sampler, process_sample
-from benchmarks.soak_traders import HOLD, RATE
+from benchmarks.soak_traders import HOLD, RATE, REST, compile_traders
 
 PLAN = (
-    (0.04, "pause exchange"), (0.07, "pause traders"), (0.12, "stop"), (0.20, "kill"), (0.22, "pause exchange"), (0.24, "pause traders"),
-    (0.25, "kill traders"), (0.35, "pause exchange"), (0.42, "pause traders"), (0.50, "end of day"), (0.58, "kill traders"), (0.65, "long pause"),
+    (0.04, "pause exchange"), (0.07, "pause traders"), (0.12, "stop"), (0.20, "kill"),
+    (0.21, "pause exchange"), (0.22, "pause traders"), (0.23, "kill traders"), (0.24, "end of day"), (0.26, "long pause"),
+    (0.35, "pause exchange"), (0.42, "pause traders"), (0.50, "end of day"), (0.58, "kill traders"), (0.65, "long pause"),
     (0.80, "kill"), (0.90, "stop"),
 )  # fmt: skip
-"""What happens at which share of the time. The third process of the exchange lives longest, and has every kind of event in its warm-up and after it."""
+"""What happens at which share of the time. The third process of the exchange lives longest, and has the first of every kind of event in its warm-up: what an event
+loads or allocates once is no growth."""
 PAUSE_S, TRADERS_PAUSE_S, LONG_PAUSE_S, PAUSE_SHARE = 10.0, 20.0, 40.0, 0.01
 """Lengths of pauses, the longest beyond `silence_s`; in a short soak at most this share of its time."""
 BACK_S, RAMP_S, ATTEMPT_PER_S = 120.0, 2.0, 1e6
@@ -53,8 +55,9 @@ class Soak:
         self.figures: dict[str, float] = {}
         self.exchange = ServedExchange(folder)
         self._began_s = time.monotonic()
+        closings = [share * self.seconds for share, name in PLAN if name == "end of day"]
         write_config(
-            self.exchange.config, options.symbols, limited_names(options.sessions), 0.5 * self.seconds, options.segment_rows, f"{JOURNAL_MB} MB"
+            self.exchange.config, options.symbols, limited_names(options.sessions), closings, options.segment_rows, f"{JOURNAL_MB} MB"
         )  # fmt: skip
         self.exchange.start()
         self.clients = Clients(self.exchange.endpoint, folder, options.sessions, options.symbols, options.processes)
@@ -99,7 +102,7 @@ class Soak:
             "long pause": lambda: self._pause(self.exchange.send_signal, LONG_PAUSE_S),
             "pause traders": lambda: self._pause(self.clients.traders[0].send_signal, TRADERS_PAUSE_S),
             "kill traders": self._kill_traders,
-            "end of day": lambda: "by the calendar",
+            "end of day": self._end_day,
             "stop": lambda: self._restart(self.exchange.stop),
             "kill": lambda: self._restart(self.exchange.kill),
         }
@@ -119,6 +122,10 @@ class Soak:
         self.clients.traders[-1].replace()
         return f"all sessions were back after {self._wait_for_sessions():.1f} s"
 
+    def _end_day(self) -> str:
+        self.exchange.end_day()
+        return "the calendar closes each symbol for some seconds, an operator ends the day"
+
     def _restart(self, end: Callable[[], None]) -> str:
         end()  # while everybody trades
         self.clients.control[HOLD] = 1.0
@@ -131,13 +138,28 @@ class Soak:
         return f"started in {started_s:.1f} s; {text}"
 
     def _check_state(self, name: str) -> str:
-        """Everybody comes back, holds, and the journal gives the same market."""
+        """Everybody comes back, holds, the journal gives the same market, and the followed books are the queried ones."""
         self.clients.control[HOLD] = 1.0
         back_s = self._wait_for_sessions()
         copy = self._folder / "copy"
         sequence, digest = self.exchange.copy_at_rest(copy)
+        self.clients.control[REST] = 1.0
+        compared = self._books() + self.clients.watchers
         self._console.log(f"{name}: replay of the journal up to command {sequence:,}")
-        return f"all sessions back after {back_s:.1f} s; {self.exchange.check_replay(copy, sequence, digest)}"
+        text = self.exchange.check_replay(copy, sequence, digest)
+        began = time.monotonic()
+        while self._books() < compared:
+            self._check_processes()
+            if time.monotonic() - began > BACK_S:
+                raise Broken(f"{compared - self._books()} watchers have not compared their books after {BACK_S:g} s")
+            time.sleep(0.1)
+        self.clients.control[REST] = 0.0
+        return f"all sessions back after {back_s:.1f} s; {text}"
+
+    def _books(self) -> int:
+        """Comparisons of followed books so far."""
+        counts = self.clients.counts()
+        return counts.get("books compared", 0) + counts.get("books differ", 0)
 
     def _wait_for_sessions(self) -> float:
         """Seconds until all sessions are logged in. In a hold nobody logs out; else a tenth may be away."""
@@ -182,6 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # also where the shell ignores SIGINT for what runs in the background
     console = Console(width=150)
+    compile_traders()
     soak, ended = Soak(options, folder, console), "complete"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

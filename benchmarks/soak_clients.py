@@ -63,7 +63,7 @@ class Clients:
     """All client processes of a soak with this many sessions."""
 
     def __init__(self, endpoint: str, folder: Path, sessions: int, symbols: int, processes: int) -> None:
-        self.control = CONTEXT.RawArray("d", 2)
+        self.control = CONTEXT.RawArray("d", 3)
         self.control[soak_traders.HOLD] = 1.0
         limited = limited_names(sessions)
         plain = [f"trader-{index}" for index in range(sessions - len(limited) - _watchers(sessions) - 1)]
@@ -73,7 +73,8 @@ class Clients:
             Worker(f"traders {part}", len(names[part::processes]), soak_traders.trade, endpoint, names[part::processes], symbols, part, self.control)
             for part in range(processes)
         ]  # fmt: skip
-        watchers = [f"watcher-{index}" for index in range(_watchers(sessions))]
+        self.watchers = _watchers(sessions)
+        watchers = [f"watcher-{index}" for index in range(self.watchers)]
         self.others = [
             Worker("honest", 1, soak_honest.measure, endpoint, self.control),
             Worker("watchers", len(watchers), soak_watchers.watch, endpoint, watchers, symbols, self.control),

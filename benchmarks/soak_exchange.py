@@ -13,13 +13,14 @@ import yaml
 
 from serl.exchange.errors import SerlError
 from serl.exchange.ports import free_port
+from serl.exchange.records import CommandKind
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 
 SERL = (sys.executable, "-m", "serl")
-START_S, STOP_S, VERIFY_S, QUIET_S = 120.0, 60.0, 300.0, 30.0
+START_S, STOP_S, VERIFY_S, QUIET_S = 600.0, 60.0, 300.0, 30.0  # the first start of a version compiles
 CLOSED_S = 5
-"""How long the market is closed when the day ends."""
+"""How long the market is closed at the end of a day."""
 
 
 class Broken(Exception):
@@ -27,12 +28,15 @@ class Broken(Exception):
 
 
 def write_config(
-    path: Path, symbols: int, limited: list[str], day_ends_in_s: float, segment_rows: int, size: str
+    path: Path, symbols: int, limited: list[str], closings_s: list[float], segment_rows: int, size: str
 ) -> None:
-    """A configuration with retention, compression, a limited account for each of `limited`, and the end of the day `day_ends_in_s` from now."""
-    ends = datetime.now(UTC) + timedelta(seconds=day_ends_in_s)
-    opens = ends + timedelta(seconds=CLOSED_S)
-    day = [{"at": f"{ends:%H:%M:%S}", "phase": "closed"}, {"at": f"{opens:%H:%M:%S}", "phase": "continuous"}]
+    """A configuration with retention, compression, a limited account for each of `limited`, and markets that close for some seconds, this long
+    from now."""
+    day = []
+    for closing_s in closings_s:
+        for seconds, phase in ((closing_s, "closed"), (closing_s + CLOSED_S, "continuous")):
+            day.append({"at": f"{datetime.now(UTC) + timedelta(seconds=seconds):%H:%M:%S}", "phase": phase})
+    day.sort(key=lambda entry: entry["at"])
     settings: dict[str, Any] = {
         "symbols": [{"name": f"S{number}", "day": day} for number in range(symbols)],
         "journal": {"segment_rows": segment_rows, "compress": True, "retention": {"size": size}},
@@ -67,6 +71,7 @@ class ServedExchange:
         until = time.monotonic() + START_S
         while "exchange ready" not in log.read_text(errors="replace"):
             if self.process.poll() is not None or time.monotonic() > until:
+                self.kill()
                 raise Broken(f"the exchange did not start: {log.read_text(errors='replace')[-1000:]}")
             time.sleep(0.05)
 
@@ -88,6 +93,10 @@ class ServedExchange:
         self.process.kill()
         self.process.wait()
 
+    def end_day(self) -> None:
+        """END_DAY, as an operator. Raises Broken without an answer."""
+        self._ask("admin", Kind.OPERATE, "", int(CommandKind.END_DAY), 0)
+
     def send_signal(self, number: signal.Signals) -> None:
         """SIGSTOP or SIGCONT."""
         assert self.process is not None
@@ -95,15 +104,18 @@ class ServedExchange:
 
     def state(self) -> tuple[int, str]:
         """The last command and the state hash. Raises Broken without an answer."""
+        sequence, digest = self._ask("queries", Kind.HASH)
+        return sequence, digest
+
+    def _ask(self, socket: str, kind: Kind, *values: Any) -> Any:
         until = time.monotonic() + QUIET_S
         while True:
             try:
-                with request_socket(self.endpoint, "queries") as request:
-                    sequence, digest = request(Kind.HASH)[5]
-                    return sequence, digest
+                with request_socket(self.endpoint, socket) as request:
+                    return request(kind, *values)[-1]
             except SerlError as error:
                 if time.monotonic() > until:
-                    raise Broken(f"HASH: {error}") from None
+                    raise Broken(f"{kind.name}: {error}") from None
 
     def verify(self) -> None:
         """`serl journal verify` on the journal of the ended exchange. Raises Broken if a file is damaged."""

@@ -29,8 +29,9 @@ LIMITED_PER_S = 40.0
 """Commands a second of a session whose account permits half as many."""
 LOG_OUT_EVERY_S, AWAY_S = 40.0, 5.0
 """Every tenth session logs out this often, for this long."""
-RATE, HOLD = range(2)
-"""Fields of what the soak tells its clients: commands a second of each session; whether to send nothing."""
+RATE, HOLD, REST = range(3)
+"""Fields of what the soak tells its clients: commands a second of each session; whether to send nothing; whether nobody does, so that books can be
+compared."""
 
 
 class _Traders:
@@ -78,6 +79,11 @@ class _Traders:
             self._log_out_s = now + LOG_OUT_EVERY_S
             for link in self._links[::10]:
                 link.log_out(now, AWAY_S)
+
+
+def compile_traders() -> None:
+    """Compiles the traders, or does nothing if they are: the time of a soak begins when its processes can work."""
+    _Traders("tcp://127.0.0.1:1", ["nobody"], 8, 0).turn(0.0, True)
 
 
 def trade(

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 GROWTH_MAX_PERCENT_PER_H = 1.0
 """Memory may grow by this much."""
+JUDGED_HOURS = 0.5
+"""Shorter lives after the warm-up are not judged: a step of some megabytes would be a slope."""
 COUNT_GROWTH_MAX = 1.0
 """Descriptors and threads that may be more at the end of a life than after its warm-up."""
 BINS, BLOCK_BINS, RESAMPLES, CONFIDENCE, SEED = 60, 5, 200, 0.95, 0
@@ -74,7 +76,9 @@ class Life:
     threads: Growth | None
 
     def broken(self) -> list[str]:
-        """The promises that do not hold: those whose whole interval is beyond the limit."""
+        """The promises that do not hold: those whose whole interval is beyond the limit. None of a life shorter than JUDGED_HOURS."""
+        if self.hours < JUDGED_HOURS:
+            return []
         limits = {
             "memory": (self.memory_percent, GROWTH_MAX_PERCENT_PER_H, "% an hour"),
             "resident memory": (self.rss_percent, GROWTH_MAX_PERCENT_PER_H, "% an hour"),

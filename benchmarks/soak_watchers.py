@@ -17,7 +17,7 @@ from websockets.typing import Origin
 
 from benchmarks.soak_flow import quiet_symbols
 from benchmarks.soak_link import now_s, parent_is_gone
-from benchmarks.soak_traders import HOLD, REPORT_S
+from benchmarks.soak_traders import HOLD, REPORT_S, REST
 from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, Rejected, ReportGap, RequestRejected, SessionEnded
 from serl.exchange.config import socket_endpoints
@@ -26,6 +26,8 @@ from serl.exchange.wire import VERSION, Kind
 
 STAY_S, PAUSE_S, ITEMS_MAX, DEPTH = 45.0, 0.2, 2000, 10
 """How long a watcher stays; its pause between two rounds; feed messages of a round; price levels of a query."""
+NOTICE_S = 20.0
+"""How long a followed book may take to notice what it missed, once no commands arrive."""
 SCRAPE_S = 5.0
 DEAF_EVERY_S, DEAF_ORDERS = 30.0, 20_000
 """How often a session sends orders without reading their reports, and how many."""
@@ -40,25 +42,28 @@ class _Watcher:
         self._client: Exchange | None = None
         self._leave_s = self._next_s = 0.0
         self._acknowledged = 0
-        self._compared = False
+        self._compared, self._rest_s = False, 0.0
 
     @property
     def live(self) -> bool:
         return self._client is not None
 
-    def round(self, hold: bool) -> None:
-        """Logs in if need be, reads the feed, queries, trades; what the exchange's end or pause causes is expected."""
+    def round(self, hold: bool, rest: bool) -> None:
+        """Logs in if need be, reads the feed, queries, trades; what the exchange's end or pause causes is expected. rest: no commands arrive."""
+        if not rest:
+            self._compared, self._rest_s = False, 0.0
         try:
             if self._client is None:
                 if now_s() >= self._next_s:
                     self._log_in()
-            elif hold:
+            elif rest and not self._compared:
                 self._compare(self._client)
+            elif hold:
+                self._client.wait(0)
             elif now_s() > self._leave_s:
                 self._close()
                 self._counts["logouts"] += 1
             else:
-                self._compared = False
                 self._use(self._client)
         except Rejected:
             self._counts["rejected"] += 1
@@ -102,22 +107,18 @@ class _Watcher:
             self._acknowledged = client.session.next_command_id - 1
 
     def _compare(self, client: Exchange) -> None:
-        """Once nobody trades, the books that were followed are those of a query."""
-        if self._compared:
-            client.wait(0)
-            return
-        for _ in range(20):
-            followed = client.book(self._symbol, 0)
-            reply = client.ask(Kind.L2, client.instrument(self._symbol).number, 0)
-            queried = tuple([tuple(level) for level in side] for side in reply[5])
-            if queried == tuple([tuple(level) for level in side] for side in followed):
-                self._counts["books compared"] += 1
-                self._compared = True
-                return
-            client.wait(0.1)
-        self._counts["books differ"] += 1
-        self._notes.append(f"unexpected: {self._name}: the followed book of {self._symbol} differs from a query's")
-        self._compared = True
+        """Once no commands arrive, the books that were followed are those of a query, or become so with a repeat of the feed."""
+        self._rest_s = self._rest_s or now_s()
+        followed = client.book(self._symbol, 0)
+        reply = client.ask(Kind.L2, client.instrument(self._symbol).number, 0)
+        queried = tuple([tuple(level) for level in side] for side in reply[5])
+        if queried == tuple([tuple(level) for level in side] for side in followed):
+            self._counts["books compared"] += 1
+            self._compared = True
+        elif now_s() - self._rest_s > NOTICE_S:
+            self._counts["books differ"] += 1
+            self._notes.append(f"unexpected: {self._name}: the followed book of {self._symbol} differs from a query's")
+            self._compared = True
 
     def _close(self) -> None:
         if self._client is not None:
@@ -138,7 +139,7 @@ def watch(endpoint: str, names: list[str], symbols: int, control: Any, report: C
     reported, deaf_s = 0.0, now_s()
     while not parent_is_gone(parent):
         for watcher in watchers:
-            watcher.round(bool(control[HOLD]))
+            watcher.round(bool(control[HOLD]), bool(control[REST]))
         if now_s() - reported > REPORT_S:
             reported = now_s()
             report.send(({**counts, "live": sum(watcher.live for watcher in watchers)}, notes[:], []))

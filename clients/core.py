@@ -88,6 +88,7 @@ class ClientCore:
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
+        self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._waiting: set[int] = set()  # queries without a reply
@@ -150,10 +151,20 @@ class ClientCore:
                 book.note_epoch(message[1])
             return
         followed = self.books.get(topic)
-        if followed is None:
-            self.inbox.append(FeedMessage(topic, message))
-        else:
+        if followed is not None:
             followed.apply(message)
+        elif self._says_more(topic, message):
+            self.inbox.append(FeedMessage(topic, message))
+
+    def _says_more(self, topic: str, message: list[Any]) -> bool:
+        """Whether a message says more than those before it: a repeat does only where messages were missed."""
+        _, epoch, previous, sequence, *_ = message
+        before = self._heard.get(topic)
+        is_repeat = previous == sequence
+        if is_repeat and before is not None and (epoch, sequence) <= before:
+            return False
+        self._heard[topic] = epoch, sequence
+        return not is_repeat or before is not None
 
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""

@@ -13,7 +13,7 @@ from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
-from serl.exchange.outbound import NUMBER_DIGITS_MAX, DelayedFeed
+from serl.exchange.outbound import DelayedFeed, without_number
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.wire import FeedKind
@@ -24,6 +24,10 @@ ITEM_BYTES_MAX = 64
 """The largest size of an encoded item (level, order, trade)."""
 L3_ITEMS_MAX = 4096
 """Items per l3 or trade message."""
+QUIET_INTERVALS_MAX = 64
+"""The longest time between two repeats of a topic without messages, in intervals."""
+REPEATS_MAX = 256
+"""Topics that are repeated in one interval; others wait for the next."""
 ADD, TRADED, REMOVED = 1, 2, 3
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
@@ -181,6 +185,11 @@ class Feed:
         self._epoch = epoch
         self._subscribed: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
+        self._time_ns = np.zeros_like(self._previous)  # of the last message, or of the subscription
+        self._interval = 0
+        self._is_active = np.zeros_like(self._subscribed)  # a message or a subscription since the last interval
+        self._wait, self._repeat_at = np.ones_like(self._previous), np.zeros_like(self._previous)  # intervals
+        self._next_repeat = 0  # where the repeats of an interval begin, so that each topic gets its turn
         self._published_auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
         self._all_topics = [topic for topics in self._topics for topic in topics]
@@ -199,21 +208,26 @@ class Feed:
 
     def _is_known(self, topic: bytes) -> bool:
         """Whether any message can have a topic that begins so, also under a participant number."""
-        number, _, rest = topic.partition(b"/")
-        if number.isdigit() and len(number) <= NUMBER_DIGITS_MAX:
-            topic = rest
+        topic = without_number(topic)
         return b"time/".startswith(topic) or any(own.startswith(topic) for own in self._all_topics)
 
-    def read_subscriptions(self, sequence: int) -> None:
-        """Reads new subscriptions; a topic without subscribers before restarts its chain of sequences."""
-        if not self._subscriptions.read():
-            return
+    def read_subscriptions(self, sequence: int, time_ns: int) -> None:
+        """Reads new subscriptions; every event up to `sequence` must be published. A topic without subscribers before restarts its chain of
+        sequences; one with a new subscriber is soon repeated."""
+        if self._subscriptions.read():
+            self._restart_chains(sequence, time_ns)
+        if self._subscriptions.new:
+            prefixes = tuple(without_number(prefix) for prefix in self._subscriptions.new)
+            for channel, topics in enumerate(self._topics):
+                self._is_active[channel] |= np.array([topic.startswith(prefixes) for topic in topics], np.bool_)
+
+    def _restart_chains(self, sequence: int, time_ns: int) -> None:
         prefixes = self.delayed.set_subscriptions(self._subscriptions.prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):
                 subscribed = any(topic.startswith(prefix) for prefix in prefixes)
                 if subscribed and not self._subscribed[channel, symbol]:
-                    self._previous[channel, symbol] = sequence
+                    self._previous[channel, symbol], self._time_ns[channel, symbol] = sequence, time_ns
                     self._published_auctions.pop(symbol, None)
                 self._subscribed[channel, symbol] = subscribed
         self.has_subscribers = bool(self._subscriptions.prefixes)
@@ -287,14 +301,59 @@ class Feed:
             self._send(channel, symbol, sequence, time_ns, head[:at].tobytes() + self._body[:size].tobytes())
 
     def _send(self, channel: int, symbol: Any, sequence: int, time_ns: int, items: bytes) -> None:
-        kind = _KINDS[channel]
-        previous = int(self._previous[channel, symbol])
-        head = b"\x96" + b"".join(map(msgpack.packb, (kind, self._epoch, previous, sequence, time_ns)))
-        self._previous[channel, symbol] = sequence
-        topic, body = self._topics[channel][symbol], head + items
+        body = self._body_of(channel, int(self._previous[channel, symbol]), sequence, time_ns, items)
+        self._previous[channel, symbol], self._time_ns[channel, symbol] = sequence, time_ns
+        self._is_active[channel, symbol] = True
+        topic = self._topics[channel][symbol]
         self._socket.send_multipart([topic, body])
         self.delayed.put(topic, sequence, time_ns, body)
         self.messages += 1
+
+    def _body_of(self, channel: int, previous: int, sequence: int, time_ns: int, items: bytes) -> bytes:
+        return (
+            b"\x96" + b"".join(map(msgpack.packb, (_KINDS[channel], self._epoch, previous, sequence, time_ns))) + items
+        )
+
+    def repeat_quiet(self, state: Any) -> None:
+        """Repeats topics without messages, so that a subscriber that missed their last one sees it. Call it once in each interval, with every
+        event published.
+
+        A topic is repeated 1, 2, 4 ... QUIET_INTERVALS_MAX intervals after its last message or new subscriber, from then on each
+        QUIET_INTERVALS_MAX."""
+        if not self.has_subscribers:
+            return
+        self._interval += 1
+        self._wait[self._is_active] = 1
+        self._repeat_at[self._is_active] = self._interval + 1
+        self._is_active[:] = False
+        due = np.flatnonzero(self._subscribed & (self._repeat_at <= self._interval))
+        due = np.roll(due, -np.searchsorted(due, self._next_repeat))[:REPEATS_MAX]
+        for channel, symbol in zip(*np.unravel_index(due, self._subscribed.shape), strict=True):
+            self._repeat(state, int(channel), int(symbol))
+        if len(due):
+            self._next_repeat = int(due[-1]) + 1
+
+    def _repeat(self, state: Any, channel: int, symbol: int) -> None:
+        wait = int(self._wait[channel, symbol])
+        self._repeat_at[channel, symbol] = self._interval + wait
+        self._wait[channel, symbol] = min(2 * wait, QUIET_INTERVALS_MAX)
+        sequence, time_ns = int(self._previous[channel, symbol]), int(self._time_ns[channel, symbol])
+        topic = self._topics[channel][symbol]
+        body = self._body_of(channel, sequence, sequence, time_ns, self._repeated_items(state, channel, symbol))
+        self._socket.send_multipart([topic, body])
+        self.delayed.repeat(topic, sequence, time_ns, body)
+
+    def _repeated_items(self, state: Any, channel: int, symbol: int) -> bytes:
+        """The state of a channel whose messages give it; nothing of those that list changes."""
+        kind = _KINDS[channel]
+        if kind == FeedKind.L1:
+            return _best_quotes(state, symbol)
+        if kind == FeedKind.STATUS:
+            return bytes(msgpack.packb(symbol_status(state, symbol)))
+        if kind == FeedKind.AUCTION:
+            known = self._published_auctions.get(symbol)
+            return bytes(msgpack.packb(list(indicative_now(state, symbol) or ()) if known is None else known))
+        return bytes(msgpack.packb(b"" if kind == FeedKind.ROWS else []))
 
     def publish_time(self, sequence: int, time_ns: int) -> None:
         """Publishes on `time/` that the feed is complete up to event `sequence`."""

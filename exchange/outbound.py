@@ -36,6 +36,10 @@ class DelayQueue:
         self._last_ns = int(due_ns[-1])
         self._waiting.extend(zip(due_ns.tolist(), items, strict=True))
 
+    def due_ns(self, time_ns: int, sequence: int) -> int:
+        """When an item would become due."""
+        return max(time_ns + int(self._delays.draw_ns(np.array([sequence]))[0]), self._last_ns)
+
     def pop_due(self, now_ns: int) -> list[Any]:
         """Removes and returns the items that are due."""
         items = []
@@ -115,6 +119,12 @@ def _enqueue(session: DelayedSession, own: Rows) -> None:
         session.last_queued = int(own[-1]["report"])
 
 
+def without_number(topic: bytes) -> bytes:
+    """A topic, or the begin of one, without the participant number of a delayed copy."""
+    number, _, rest = topic.partition(b"/")
+    return rest if number.isdigit() and len(number) <= NUMBER_DIGITS_MAX else topic
+
+
 class DelayedFeed:
     """A delayed copy of the feed for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
 
@@ -122,18 +132,21 @@ class DelayedFeed:
         self._publish = publish
         self._delays = delays
         self._queues: dict[int, DelayQueue] = {}
+        self._repeats: dict[bytes, tuple[int, list[bytes]]] = {}  # when they are due, by topic
 
     def set_subscriptions(self, prefixes: Iterable[bytes]) -> list[bytes]:
         """Notes the participants that subscribe. Returns the prefixes without participant numbers, except those of unknown participants."""
         topics, numbers = [], set()
         for prefix in prefixes:
-            number, _, topic = prefix.partition(b"/")
-            if not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
+            topic = without_number(prefix)
+            if topic == prefix:
                 topics.append(prefix)
-            elif self._open(int(number)):
+            elif self._open(number := int(prefix.partition(b"/")[0])):
                 topics.append(topic)
-                numbers.add(int(number))
+                numbers.add(number)
         self._queues = {number: queue for number, queue in self._queues.items() if number in numbers}
+        if not self._queues:
+            self._repeats.clear()
         return topics
 
     def _open(self, number: int) -> bool:
@@ -145,13 +158,24 @@ class DelayedFeed:
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
         """Queues a message of the feed for each participant."""
         for number, queue in self._queues.items():
-            queue.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
+            own = b"%d/%s" % (number, topic)
+            self._repeats.pop(own, None)
+            queue.put(np.array([time_ns]), np.array([sequence]), [[own, body]])
+
+    def repeat(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
+        """Queues a repeat of the last message on a topic, from time_ns, for each participant: it is due with that message, and not before an
+        earlier one. It delays no later message, because it depends on the wall clock, and what participants see must not."""
+        for number, queue in self._queues.items():
+            own = b"%d/%s" % (number, topic)
+            self._repeats[own] = queue.due_ns(time_ns, sequence), [own, body]
 
     def send_due(self, now_ns: int) -> None:
         """Publishes the messages that are due."""
         for queue in self._queues.values():
             for message in queue.pop_due(now_ns):
                 self._publish(message)
+        for topic in [topic for topic, (due_ns, _) in self._repeats.items() if due_ns <= now_ns]:
+            self._publish(self._repeats.pop(topic)[1])
 
     @property
     def next_ns(self) -> int:

@@ -276,7 +276,8 @@ class Exchange:
                 self.core.make_room()
             if now >= next_time:
                 next_time = now + intervals.time_s
-                self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
+                self._publish_time(self.clock.now_ns())
+                self.feed.repeat_quiet(self.core.market.state)
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
@@ -329,7 +330,8 @@ class Exchange:
             self.admin.answer()
         if "feed" in self._affordable:
             began = time.monotonic()
-            self.feed.read_subscriptions(self.core.event_sequence)
+            self._publish()  # a chain begins behind what is published
+            self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns())
             self._budgets["feed"].spend(time.monotonic() - began)
 
     def _publish(self) -> None:

@@ -45,10 +45,13 @@ class Subscriptions:
         self._unknown_max, self._port = unknown_max, endpoint_port(socket.get_string(zmq.LAST_ENDPOINT))
         self.is_known: Callable[[bytes], bool] = lambda topic: True
         self.prefixes: dict[bytes, int] = {}
+        #: those that connections subscribed to in the last turn, also where others were subscribed before
+        self.new: set[bytes] = set()
         self._own: dict[str, _Own] = {}
 
     def read(self) -> bool:
         """Reads some of the subscriptions that have arrived. Returns whether the prefixes may have changed."""
+        self.new.clear()
         before = dict(self.prefixes) if len(self.prefixes) < TURN_MESSAGES_MAX else None
         for _ in range(TURN_MESSAGES_MAX):
             try:
@@ -100,6 +103,8 @@ class Subscriptions:
         return self._login.permits("data", token, None)
 
     def _count(self, topic: bytes, change: int) -> None:
+        if change > 0:
+            self.new.add(topic)
         count = self.prefixes.get(topic, 0) + change
         self.prefixes[topic] = count
         if count <= 0:

@@ -1,12 +1,12 @@
 """One symbol as pages show it, in bounded memory."""
 
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 from serl.clients.book import L2Book
+from serl.clients.dashboard.ring import Ring
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 from serl.exchange.wire import FeedKind
 
@@ -18,37 +18,13 @@ PRINTED, CROSSED = 1, 2
 """off_book of a trade: a print; an auction, which has no aggressor."""
 SECOND_NS = 1_000_000_000
 DAY_S = 86_400
-T = TypeVar("T")
+COLUMN_BYTES, TRADE_BYTES = 3072, 64
+"""Of one column or trade: those that take more leave room for fewer."""
 
 
 def time_of_day_s(time_ns: int) -> float:
     """Exchange time as seconds since midnight; a float64 is precise enough for these, but not for nanoseconds since 1970."""
     return time_ns % (DAY_S * SECOND_NS) / SECOND_NS
-
-
-class Ring(Generic[T]):
-    """Keeps the newest `size` items. Each reader remembers the `count` that it has read up to."""
-
-    def __init__(self, size: int) -> None:
-        self._items: deque[T] = deque(maxlen=size)
-        #: number of items ever appended
-        self.count = 0
-
-    def append(self, item: T) -> None:
-        """Appends an item; drops the oldest if the ring is full."""
-        self._items.append(item)
-        self.count += 1
-
-    def since(self, seen: int, limit: int | None = None) -> list[T]:
-        """The items after the first `seen` that are still kept, oldest first; at most the newest `limit`."""
-        new = min(max(self.count - seen, 0), len(self._items))
-        if limit is not None:
-            new = min(new, limit)
-        return [self._items[index] for index in range(len(self._items) - new, len(self._items))]
-
-    def clear(self) -> None:
-        """Drops all items; `count` continues."""
-        self._items.clear()
 
 
 class SymbolView:
@@ -65,8 +41,8 @@ class SymbolView:
         #: order flow by kind of trader (`Flow.as_json`); a new object whenever it changes
         self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
-        self.trades: Ring[list[Any]] = Ring(TRADES)
-        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS)
+        self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
+        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, COLUMNS * COLUMN_BYTES)
         self._column_ns = -1
         self._last_ticks = self._last_match = 0
         self._clear_column()
@@ -81,7 +57,8 @@ class SymbolView:
         if kind == FeedKind.L2:
             self.book.apply(message)
         elif kind == FeedKind.ROWS:
-            self._rows.append(items)
+            if items:  # none in a repeat
+                self._rows.append(items)
         elif kind == FeedKind.TRADE:
             self.add_trades(items)
             self._traded.extend(items)
@@ -107,7 +84,7 @@ class SymbolView:
     @property
     def version(self) -> tuple[object, ...]:
         """Changes whenever the ladder changes."""
-        return self.book.sequence, self.halted, self.phase, self.reason, self.indicative
+        return self.book.sequence, self._last_ticks, self.halted, self.phase, self.reason, self.indicative
 
     def add_trades(self, items: list[list[int]]) -> None:
         """Adds trades as on the feed, oldest first."""

@@ -46,8 +46,9 @@ const events = await order(SELL, 5, 4321);
 const fills = events.filter(([kind]) => kind === FILL);
 console.log(`filled ${fills.length / 2} trade of ${fills[0][7]} lots at ${fills[0][8]} ticks`);
 
-const [, data] = await feed.receive();
-const [, , , , , [[, , priceTicks, qtyLots]]] = decode(data);
+let trades = [];
+while (!trades.length) trades = decode((await feed.receive())[1])[5]; // a topic without trades for a second is repeated, without items
+const [[, , priceTicks, qtyLots]] = trades;
 console.log(`trade on the feed: ${qtyLots} lots at ${priceTicks} ticks`);
 await send(BYE);
 await receive(GOODBYE);

@@ -175,6 +175,6 @@ def _first_reaching(lasts: Sequence[Ids], participant: int, command_id: int) -> 
 def _map_segment(segment: SegmentAnswers) -> tuple[StoredRows, Sequence[Ids]]:
     """The mapped rows of a finished segment and its index; no rows if the file is gone."""
     try:
-        return stored_rows(segment.path, EVENT), segment.chunks()
+        return stored_rows(segment.path, EVENT, segment.row_count), segment.chunks()
     except FileNotFoundError:
         return np.zeros(0, EVENT), []

@@ -1,6 +1,7 @@
 """The event logs of a journal: the current one, those that wait to be written, and the finished files."""
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,10 +162,14 @@ class EventStore:
             first = first_sequence(path)
             if first < oldest:
                 try:
-                    rows = stored_rows(path, EVENT)
+                    rows = stored_rows(path, EVENT, self._rows_max(path))
                 except FileNotFoundError:
                     return  # it is no longer stored, nor are those before it
                 yield first, rows
+
+    def _rows_max(self, path: Path) -> int:
+        """The number of rows of a file that `sync_finished` may just be cutting to them; no limit for others."""
+        return next((log.written for log in tuple(self._unsynced) if log.path == path), sys.maxsize)
 
     def newest(self, gateway: GatewayState) -> Iterator[Rows]:
         """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
@@ -181,7 +186,7 @@ class EventStore:
         for path in reversed(self.paths()):
             first = first_sequence(path)
             if first <= sequence + 1 and first < memory[-1][0]:
-                return slice_after(path, EVENT, sequence, limit)
+                return slice_after(path, EVENT, sequence, limit, self._rows_max(path))
         return None
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:

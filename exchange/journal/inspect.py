@@ -1,9 +1,11 @@
 """What a journal folder contains and what of it is damaged, without changing it."""
 
+import contextlib
 import dataclasses
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from serl.exchange.journal.meta import META, META_COPY, is_new, read_participant
 from serl.exchange.journal.segment import first_sequence, read_header, read_rows
 from serl.exchange.journal.stored import CompressedRows, is_intact, stored_paths, stored_rows
 from serl.exchange.records import COMMAND, EVENT
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +50,21 @@ def verify(folder: Path) -> list[Finding]:
     salt, journal_id = int(meta["salt"]), str(meta.get("id", ""))
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
     findings += _verify_commands(folder, salt, journal_id)
-    findings += [_check_events(path, journal_id) for path in stored_paths(folder, "events")]
-    findings += [_check_snapshot(path, journal_id) for path in snapshots.snapshot_paths(folder)]
-    return findings
+    checks = [_current(path, lambda path: _check_events(path, journal_id)) for path in stored_paths(folder, "events")]
+    checks += [
+        _current(path, lambda path: _check_snapshot(path, journal_id)) for path in snapshots.snapshot_paths(folder)
+    ]
+    return findings + [check for check in checks if check is not None]
+
+
+def _current(path: Path, check: Callable[[Path], T]) -> T | None:
+    """The check of a file, or of the one that has replaced it since it was listed: a process that compresses may still run. None if it is
+    gone, as an exchange deletes old ones."""
+    twin = path.with_suffix(".rows" if path.suffix == ".zrows" else ".zrows")
+    for name in (path, twin):
+        with contextlib.suppress(FileNotFoundError):
+            return check(name)
+    return None
 
 
 def _reason(error: JournalError) -> str:
@@ -76,19 +92,24 @@ def _check_participants(folder: Path, journal_id: str) -> Finding:
 
 def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
     paths = stored_paths(folder, "commands")
-    findings, expected = [], first_sequence(paths[0]) if paths else 0
+    findings: list[Finding] = []
+    expected = 0
     for path in paths:
         try:
-            check = check_commands(path, salt, journal_id)
+            check = _current(path, lambda path: check_commands(path, salt, journal_id))
         except JournalError as error:
             findings.append(Finding(path.name, "", _reason(error)))
+            expected = expected or first_sequence(path)
             continue
-        damage = check.damage(last=path == paths[-1])
+        if check is None:
+            continue
+        expected = expected or check.first_sequence
+        damage = check.damage(last=path.stem == paths[-1].stem)
         if not damage and check.first_sequence > expected:
             damage = f"commands {expected} to {check.first_sequence - 1} are missing before it"
         expected = check.first_sequence + check.valid
         text = f"commands {check.first_sequence:,} to {expected - 1:,}" if check.valid else "no commands"
-        findings.append(Finding(path.name, text, damage))
+        findings.append(Finding(check.path.name, text, damage))
     return findings
 
 

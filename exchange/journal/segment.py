@@ -4,6 +4,7 @@ import errno
 import json
 import mmap
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -186,11 +187,14 @@ def first_sequence(path: Path) -> int:
     return int(path.name.partition("-")[2].partition(".")[0])
 
 
-def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
-    """The complete rows of a segment file, mapped read-only."""
+def read_rows(path: Path, dtype: np.dtype[Any], rows_max: int = sys.maxsize) -> Rows:
+    """The complete rows of a segment file, at most `rows_max`, mapped read-only.
+
+    Who reads a file that another thread cuts to its rows gives their number: touching what a mapping has beyond the end of its file ends the
+    process."""
     while True:
         size = path.stat().st_size
-        count = max(0, size - HEADER_BYTES) // dtype.itemsize
+        count = min(rows_max, max(0, size - HEADER_BYTES) // dtype.itemsize)
         if count == 0:
             return np.zeros(0, dtype)
         try:
@@ -199,5 +203,5 @@ def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
             if path.stat().st_size >= size:
                 raise
             continue
-        if path.stat().st_size >= size:
+        if count == rows_max or path.stat().st_size >= size:
             return rows

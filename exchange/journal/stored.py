@@ -6,6 +6,7 @@ the other; of numbers that mostly grow the differences, and of 64-bit fields the
 
 import itertools
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,12 +41,13 @@ def stored_paths(folder: Path, kind: str) -> list[Path]:
     return [found[stem] for stem in sorted(found)]
 
 
-def stored_rows(path: Path, dtype: np.dtype[Any]) -> StoredRows:
-    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap.
+def stored_rows(path: Path, dtype: np.dtype[Any], rows_max: int = sys.maxsize) -> StoredRows:
+    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap. rows_max: of a file
+    that another thread may cut to its rows, their number.
 
     They stay readable if the file is deleted. Raises FileNotFoundError if it is gone."""
     try:
-        rows = read_rows(path, dtype) if path.suffix == ".rows" else CompressedRows(path, dtype)
+        rows = read_rows(path, dtype, rows_max) if path.suffix == ".rows" else CompressedRows(path, dtype)
     except FileNotFoundError:
         if path.suffix == ".zrows":
             raise
@@ -56,11 +58,13 @@ def stored_rows(path: Path, dtype: np.dtype[Any]) -> StoredRows:
     return rows[: wrong[0]] if len(wrong) else rows
 
 
-def slice_after(path: Path, dtype: np.dtype[Any], sequence: int, limit: int) -> Rows | None:
-    """Up to `limit` rows of a file after a sequence number; None if there is none, or the file is gone."""
+def slice_after(
+    path: Path, dtype: np.dtype[Any], sequence: int, limit: int, rows_max: int = sys.maxsize
+) -> Rows | None:
+    """Up to `limit` rows of a file after a sequence number; None if there is none, or the file is gone. rows_max: as for `stored_rows`."""
     start = sequence + 1 - first_sequence(path)
     try:
-        rows = stored_rows(path, dtype)[start : start + limit]
+        rows = stored_rows(path, dtype, rows_max)[start : start + limit]
     except FileNotFoundError:
         return None
     return rows if len(rows) else None

@@ -3,7 +3,9 @@
 import threading
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from serl.exchange.journal.event_log import EventLog
@@ -33,6 +35,33 @@ def test_a_log_that_is_finished_during_a_write_is_indexed(tmp_path: Path, monkey
     assert [len(core.journal.answers(0, command_id, core.gateway)) > 0 for command_id in (1, 15, 25)] == [True] * 3
     core.close()
     assert len(store.paths()) == 3
+
+
+def test_no_mapping_reaches_beyond_the_rows_of_a_file_that_is_cut_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Touching what it has there, once the file is cut, would end the process."""
+    core = start(tmp_path)
+    submit(core, 10)
+    store, memmap, mapped = core.journal.store, np.memmap, list[int]()
+    events = core.event_sequence
+
+    def counted(path: Path, dtype: Any, mode: Any, offset: int, count: int) -> Any:
+        mapped.append(count)
+        return memmap(path, dtype, mode, offset, count)
+
+    core.journal.rotate_events(core.gateway, events + 1)
+    core.map_segments()
+    store.write_finished()
+    monkeypatch.setattr(np, "memmap", counted)
+    (newest,) = store.newest(core.gateway)
+    after, answers = store.after(0, 5, core.gateway), store.answers(0, 1, core.gateway)
+    assert mapped == [events] * 3 and after is not None
+    store.sync_finished()
+    assert newest["sequence"].tolist() == list(range(1, events + 1))
+    assert (len(after), len(answers)) == (5, 1)
+    assert np.array_equal(newest, next(iter(store.newest(core.gateway))))
+    core.close()
 
 
 def test_buffers_that_a_slow_disk_needed_are_freed(tmp_path: Path) -> None:

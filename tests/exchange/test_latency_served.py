@@ -251,8 +251,9 @@ def test_the_feed_is_delayed(tmp_path: Path) -> None:
             """Receives messages until there are `count` in total, and asserts that no more follow."""
             while feed.poll(200 if len(received) >= count else WAIT_MS):
                 topic, data = feed.recv_multipart()
-                if topic != b"time/":
-                    received.append((topic.decode(), msgpack.unpackb(data)[5][0]))
+                message = msgpack.unpackb(data)
+                if message[2] < message[3]:  # neither a time nor a repeat
+                    received.append((topic.decode(), message[5][0]))
 
         buy(plain, 1, 100)
         plain.receive(80)
@@ -268,6 +269,41 @@ def test_the_feed_is_delayed(tmp_path: Path) -> None:
         set_time(served, 799)
         listen(4)
         assert received[3:] == [(f"{number}/l1/AMZN/", 101)]
+        context.destroy(0)
+
+
+def test_a_repeat_is_delayed_as_its_message(tmp_path: Path) -> None:
+    intervals = {"time_s": 0.02}
+    with held(tmp_path, intervals=intervals) as served, raw_clients(served, "listener", "plain") as (listener, plain):
+        listener.send(65)
+        listener.receive(100)
+        number = listener.login("listener")[3]
+        context = zmq.Context[zmq.Socket[bytes]]()
+        feed = context.socket(FEED)
+        feed.connect(socket_endpoints(served.endpoint)["feed"])
+        for topic in (f"{number}/l1/AMZN/", "l1/AMZN/"):
+            feed.subscribe(topic.encode())
+
+        def next_message() -> tuple[str, bool, int]:
+            """Topic, whether it is a repeat, and the best bid."""
+            assert feed.poll(WAIT_MS), "the feed is silent"
+            topic, data = feed.recv_multipart()
+            message = msgpack.unpackb(data)
+            return topic.decode(), message[2] == message[3], message[5][0]
+
+        while next_message() != ("l1/AMZN/", True, 0):
+            pass  # until the subscriptions have arrived
+        buy(plain, 1, 100)
+        while next_message() != ("l1/AMZN/", False, 100):
+            pass
+        found = [next_message() for _ in range(3)]
+        assert found == [("l1/AMZN/", True, 100)] * 3, "what is delayed has no repeat yet"
+        set_time(served, 400)
+        delayed = list[tuple[str, bool, int]]()
+        while len(delayed) < 2:
+            if (message := next_message())[0] != "l1/AMZN/":
+                delayed.append(message)
+        assert delayed == [(f"{number}/l1/AMZN/", is_repeat, 100) for is_repeat in (False, True)]
         context.destroy(0)
 
 

@@ -230,16 +230,14 @@ class Trader:
         side = self.random.randrange(2)
         return side, self.random.randint(1, QTY_MAX), self._price(side)
 
-    def send_order(self, core: ClientCore, price_ticks: int = 0, symbol: str = "") -> None:
+    def send_order(self, core: ClientCore) -> None:
         """Sends an order without waiting for its answer."""
         side, qty, price = self._terms()
         tif = self.random.choice((0, 1, 1, 1, TimeInForce.IOC, TimeInForce.FOK))
         post_only = tif < TimeInForce.IOC and self.random.random() < 0.15
-        market = not price_ticks and self.random.random() < 0.08
-        if price_ticks:
-            side, tif, post_only, price = 0, 1, False, price_ticks
+        market = self.random.random() < 0.08
         _, messages = self.session.new_order(
-            symbol or self.random.choice(self._symbols),
+            self.random.choice(self._symbols),
             side,
             qty,
             None if market else price,

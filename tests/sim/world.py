@@ -32,6 +32,8 @@ from tests.sim.trader import Trader
 
 STEP_NS = 1_000_000
 QUIET_STEPS_MAX = 4000
+NOTICE_STEPS, NOTICE_STEP_NS = 90, 40_000_000
+"""Together 70 intervals of the feed's time: each quiet topic is repeated."""
 
 
 class World:
@@ -323,14 +325,14 @@ class World:
             trader.is_trading = False
 
     def _settle(self) -> None:
-        """Until everybody is logged in and answered, then long enough for every client to notice what it has missed; and one more order in each
-        symbol, so that nobody misses the last message of a book."""
-        for attempt in range(4):
-            if attempt == 1 and self.tampers:  # a last report that got lost is noticed with the next login
+        """Until everybody is logged in and answered; then long enough for every client to notice what it has missed, also of books in which
+        nothing happens any more."""
+        for attempt in range(2):
+            if attempt and self.tampers:  # a last report that got lost is noticed with the next login
                 for trader in self.traders:
                     trader.disconnect(1)
-            for _ in range((0, 50, 0, 20)[attempt]):
-                CLOCK.advance(10_000_000)
+            for _ in range(attempt * NOTICE_STEPS):
+                CLOCK.advance(NOTICE_STEP_NS)
                 self._step()
             for _ in range(QUIET_STEPS_MAX):
                 self._step()
@@ -339,11 +341,6 @@ class World:
             else:
                 waiting = [trader.name for trader in self.traders if not trader.is_settled]
                 raise Violation(f"{waiting or 'the network'} did not come to rest in good weather")
-            if attempt == 1:
-                for symbol in SYMBOLS:
-                    core = self.traders[0].core
-                    assert core is not None
-                    self.traders[0].send_order(core, 900, symbol)
 
     def _check_quiet(self) -> None:
         assert self.node.exchange is not None

@@ -80,7 +80,7 @@ class OpenPage:
         self.page.on("pageerror", lambda error: self.console.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
-        self.page.wait_for_selector("#state:not(:text('connecting'))")
+        self.page.wait_for_selector("#state:not(:text('connecting')):not(:text('offline'))")  # until the first frame
 
     def __enter__(self) -> "OpenPage":
         return self
@@ -93,7 +93,7 @@ class OpenPage:
         return sorted(levels, reverse=side == "bid")
 
 
-def wait_until(condition: Any, description: str, seconds: float = 10.0) -> None:
+def wait_until(condition: Any, description: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, description

@@ -72,9 +72,9 @@ def test_an_opening_auction(
         page.wait_for_selector("#state:text('scaled')")
         wait_until(lambda: middle_of_ladder(looked) == ["spread 0.03 · 3 ticks"], "the auction is no longer shown")
         assert page.locator(".level.trades, #quote .phase").count() == 0
-        assert page.inner_text("#last") == PRICE
-        prices = page.locator("#tape .trade.phase .price").all_inner_texts()
-        assert prices and set(prices) == {PRICE}
+        prices = page.locator("#tape .trade.phase .price")  # trades have their own messages, after those of the book
+        wait_until(lambda: set(prices.all_inner_texts()) == {PRICE}, "the trades of the auction are shown")
+        wait_until(lambda: page.inner_text("#last") == PRICE, "its price is the last one")
         looked.page.screenshot(path=str(screenshots / f"auction-over-{width}-{scheme}.png"), full_page=True)
         chart = page.locator("#price")
         plot, legend = chart.locator(".u-wrap").bounding_box(), chart.locator(".u-legend").bounding_box()

@@ -1,6 +1,7 @@
 """Pages get the newest state, bounded in size, and nothing twice."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
-from serl.clients.dashboard.symbol import COLUMNS, TRADES, Ring, SymbolView, imbalance, order_flow, traded_by_price
+from serl.clients.dashboard.ring import Ring
+from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
@@ -41,13 +43,49 @@ def trades(first: int, count: int) -> list[Any]:
 
 
 def test_a_reader_of_a_ring_gets_the_newer_items_that_are_kept() -> None:
-    ring: Ring[int] = Ring(3)
+    ring: Ring[int] = Ring(3, 100)
     for item in range(5):
         ring.append(item)
     assert ring.since(0) == [2, 3, 4]
     assert ring.since(4) == [4]
     assert ring.since(5) == []
     assert ring.since(0, limit=2) == [3, 4]
+
+
+def test_a_ring_keeps_what_its_bytes_hold() -> None:
+    random = np.random.default_rng(1)
+    ring: Ring[str] = Ring(20, 200)
+    items: list[str] = []
+    for number in range(2000):
+        items.append(f"{number} " + "x" * int(random.integers(0, 60)))
+        ring.append(items[-1])
+        kept = ring.since(0)
+        assert kept == items[len(items) - len(kept) :]
+        if number % 500 > 100:
+            with_next = items[-len(kept) - 1 :]
+            assert len(kept) == 20 or sum(map(len, with_next)) + 3 * len(with_next) > 200 - 70, "it wastes little"
+        if number % 500 == 499:
+            ring.clear()
+            assert ring.since(0) == []
+    ring.append("x" * 300)
+    assert ring.since(0) == [] and ring.count == 2001
+    ring.append("y")
+    assert ring.since(0) == ["y"]
+
+
+def test_the_history_is_no_heap_of_objects() -> None:
+    """Thousands of them, replaced for hours, let the process grow."""
+    view, random = with_book(), np.random.default_rng(1)
+    levels = [[[1000 + place, 1000 * place, 300 + place] for place in range(50)] for _ in range(2)]
+    view.book.apply_snapshot([0, 0, 1, 10, 0, levels])
+    view.apply(trades(1, 5))
+    view.add_column(1)
+    before = sys.getallocatedblocks()
+    for step in range(2, COLUMNS + 2):
+        view.apply([115, 1, 0, step, 0, [[step, step, 1000 + int(random.integers(50)), 900, 0, 0]]])
+        view.add_column(step * SECOND_NS)
+    assert sys.getallocatedblocks() - before < COLUMNS
+    assert len(view.columns.since(0)) == COLUMNS
 
 
 def test_a_page_is_sent_nothing_twice() -> None:
@@ -62,6 +100,15 @@ def test_a_page_is_sent_nothing_twice() -> None:
     assert board.frame(cursor)["book"]["bids"][0] == (99, 6, 1)
     board.put("market", {"symbols": [["DEMO", "0.01", "1"]]})
     assert board.frame(cursor) == {}, "an equal value is not sent again"
+
+
+def test_a_trade_that_arrives_after_its_book_changes_the_last_price() -> None:
+    view = with_book()
+    board, cursor = board_of(view), Cursor()
+    view.apply(l2(10, 11, [1, 101, 0, 0]))
+    assert board.frame(cursor)["book"]["last"] is None
+    view.apply([115, 1, 0, 11, 0, [[1, 0, 101, 4, 0, 0]]])
+    assert board.frame(cursor)["book"]["last"] == 101
 
 
 def test_a_slow_page_gets_the_newest_state_instead_of_a_queue() -> None:
