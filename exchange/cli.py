@@ -19,7 +19,9 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
 
 if TYPE_CHECKING:
+    from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
+    from serl.exchange.server import Exchange
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
@@ -113,57 +115,99 @@ def _overrides(**options: Any) -> dict[str, Any]:
     show_default=True,
     help="Form of the log on stderr; json: one object a line.",
 )
-def start(config: Path | None, log_form: str, **options: Any) -> None:
-    """Start an exchange and serve it until Ctrl-C."""
+@click.option(
+    "--with",
+    "population",
+    help="Population of traders that trade on the exchange: a YAML file, or the name of one that comes with serl, like liquid.",
+)
+@click.option("--hosts", type=click.IntRange(1), help="--with: number of host processes. [1]")
+@click.option("--seed", type=click.IntRange(0), help="--with: seed of the traders. [1]")
+@click.option(
+    "--flow",
+    type=click.Path(path_type=Path),
+    help="--with: folder for counts of what each kind of trader sends, for `serl dashboard --flow`.",
+)
+@click.pass_context
+def start(
+    context: click.Context, config: Path | None, log_form: str, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Start an exchange and serve it until Ctrl-C.
+
+    --with POPULATION also starts traders, in processes of their own, as `serl agents start` does. The exchange then has the population's symbols,
+    unless others are given, and a scaled or lockstep clock starts at the population's open. If a host of traders dies, the exchange continues and the
+    exit status reports the failure.
+    """
     began = time.perf_counter()
     log_to_stderr(log_form)
+    from serl.exchange.beside import traders_of
     from serl.exchange.config import load_config
     from serl.exchange.private_files import warn_if_shared
 
-    settings = load_config(config, _overrides(**options))
+    traders = traders_of(context, population, hosts, seed, flow)
+    settings = load_config(config, _overrides(**options), traders and traders.defaults)
     if config is not None and settings.login.has_inline_tokens:
         warn_if_shared(config, "configuration with tokens")
+    _serve(settings, traders, began)
+
+
+def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
+    """Serves an exchange, with these traders beside it, until it is stopped. began_s: of `time.perf_counter`, when the command began."""
     from serl.exchange.code_cache import compiled_beside
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler makes much that lives long
-    beside = contextlib.ExitStack()
-    with compiled_beside("book"):
-        from serl.exchange.server import Exchange  # imports the compiler, which takes a while
+    with contextlib.ExitStack() as beside:
+        if traders is not None:
+            beside.callback(traders.stop)
+            traders.start(settings)
+        with compiled_beside("book"):
+            from serl.exchange.server import Exchange  # imports the compiler, which takes a while
+            from serl.exchange.warm import warm_loop
 
-        server = Exchange(settings)
-    gc.enable()
+            if traders is not None and settings.clock.kind == "scaled":
+                warm_loop()
+                traders.wait_until_compiled()  # a scaled clock does not wait for them
+            server = Exchange(settings)
+        gc.enable()
 
-    def ready() -> None:
-        slow.cancel()
-        beside.enter_context(compiled_beside("rulebook"))
-        recovery = server.core.recovery
-        names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
-            " ..." if len(settings.symbols) > 8 else ""
-        )
-        folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"
-        click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
-        for name, endpoint in settings.endpoints.items():
-            click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
-        click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
-        click.echo(f"  operator {_operator_text(settings)}")
-        click.echo(f"  journal  {folder}")
-        if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
-            click.echo(
-                f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands after it; "
-                f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
-            )
-        sys.stdout.flush()
-        log(
-            "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints, epoch=server.core.journal.epoch
-        )
+        def ready() -> None:
+            slow.cancel()
+            beside.enter_context(compiled_beside("rulebook"))
+            _print_banner(settings, server, time.perf_counter() - began_s, traders)
+            log(
+                "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
+                epoch=server.core.journal.epoch,
+            )  # fmt: skip
 
-    with beside:
-        reason = server.run(ready)
+        reason = server.run(ready, traders.stop if traders is not None else lambda: None)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
     log("stopped", "exchange stopped", level=logging.INFO, reason=reason, commands=server.core.command_sequence)
+    if traders is not None:
+        traders.raise_failure()
+
+
+def _print_banner(settings: "ExchangeConfig", server: "Exchange", seconds: float, traders: "Traders | None") -> None:
+    """Prints what an exchange is that is ready, and lets its traders join."""
+    recovery = server.core.recovery
+    names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")
+    folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"
+    click.echo(f"exchange ready in {seconds:.2f} s, epoch {server.core.journal.epoch}: {names}")
+    for name, endpoint in settings.endpoints.items():
+        click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
+    click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
+    click.echo(f"  operator {_operator_text(settings)}")
+    if traders is not None:
+        click.echo(f"  traders  {traders.join()}")
+    click.echo(f"  journal  {folder}")
+    if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
+        click.echo(
+            f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands after it; "
+            f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
+        )
+    sys.stdout.flush()
 
 
 def _operator_text(settings: "ExchangeConfig") -> str:

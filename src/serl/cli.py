@@ -6,12 +6,15 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from serl.garbage import collect_rarely
 from serl.signals import unwind_on_signals
+
+if TYPE_CHECKING:
+    from serl.exchange.beside import Traders, TradersOptions
 
 COMMANDS = {
     "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
@@ -114,8 +117,17 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, epilog="Example: serl exchange start --symbols AMZN,GOOG")
 @click.version_option(package_name="serl")
-def serl() -> None:
+@click.pass_context
+def serl(context: click.Context) -> None:
     """Simulate markets and teach agents to trade in them."""
+    context.obj = _traders_beside
+
+
+def _traders_beside(options: "TradersOptions") -> "Traders":
+    """The traders of `serl exchange start --with`: the exchange does not import what lies above it."""
+    from serl.agents.traders.beside import TradersBeside
+
+    return TradersBeside(options)
 
 
 def main() -> None:
