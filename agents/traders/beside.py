@@ -99,7 +99,7 @@ class TradersBeside:
         self._watch.start()
         population, hosts = self._settings.population, self._options.hosts
         return (
-            f"{population.traders:,} of {population.name} trade {', '.join(population.symbols)} in {hosts} host{'s' if hosts > 1 else ''}, "
+            f"{population.name}: {population.traders:,} traders of {', '.join(population.symbols)} in {hosts} host{'s' if hosts > 1 else ''}, "
             f"seed {self._options.seed}"
         )
 

@@ -62,20 +62,20 @@ class HostProcesses:
         self.started_s = time.monotonic()
         context = multiprocessing.get_context("spawn")
         self._progress = shared_progress(context, settings.hosts)
-        offset = context.Value("q", UNKNOWN)
+        self._offset = context.Value("q", UNKNOWN)  # kept: a host that starts later opens it by its name
         self._connections: list[Connection] = []
         self.processes: list[BaseProcess] = []
         try:
             with _interrupts_blocked():
                 for host in range(settings.hosts):
-                    self._start(context, host, offset)
+                    self._start(context, host)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, context: Any, host: int, offset: Any) -> None:
+    def _start(self, context: Any, host: int) -> None:
         ours, its = context.Pipe()
-        process = context.Process(target=_run_host, args=(self.settings, host, its, offset, self._progress))
+        process = context.Process(target=_run_host, args=(self.settings, host, its, self._offset, self._progress))
         process.start()
         its.close()
         self._connections.append(ours)
