@@ -10,7 +10,7 @@ from serl.clients.dashboard import PORT
 if TYPE_CHECKING:
     from serl.demo.source import Source
 
-SPEED, POPULATION, SEED = "30", "amzn", 1
+SPEED, POPULATION, SEED = "30", "liquid", 1
 
 
 @click.command(epilog="Example: serl demo --day LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
@@ -34,9 +34,10 @@ def demo(
     day: Path | None, quick: bool, speed: str | None, population: str | None, seed: int | None, researcher: bool, dashboard: bool, port: int,
     output: Path,
 ) -> None:  # fmt: skip
-    """Run an exchange, a market, a dashboard, an executor and the researcher; write a report at the end.
+    """Run an exchange, a market, a dashboard, an executor and the researcher.
 
-    Ctrl-C stops everything at any time.
+    A report is written after the first execution, and again at the end. Then the market and the dashboard stay until Ctrl-C, unless there is
+    --no-dashboard or --quick. Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
 

@@ -39,7 +39,7 @@ def simulated(population: str, seed: int) -> Source:
             f"{population}: expected trading hours from {OPEN} to {CLOSE}, got {config.open} to {config.close}; `serl agents start` accepts any"
         )
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
-    order = DemoOrder(config.symbols[0], "sell", 2500, "09:32-09:47", 10, CLOSE)
+    order = DemoOrder(config.symbols[0], "sell", 2500, "09:31-09:41", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
     return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
 
@@ -48,7 +48,7 @@ def replayed(history: Path, path: Path) -> Source:
     """A day of history, written to `path` as a day file."""
     day = load_day(history)
     name = day.reference.symbols[0].name
-    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
+    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:31-09:41", 10, "09:50"), None)
 
 
 def generated(seed: int, path: Path) -> Source:
