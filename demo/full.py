@@ -315,7 +315,9 @@ class Scene:
             if one.exited and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
         if HOST_FAILED in self.children["exchange"].output:
-            raise ProcessFailed(f"the traders of the exchange failed; its output: {self.children['exchange'].output.strip()}")
+            raise ProcessFailed(
+                f"the traders of the exchange failed; its output: {self.children['exchange'].output.strip()}"
+            )
 
     def _wait_for_sessions(self, count: int) -> Steps:
         assert self.watcher is not None

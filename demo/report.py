@@ -53,7 +53,9 @@ def _research(scene: Scene) -> tuple[dict[str, Any], str]:
     if scene.research_failure is not None:
         return _failed(scene.research_failure)
     if not scene.research_ended:
-        return {"ended": False}, "<p>The researcher is still at work. This report is written again when it has ended.</p>"
+        return {
+            "ended": False
+        }, "<p>The researcher is still at work. This report is written again when it has ended.</p>"
     return _found(scene.plan)
 
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text

@@ -11,8 +11,8 @@ from serl.demo.order import CLOSE, OPEN, DemoOrder
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 
-HOSTS_MAX = 2
-"""Host processes for the traders of a population."""
+HOSTS = 1
+"""Host processes for the traders of a population: each takes a turn of the lockstep clock, and one is not near its limit."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def simulated(population: str, seed: int) -> Source:
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
     order = DemoOrder(config.symbols[0], "sell", 2500, "09:31-09:41", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
-    return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
+    return Source(order, symbols, data, seed, None, population, HOSTS)
 
 
 def replayed(history: Path, path: Path) -> Source:

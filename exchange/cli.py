@@ -27,6 +27,8 @@ DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
+BACKGROUND_NICENESS = 10
+"""Added niceness of what compiles the full rule book, which nobody may need, while the exchange serves and its traders compile."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -175,7 +177,7 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
 
         def ready() -> None:
             slow.cancel()
-            beside.enter_context(compiled_beside("rulebook"))
+            beside.enter_context(compiled_beside("rulebook", niceness=BACKGROUND_NICENESS))
             _print_banner(settings, server, time.perf_counter() - began_s, traders)
             log(
                 "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
