@@ -149,8 +149,7 @@ def test_on_a_scaled_clock_the_day_starts_at_the_populations_open(tmp_path: Path
 @in_proc
 def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     with together(tmp_path, "--with", "small", "--hosts", "2") as run:
-        found: list[int] = []
-        run.wait_for(lambda: len(found := run.hosts()) == 2)
+        run.wait_for(lambda: len(run.hosts()) == 2)
         found = run.hosts()
         assert run.interrupt() in (0, 128 + signal.SIGINT)
     assert "Traceback" not in run.output
