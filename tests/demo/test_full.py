@@ -91,9 +91,7 @@ def test_parts_of_the_demo_run_side_by_side(tmp_path: Path, monkeypatch: pytest.
         for line in scene.beside(worked, research):
             if line is not None:
                 events.append(line)
-    assert events == ["proposing", "training", "poll", "order done", "scored"] or events == [
-        "proposing", "training", "poll", "scored", "order done",
-    ]  # fmt: skip
+    assert events == ["proposing", "training", "poll", "order done", "scored"]
 
 
 @pytest.mark.long
