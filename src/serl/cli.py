@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from serl.exchange.beside import Traders, TradersOptions
 
 COMMANDS = {
-    "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
+    "exchange": ("serl.exchange.cli:exchange", "Start an exchange, alone or with traders; query, operate and stop it."),
     "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
     "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
     "day": ("serl.history.cli:day", "Import and inspect days of market history."),
@@ -115,7 +115,7 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=_LazyGroup, epilog="Example: serl exchange start --symbols AMZN,GOOG")
+@click.group(cls=_LazyGroup, epilog="Example: serl exchange start --with liquid")
 @click.version_option(package_name="serl")
 @click.pass_context
 def serl(context: click.Context) -> None:
