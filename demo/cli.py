@@ -55,17 +55,20 @@ def demo(
 
         require_packages()
     output.mkdir(parents=True, exist_ok=True)
-    source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
-    if rate is None or quick:  # without --quick there is always a rate
-        from serl.demo import quick as quick_demo
+    from serl.exchange.code_cache import compiled_beside
 
-        for line in quick_demo.run(source, pace, output):
-            click.echo(line)
-        return
-    from serl.demo.full import Plan
-    from serl.demo.show import show
+    with compiled_beside(*(["book"] if quick or day else [])):  # on a new machine, while the day is read or generated
+        source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
+        if rate is None or quick:  # without --quick there is always a rate
+            from serl.demo import quick as quick_demo
 
-    show(Plan(source, rate, output, port if dashboard else None, researcher))
+            for line in quick_demo.run(source, pace, output):
+                click.echo(line)
+            return
+        from serl.demo.full import Plan
+        from serl.demo.show import show
+
+        show(Plan(source, rate, output, port if dashboard else None, researcher))
 
 
 def _check_options(day: Path | None, quick: bool, population: str | None, seed: int | None) -> None:
