@@ -67,7 +67,7 @@ function draw(run) {
     ["candidates", `${scored.length}/${run.candidates.length} scored`],
     ...(best?.difference_bps == null ? [] : [["against the incumbent", difference(best)]]),
     ["best PA", best ? `${bps(best.pa_bps)} bps` : "–", best?.pa_bps > 0 ? "buy" : best ? "sell" : ""],
-    ...(best?.twap_bps == null ? [] : [["TWAP on the same orders", `${bps(best.twap_bps)} bps`]]),
+    ...(best?.twap_bps == null ? [] : [["TWAP", `${bps(best.twap_bps)} bps`]]),
     ["proposer", run.proposer ?? "–"],
   ]);
   element("state").className = `chip ${run.stopped ? "held" : "live"}`;
@@ -137,7 +137,7 @@ async function showCandidate(one) {
   facts(list, [
     ["stage", found.stage ?? "waiting"],
     ["PA, bps", `${bps(found.pa_bps)}${found.low_bps == null ? "" : ` [${bps(found.low_bps)}, ${bps(found.high_bps)}]`}`, found.pa_bps > 0 ? "buy" : found.pa_bps < 0 ? "sell" : ""],
-    ...(score.twap_bps == null ? [] : [["TWAP on the same orders, bps", bps(score.twap_bps)]]),
+    ...(score.twap_bps == null ? [] : [["TWAP, bps", bps(score.twap_bps)]]),
     ...(found.difference_bps == null ? [] : [["against the incumbent, bps", difference(found)], ["trainings", String(found.seeds)]]),
     ["parents", found.parents.map((parent) => parent.join("/")).join(", ") || "none"],
     ...(score.orders ? [["orders", String(score.orders)], ["left to the end", `${(100 * score.unfilled).toFixed(1)} %`], ["impact, bps", bps(score.impact_bps)]] : []),
