@@ -119,7 +119,7 @@ def curve(rows: Sequence[dict[str, Any]]) -> str:
     axes.step(steps, [row["best_so_far_bps"] for row in scored], "--", where="post", label="best so far")
     axes.set(xlabel="iteration", ylabel="PA, bps")
     axes.locator_params(axis="x", integer=True)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     plt.close(figure)
