@@ -22,7 +22,7 @@ const pa = new Chart(element("pa"), {
     { label: "best of the iteration", stroke: "accent", points: dots, value: figure },
     { label: "running mean", stroke: "violet", value: figure },
     { label: "best so far", stroke: "amber", width: 1, value: figure },
-    { label: "TWAP, same orders", stroke: "muted", dash: [5, 4], points: dots, value: figure },
+    { label: "TWAP, same orders", stroke: "text", dash: [5, 4], points: dots, value: figure },
   ],
   bands: [{ series: [1, 2], fill: () => colour("accent-soft") }],
   axes: { y: plain }, x: steps, scales,
