@@ -45,9 +45,8 @@ def mean_score(scores: Sequence[Score]) -> Score:
     }
     of_twap = [score.twap_bps for score in scores if score.twap_bps is not None]
     twap_bps = float(np.mean(of_twap)) if of_twap else None
-    return Score(
-        **means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores), twap_bps=twap_bps
-    )  # type: ignore[arg-type]
+    found = Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+    return dataclasses.replace(found, twap_bps=twap_bps)
 
 
 def write_trial(trial: Trial, path: Path) -> None:
