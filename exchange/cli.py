@@ -131,7 +131,7 @@ def _overrides(**options: Any) -> dict[str, Any]:
 )
 @click.pass_context
 def start(
-    context: click.Context, config: Path | None, log_form: str, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
+    context: click.Context, /, config: Path | None, log_form: str, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
     **options: Any,
 ) -> None:  # fmt: skip
     """Start an exchange and serve it until Ctrl-C.
@@ -147,7 +147,7 @@ def start(
     from serl.exchange.private_files import warn_if_shared
 
     traders = traders_of(context, population, hosts, seed, flow)
-    settings = load_config(config, _overrides(**options), traders and traders.defaults)
+    settings = load_config(config, _overrides(**options), None if traders is None else traders.defaults)
     if config is not None and settings.login.has_inline_tokens:
         warn_if_shared(config, "configuration with tokens")
     _serve(settings, traders, began)
