@@ -4,7 +4,6 @@ import contextlib
 import functools
 import gc
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.exchange.banner import print_banner, speed_text
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
@@ -21,7 +21,6 @@ from serl.exchange.log import log, log_to_stderr
 if TYPE_CHECKING:
     from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
-    from serl.exchange.server import Exchange
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
@@ -46,11 +45,6 @@ def _clock_overrides(text: str) -> dict[str, Any]:
     if speed or kind not in ("live", "scaled", "lockstep"):
         raise ConfigError(f"expected --clock live, scaled:K, lockstep or lockstep:K, got {text!r}")
     return {"kind": kind}
-
-
-def _speed_text(speed: float) -> str:
-    """A clock's speed, to print after its kind; empty for real time and for lockstep without a pace."""
-    return f" x {speed:g}" if speed not in (0, 1) else ""
 
 
 def _overrides(**options: Any) -> dict[str, Any]:
@@ -178,7 +172,7 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
         def ready() -> None:
             slow.cancel()
             beside.enter_context(compiled_beside("rulebook", niceness=BACKGROUND_NICENESS))
-            _print_banner(settings, server, time.perf_counter() - began_s, traders)
+            print_banner(settings, server, time.perf_counter() - began_s, traders)
             log(
                 "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
                 epoch=server.core.journal.epoch,
@@ -189,36 +183,6 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
     log("stopped", "exchange stopped", level=logging.INFO, reason=reason, commands=server.core.command_sequence)
     if traders is not None:
         traders.raise_failure()
-
-
-def _print_banner(settings: "ExchangeConfig", server: "Exchange", seconds: float, traders: "Traders | None") -> None:
-    """Prints what an exchange is that is ready, and lets its traders join."""
-    recovery = server.core.recovery
-    names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")
-    folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"
-    click.echo(f"exchange ready in {seconds:.2f} s, epoch {server.core.journal.epoch}: {names}")
-    for name, endpoint in settings.endpoints.items():
-        click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
-    click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
-    click.echo(f"  operator {_operator_text(settings)}")
-    if traders is not None:
-        click.echo(f"  traders  {traders.join()}")
-    click.echo(f"  journal  {folder}")
-    if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
-        click.echo(
-            f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands after it; "
-            f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
-        )
-    sys.stdout.flush()
-
-
-def _operator_text(settings: "ExchangeConfig") -> str:
-    """Who may operate."""
-    from serl.exchange.config import endpoint_port
-    from serl.exchange.private_files import operator_file
-
-    configured = [name for name, own in settings.login.participants.items() if "operate" in own.permissions]
-    return ", ".join(configured) or f"this user, with {operator_file(endpoint_port(settings.endpoint))}"
 
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
@@ -282,7 +246,7 @@ def status(request: Request) -> None:
     info = request("queries", "INFO")
     counts = request("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
-    click.echo(f"epoch {info[2]}, clock {clock[0]}{_speed_text(clock[1])} at {clock[2]} ns")
+    click.echo(f"epoch {info[2]}, clock {clock[0]}{speed_text(clock[1])} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
     for name, value in counts.items():
         if isinstance(value, dict):
