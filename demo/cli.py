@@ -11,7 +11,7 @@ from serl.clients.dashboard import PORT
 if TYPE_CHECKING:
     from serl.demo.source import Source
 
-SPEED, POPULATION, SEED = "30", "amzn", 1
+SPEED, POPULATION, SEED = "30", "liquid", 1
 
 
 @click.command(epilog="Example: serl demo --day LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
@@ -37,9 +37,10 @@ def demo(
     day: Path | None, quick: bool, speed: str | None, population: str | None, seed: int | None, researcher: bool, dashboard: bool, port: int,
     output: Path,
 ) -> None:  # fmt: skip
-    """Run an exchange, a market, a dashboard, an executor and the researcher; write a report at the end.
+    """Run an exchange, a market, a dashboard, an executor and the researcher.
 
-    Ctrl-C stops everything at any time.
+    A report is written after the first execution, and again at the end. Then the market and the dashboard stay until Ctrl-C, unless there is
+    --no-dashboard or --quick. Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
     from serl.extras import require_reports
@@ -59,17 +60,20 @@ def demo(
         require_packages()
     require_reports()
     output.mkdir(parents=True, exist_ok=True)
-    source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
-    if rate is None or quick:  # without --quick there is always a rate
-        from serl.demo import quick as quick_demo
+    from serl.exchange.code_cache import compiled_beside
 
-        for line in quick_demo.run(source, pace, output):
-            click.echo(line)
-        return
-    from serl.demo.full import Plan
-    from serl.demo.show import show
+    with compiled_beside(*(["book"] if quick or day else [])):  # on a new machine, while the day is read or generated
+        source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
+        if rate is None or quick:  # without --quick there is always a rate
+            from serl.demo import quick as quick_demo
 
-    show(Plan(source, rate, output, port if dashboard else None, researcher))
+            for line in quick_demo.run(source, pace, output):
+                click.echo(line)
+            return
+        from serl.demo.full import Plan
+        from serl.demo.show import show
+
+        show(Plan(source, rate, output, port if dashboard else None, researcher))
 
 
 def _check_options(day: Path | None, quick: bool, population: str | None, seed: int | None) -> None:

@@ -1,6 +1,7 @@
-"""The full demo, each part in its own process: an exchange, a market, a dashboard, an executor, the researcher.
+"""The full demo, each part in its own process: a dashboard, an exchange with its traders, an executor, the researcher.
 
-First a TWAP executes a parent order. After the researcher has ended, its best policy executes an equally large order later in the same market.
+First a TWAP executes a parent order, while the researcher looks for better policies. After the researcher has ended, its best policy executes an
+equally large order later in the same market.
 """
 
 import contextlib
@@ -35,7 +36,9 @@ RESEARCHER_NICENESS = 5
 LEAD_S = 300
 """Market time before the window of the second order, so that its policy has seen some of the market."""
 Steps = Iterator[str | None]
-"""Lines to print; None after each polling interval."""
+"""Lines to print; None: there is nothing to do until something has happened."""
+HOST_FAILED = "error: host "
+"""How a line of the exchange begins that reports the end of a host of traders."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Scene:
     """Names of the finished executions."""
     research_failure: ProcessFailed | None = None
     """Why the researcher failed, if it did."""
+    research_ended: bool = False
+    """Whether the researcher has ended without an error."""
 
     def start(self, name: str, *arguments: str) -> Child:
         """Start a child process that lives as long as the scene."""
@@ -86,20 +91,55 @@ class Scene:
         return self.children[name]
 
     def run(self) -> Steps:
-        """Run the demo."""
+        """Run the demo, up to the end of its last part; the market and the dashboard go on."""
         self._clear_output()
+        yield from self.beside(self._open())
+        parts = [self._first_order()]
+        if self.plan.researcher:
+            parts.append(self._research())
+        yield from self.beside(*parts)
+        if self.research_ended:
+            yield from self.beside(self._execute_best())
+
+    def stay(self) -> Steps:
+        """Watch the market and the dashboard until they end, which they do with Ctrl-C."""
+        while True:
+            self._poll()
+            yield None
+
+    def beside(self, *parts: Steps) -> Steps:
+        """Run parts side by side. Yields their lines, and None after each polling interval, which begins when all of them wait."""
+        running = list(parts)
+        while running:
+            waiting = True
+            for part in list(running):
+                try:
+                    line = next(part)
+                except StopIteration:
+                    running.remove(part)
+                    waiting = False
+                    continue
+                if line is not None:
+                    waiting = False
+                    yield line
+            if waiting:
+                self._poll()
+                yield None
+
+    def _open(self) -> Steps:
+        """Start everything up to the first order: the dashboard first, because there is nothing to see before it."""
+        if self.plan.dashboard_port is not None:
+            self.start("dashboard", "dashboard", "--connect", self.endpoint, *self._dashboard_options())
         yield from self._exchange()
         self._execute("twap", "twap", self.plan.order)
-        yield from self._wait_for_sessions(2)
-        yield from self._market()
-        if self.plan.researcher:
-            yield from self._research()
+        yield from self._wait_for_sessions(2 + self.plan.source.hosts)
+        if self.plan.source.day is not None:
+            self._replay(self.plan.source.day)
+            yield f"market: {self.plan.source.day} is replayed"
+
+    def _first_order(self) -> Steps:
         yield from self._wait_for_end("twap")
         self.executed.append("twap")
-        if "researcher" in self.children:
-            yield from self._wait_for_researcher()
-            if self.research_failure is None:
-                yield from self._execute_best()
 
     def _clear_output(self) -> None:
         """Remove the output of an earlier demo. Folders without one are not touched."""
@@ -112,29 +152,33 @@ class Scene:
     def _exchange(self) -> Steps:
         plan = self.plan
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
-        exchange = self.start(
+        self.start(
             "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
-            *self._clock_options(),
+            *self._clock_options(), *self._traders_options(),
         )  # fmt: skip
-        yield "starting the exchange; the first start on a machine compiles the order book, about 10 s"
-        exchange.wait_for_line("  journal")
+        yield "starting the exchange and its traders; the first start on a machine compiles them"
+        if plan.dashboard_port is not None:
+            yield from self._wait_for_line("dashboard", "operator")
+        yield from self._wait_for_line("exchange", "  journal", quietly=True)
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)
-        yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
-        if plan.dashboard_port is not None:
-            dashboard = self.start(
-                "dashboard",
-                "dashboard",
-                "--connect",
-                self.endpoint,
-                "--port",
-                str(plan.dashboard_port),
-                *self._dashboard_options(),
-            )
-            yield from dashboard.wait_for_line("operator")
+        yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time{self._traders_text()}"
+
+    def _wait_for_line(self, name: str, prefix: str, *, quietly: bool = False) -> Steps:
+        """Wait for a line of a child; yields the lines up to it unless `quietly`. ProcessFailed if the child ends first."""
+        while True:
+            exited, lines = self.children[name].exited, self.children[name].output.split("\n")[:-1]
+            place = next((place for place, line in enumerate(lines) if line.startswith(prefix)), None)
+            if place is not None:
+                break
+            if exited:
+                raise self.children[name].failure()
+            yield None
+        if not quietly:
+            yield from lines[: place + 1]
 
     def _clock_options(self) -> Iterator[str]:
-        """A replayer sets the clock itself. With simulated traders the clock runs in lockstep and waits for them."""
+        """A replayer sets the clock itself. With simulated traders the clock runs in lockstep and waits for them and the executor."""
         plan, source = self.plan, self.plan.source
         yield from ("--clock-start", OPEN)
         if source.day is not None:
@@ -142,8 +186,19 @@ class Scene:
         else:
             yield from ("--clock", f"lockstep:{plan.speed:g}", "--participants", str(source.hosts + 1))
 
+    def _traders_options(self) -> Iterator[str]:
+        source = self.plan.source
+        if source.population is not None:
+            yield from ("--with", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
+            yield from self._flow_options()
+
+    def _traders_text(self) -> str:
+        source = self.plan.source
+        return "" if source.population is None else f", with the traders of {source.population}, seed {source.seed}"
+
     def _dashboard_options(self) -> Iterator[str]:
         """What the dashboard shows besides the exchange. Without a researcher there is no second execution."""
+        yield from ("--port", str(self.plan.dashboard_port))
         yield from self._flow_options()
         if self.plan.researcher:
             yield from ("--researcher", str(self.plan.research))
@@ -155,24 +210,14 @@ class Scene:
         if self.plan.source.day is None:
             yield from ("--flow", str(self.plan.flow))
 
-    def _market(self) -> Steps:
-        """Start the replay of history, or the simulated traders."""
-        plan, source = self.plan, self.plan.source
-        if source.day is not None:
-            pace = ("--speed", f"{plan.speed:g}", "--wait-for", "1")
-            self.start("market", "replay", str(source.day), "--connect", self.endpoint, *pace)
-            yield f"market: {source.day} is replayed"
-            return
-        assert source.population is not None
-        traders = ("--population", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
-        self.start("market", "agents", "start", *traders, *self._flow_options(), "--connect", self.endpoint)
-        yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} host process{'es' if source.hosts > 1 else ''}"
-        yield from self._wait_for_sessions(2 + source.hosts)
+    def _replay(self, day: Path) -> None:
+        pace = ("--speed", f"{self.plan.speed:g}", "--wait-for", "1")
+        self.start("market", "replay", str(day), "--connect", self.endpoint, *pace)
 
     def _research(self) -> Steps:
-        """Start the researcher after the market has opened. It uses the CPU that the market leaves."""
+        """Start the researcher after the market has opened, and follow it to its end. It uses the CPU that the market leaves."""
         self.start("model", "llm", "fetch", "tiny")
-        yield from self._wait_for_research_step("model")
+        yield from self._follow_research("model")
         if self.research_failure is not None:
             return
         settings = research.options(self.plan.source, self.plan.output)
@@ -180,6 +225,8 @@ class Scene:
             self.start("researcher", "researcher", "start", *settings, "--output", str(self.plan.research))
         )
         yield "researcher: a language model designs learning algorithms in the background"
+        yield from self._wait_for_researcher()
+        self.research_ended = self.research_failure is None
 
     @staticmethod
     def _lower_priority(one: Child) -> None:
@@ -187,10 +234,10 @@ class Scene:
         os.setpriority(os.PRIO_PROCESS, one.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + RESEARCHER_NICENESS)
 
     def _wait_for_researcher(self) -> Steps:
-        """Wait until the researcher has ended. The clock is held from HOLD_FROM on, so the market is still open for its policy."""
+        """Follow the researcher to its end. The clock is held from HOLD_FROM on, so the market is still open for its policy."""
         assert self.watcher is not None
         held = False
-        for line in self._wait_for_research_step("researcher"):
+        for line in self._follow_research("researcher"):
             yield line
             late = self.watcher.time_ns >= time_of_day_ns(HOLD_FROM)
             if late and not held and not self.children["researcher"].exited:
@@ -198,13 +245,12 @@ class Scene:
                 held = True
                 yield "the clock is held until the researcher has ended"
 
-    def _wait_for_research_step(self, name: str) -> Steps:
+    def _follow_research(self, name: str) -> Steps:
         """Yield the output of one of RESEARCH line by line until it has ended. If it failed, the demo continues without it."""
         one, printed = self.children[name], 0
         while not one.exited:
             yield from (lines := one.output.split("\n")[printed:-1])
             printed += len(lines)
-            self._poll()
             yield None
         if one.process.returncode:
             self.research_failure = one.failure()
@@ -258,24 +304,28 @@ class Scene:
 
     def _poll(self) -> None:
         """Wait for POLL_S; ProcessFailed if a required process has ended."""
-        assert self.watcher is not None
         until_s = time.monotonic() + POLL_S
         while (left_s := until_s - time.monotonic()) > 0:
-            self.watcher.receive(left_s)
+            if self.watcher is None:
+                time.sleep(left_s)
+            else:
+                self.watcher.receive(left_s)
         for one in self.children.values():
             failed = one.process.returncode and one.name not in RESEARCH
             if one.exited and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
+        if HOST_FAILED in self.children["exchange"].output:
+            raise ProcessFailed(
+                f"the traders of the exchange failed; its output: {self.children['exchange'].output.strip()}"
+            )
 
     def _wait_for_sessions(self, count: int) -> Steps:
         assert self.watcher is not None
         while self.watcher.sessions < count:
-            self._poll()
             yield None
 
     def _wait_for_end(self, name: str) -> Steps:
-        """Wait until a child has ended; yields the rest of its output."""
+        """Wait until a child has ended; yields its output."""
         while not self.children[name].exited:
-            self._poll()
             yield None
         yield self.children[name].wait()

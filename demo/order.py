@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from serl.agents.execution.order import ParentOrder
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.records import Side
+
+SECOND_NS = 1_000_000_000
 
 OPEN, CLOSE = "09:30", "16:00"
 """Trading hours of the demo's market."""
@@ -28,7 +32,15 @@ class DemoOrder:
         )  # fmt: skip
 
     @property
+    def parent(self) -> ParentOrder:
+        """The order for an executor in this process."""
+        start, _, end = self.window.partition("-")
+        times = time_of_day_ns(start), time_of_day_ns(end)
+        return ParentOrder(
+            self.symbol, Side[self.side.upper()], self.qty_lots, *times, round(self.interval_s * SECOND_NS)
+        )
+
+    @property
     def duration_ns(self) -> int:
         """Length of the window."""
-        start, _, end = self.window.partition("-")
-        return time_of_day_ns(end) - time_of_day_ns(start)
+        return self.parent.end_ns - self.parent.start_ns

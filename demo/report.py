@@ -17,7 +17,7 @@ FIGURES = {
 
 
 def write_report(scene: Scene) -> Path:
-    """Write the report of the finished executions and the research, if any. Returns the path of the page."""
+    """Write the report of the executions and the research, if any, as far as they have ended. Returns the path of the page."""
     plan = scene.plan
     found = {name: _execution(plan.output / name) for name in scene.executed}
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
@@ -28,7 +28,7 @@ def write_report(scene: Scene) -> Path:
     )
     parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]
     if plan.researcher:
-        numbers["research"], text = _failed(scene.research_failure) if scene.research_failure else _research(plan)
+        numbers["research"], text = _research(scene)
         parts += ["<h2>Research</h2>", text]
     origin = current_origin(plan.source.data, plan.source.seed)
     written, _ = write(
@@ -48,17 +48,28 @@ def _row(summary: dict[str, Any]) -> list[str]:
     return [escape(cell(summary[name])) for name in FIGURES]
 
 
-def _research(plan: Plan) -> tuple[dict[str, Any], str]:
+def _research(scene: Scene) -> tuple[dict[str, Any], str]:
+    """What is known of the research."""
+    if scene.research_failure is not None:
+        return _failed(scene.research_failure)
+    if not scene.research_ended:
+        return {
+            "ended": False
+        }, "<p>The researcher is still at work. This report is written again when it has ended.</p>"
+    return _found(scene.plan)
+
+
+def _found(plan: Plan) -> tuple[dict[str, Any], str]:
     """Figures of the research run, and a table with a link to its own report."""
     from serl.researcher.outer.report import write_report as research_report
 
     path = plan.output / "research.html"
     found = research_report(plan.research, path)
     rows = [
-        [str(row["iteration"]), cell(row["pa_bps"]), cell(row["low_bps"]), cell(row["high_bps"])]
+        [str(row["iteration"]), *(cell(row[name]) for name in ("pa_bps", "low_bps", "high_bps", "twap_bps"))]
         for row in found["iterations"]
     ]
-    text = table(["iteration", "PA of the best, bps", "low", "high"], rows)
+    text = table(["iteration", "PA of the best, bps", "low", "high", "TWAP on the same orders"], rows)
     return {
         "iterations": found["iterations"],
         "best": found["best"],

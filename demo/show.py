@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -19,21 +18,40 @@ COLUMNS_MIN = 40
 
 
 def show(plan: Plan) -> None:
-    """Run the demo and print its progress. Raises ProcessFailed after the report if the researcher failed."""
+    """Run the demo and print its progress; with a dashboard, stay until Ctrl-C. Raises ProcessFailed at the end if the researcher failed."""
     console, began = Console(), time.perf_counter()
     os.environ["COLUMNS"] = str(console.width)  # children print tables to files, which are shown on this terminal
+
+    def print_line(line: str) -> None:
+        console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"), soft_wrap=True)
+
     with contextlib.ExitStack() as stack:
         scene = Scene(plan, stack)
         live = stack.enter_context(_live(console))
+        reported = 0
         for line in scene.run():
             if line is not None:
-                console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"), soft_wrap=True)
+                print_line(line)
             if live is not None:
                 live.update(_view(scene))
-    path = write_report(scene)
-    click.echo(f"report: {path} and {path.with_suffix('.json')}, {time.perf_counter() - began:.0f} s in all")
+            if plan.researcher and len(scene.executed) > reported == 0:
+                reported = len(scene.executed)
+                print_line(f"the report so far: {write_report(scene)}")
+        path = write_report(scene)
+        print_line(f"report: {path} and {path.with_suffix('.json')}")
+        if plan.dashboard_port is not None:
+            print_line("the market and its page go on; Ctrl-C ends them")
+            _stay(scene, live)
     if scene.research_failure is not None:
         raise scene.research_failure
+
+
+def _stay(scene: Scene, live: Live | None) -> None:
+    """Keep the demo running until Ctrl-C, which is how it is meant to end from here on."""
+    with contextlib.suppress(KeyboardInterrupt):
+        for _ in scene.stay():
+            if live is not None:
+                live.update(_view(scene))
 
 
 def _live(console: Console) -> "contextlib.AbstractContextManager[Live | None]":

@@ -11,8 +11,8 @@ from serl.demo.order import CLOSE, OPEN, DemoOrder
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 
-HOSTS_MAX = 2
-"""Host processes for the traders of a population."""
+HOSTS = 1
+"""Host processes for the traders of a population: each takes a turn of the lockstep clock, and one is not near its limit."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ def simulated(population: str, seed: int) -> Source:
             f"{population}: expected trading hours from {OPEN} to {CLOSE}, got {config.open} to {config.close}; `serl agents start` accepts any"
         )
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
-    order = DemoOrder(config.symbols[0], "sell", 2500, "09:32-09:47", 10, CLOSE)
+    order = DemoOrder(config.symbols[0], "sell", 2500, "09:31-09:41", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
-    return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
+    return Source(order, symbols, data, seed, None, population, HOSTS)
 
 
 def replayed(history: Path, path: Path) -> Source:
     """A day of history, written to `path` as a day file."""
     day = load_day(history)
     name = day.reference.symbols[0].name
-    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
+    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:31-09:41", 10, "09:50"), None)
 
 
 def generated(seed: int, path: Path) -> Source:

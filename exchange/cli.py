@@ -4,7 +4,6 @@ import contextlib
 import functools
 import gc
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.exchange.banner import print_banner, speed_text
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
 
 if TYPE_CHECKING:
+    from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
+BACKGROUND_NICENESS = 10
+"""Added niceness of what compiles the full rule book, which nobody may need, while the exchange serves and its traders compile."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -42,11 +45,6 @@ def _clock_overrides(text: str) -> dict[str, Any]:
     if speed or kind not in ("live", "scaled", "lockstep"):
         raise ConfigError(f"expected --clock live, scaled:K, lockstep or lockstep:K, got {text!r}")
     return {"kind": kind}
-
-
-def _speed_text(speed: float) -> str:
-    """A clock's speed, to print after its kind; empty for real time and for lockstep without a pace."""
-    return f" x {speed:g}" if speed not in (0, 1) else ""
 
 
 def _overrides(**options: Any) -> dict[str, Any]:
@@ -113,66 +111,78 @@ def _overrides(**options: Any) -> dict[str, Any]:
     show_default=True,
     help="Form of the log on stderr; json: one object a line.",
 )
-def start(config: Path | None, log_form: str, **options: Any) -> None:
-    """Start an exchange and serve it until Ctrl-C."""
+@click.option(
+    "--with",
+    "population",
+    help="Population of traders that trade on the exchange: a YAML file, or the name of one that comes with serl, like liquid.",
+)
+@click.option("--hosts", type=click.IntRange(1), help="--with: number of host processes. [1]")
+@click.option("--seed", type=click.IntRange(0), help="--with: seed of the traders. [1]")
+@click.option(
+    "--flow",
+    type=click.Path(path_type=Path),
+    help="--with: folder for counts of what each kind of trader sends, for `serl dashboard --flow`.",
+)
+@click.pass_context
+def start(
+    context: click.Context, /, config: Path | None, log_form: str, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Start an exchange and serve it until Ctrl-C.
+
+    --with POPULATION also starts traders, in processes of their own, as `serl agents start` does. The exchange then has the population's symbols,
+    unless others are given, and a scaled or lockstep clock starts at the population's open. If a host of traders dies, the exchange continues and the
+    exit status reports the failure.
+    """
     began = time.perf_counter()
     log_to_stderr(log_form)
+    from serl.exchange.beside import traders_of
     from serl.exchange.config import load_config
     from serl.exchange.private_files import warn_if_shared
 
-    settings = load_config(config, _overrides(**options))
+    traders = traders_of(context, population, hosts, seed, flow)
+    settings = load_config(config, _overrides(**options), None if traders is None else traders.defaults)
     if config is not None and settings.login.has_inline_tokens:
         warn_if_shared(config, "configuration with tokens")
+    _serve(settings, traders, began)
+
+
+def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
+    """Serves an exchange, with these traders beside it, until it is stopped. began_s: of `time.perf_counter`, when the command began."""
     from serl.exchange.code_cache import compiled_beside
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler makes much that lives long
-    beside = contextlib.ExitStack()
-    with compiled_beside("book"):
-        from serl.exchange.server import Exchange  # imports the compiler, which takes a while
+    with contextlib.ExitStack() as beside:
+        if traders is not None:
+            beside.callback(traders.stop)
+            traders.start(settings)
+        with compiled_beside("book"):
+            from serl.exchange.server import Exchange  # imports the compiler, which takes a while
+            from serl.exchange.warm import warm_loop
 
-        server = Exchange(settings)
-    gc.enable()
+            if traders is not None and settings.clock.kind == "scaled":
+                warm_loop()
+                traders.wait_until_compiled()  # a scaled clock does not wait for them
+            server = Exchange(settings)
+        gc.enable()
 
-    def ready() -> None:
-        slow.cancel()
-        beside.enter_context(compiled_beside("rulebook"))
-        recovery = server.core.recovery
-        names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
-            " ..." if len(settings.symbols) > 8 else ""
-        )
-        folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"
-        click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
-        for name, endpoint in settings.endpoints.items():
-            click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
-        click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
-        click.echo(f"  operator {_operator_text(settings)}")
-        click.echo(f"  journal  {folder}")
-        if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
-            click.echo(
-                f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands after it; "
-                f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
-            )
-        sys.stdout.flush()
-        log(
-            "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints, epoch=server.core.journal.epoch
-        )
+        def ready() -> None:
+            slow.cancel()
+            beside.enter_context(compiled_beside("rulebook", niceness=BACKGROUND_NICENESS))
+            print_banner(settings, server, time.perf_counter() - began_s, traders)
+            log(
+                "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
+                epoch=server.core.journal.epoch,
+            )  # fmt: skip
 
-    with beside:
-        reason = server.run(ready)
+        reason = server.run(ready, traders.stop if traders is not None else lambda: None)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
     log("stopped", "exchange stopped", level=logging.INFO, reason=reason, commands=server.core.command_sequence)
-
-
-def _operator_text(settings: "ExchangeConfig") -> str:
-    """Who may operate."""
-    from serl.exchange.config import endpoint_port
-    from serl.exchange.private_files import operator_file
-
-    configured = [name for name, own in settings.login.participants.items() if "operate" in own.permissions]
-    return ", ".join(configured) or f"this user, with {operator_file(endpoint_port(settings.endpoint))}"
+    if traders is not None:
+        traders.raise_failure()
 
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
@@ -236,7 +246,7 @@ def status(request: Request) -> None:
     info = request("queries", "INFO")
     counts = request("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
-    click.echo(f"epoch {info[2]}, clock {clock[0]}{_speed_text(clock[1])} at {clock[2]} ns")
+    click.echo(f"epoch {info[2]}, clock {clock[0]}{speed_text(clock[1])} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
     for name, value in counts.items():
         if isinstance(value, dict):

@@ -102,11 +102,15 @@ def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 @contextmanager
-def compiled_beside(*pieces: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Has the pieces (of `ahead.PIECES`) that are not there yet compiled by processes of their own, which end with the context."""
+def compiled_beside(*pieces: str, niceness: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Has the pieces (of `ahead.PIECES`) that are not there yet compiled by processes of their own, which end with the context, not with Ctrl-C.
+    niceness: is added to theirs."""
     command = [sys.executable, "-m", "serl.exchange.ahead"]
-    processes = [subprocess.Popen([*command, piece]) for piece in pieces if not is_kept(piece)]
+    missing = [piece for piece in pieces if not is_kept(piece)]
+    processes = [subprocess.Popen([*command, piece], start_new_session=True) for piece in missing]
     try:
+        for process in processes if niceness else ():
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
         yield processes
     finally:
         for process in processes:

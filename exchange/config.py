@@ -317,9 +317,12 @@ def local_operator_token(endpoint: str) -> str:
     return find_operator_token(endpoint_port(endpoint)) if is_loopback(endpoint) else ""
 
 
-def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> ExchangeConfig:
-    """The defaults, overridden by the file at `path`, then by `overrides` (nested). Raises ConfigError with the invalid setting."""
-    values = yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text())
+def load_config(
+    path: Path | None = None, overrides: dict[str, Any] | None = None, defaults: dict[str, Any] | None = None
+) -> ExchangeConfig:
+    """The shipped defaults, overridden by `defaults` (nested), by the file at `path`, then by `overrides` (nested). Raises ConfigError with the
+    invalid setting."""
+    values = _overlay(yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
     if path is not None:
         try:
             file_values = yaml.safe_load(path.read_text()) or {}

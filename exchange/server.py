@@ -204,15 +204,15 @@ class Exchange:
             self._polls[names] = np.concatenate((poll, self._commit_pipe))
         return self._polls[names]
 
-    def run(self, ready: Callable[[], None] = lambda: None) -> str:
-        """Serves until a stop is requested, then closes everything, also on an error. Returns why it stopped.
+    def run(self, ready: Callable[[], None] = lambda: None, ending: Callable[[], None] = lambda: None) -> str:
+        """Serves until a stop is requested, then calls `ending` and closes everything, also on an error. Returns why it stopped.
 
         Raises JournalError if the disk failed: nothing more is journaled or acknowledged, and the journal stays as it is.
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with self._operator_credential():
-                self._serve(ready)
+                self._serve(ready, ending)
         except JournalError as error:
             self._abandon(str(error))
             raise
@@ -228,13 +228,14 @@ class Exchange:
         """Keeps this start's operator credential where commands of the same user find it."""
         return kept_operator_token(endpoint_port(self.config.endpoint), self.login.operator_token)
 
-    def _serve(self, ready: Callable[[], None]) -> None:
+    def _serve(self, ready: Callable[[], None], ending: Callable[[], None]) -> None:
         with ExitStack() as stack:
             try:
                 ready()  # may start a compiler, whose files are for everybody
                 stack.enter_context(private_files())
                 with self.core.journal.disk_errors():
                     self._loop()
+                ending()
             except JournalError:
                 raise
             except BaseException:

@@ -74,6 +74,8 @@ class Score:
     """The market's move over each order's window without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
     behaviour: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
+    twap_bps: float | None = None
+    """PA of a TWAP with market orders on the same orders; None for scores of older runs."""
 
 
 NUMBERS_OF_ORDERS = ("advantages_bps", "clusters", "controls_bps", "behaviour")

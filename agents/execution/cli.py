@@ -88,6 +88,7 @@ def execute(
     )  # fmt: skip
     used = mode or chosen.modes[0]
     require_mode(chosen, used)
+    reports.import_drawing()
     benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used)
     with log_in(connect, participant, token, curve=curve) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)

@@ -66,6 +66,11 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
     }  # fmt: skip
 
 
+def import_drawing() -> None:
+    """Imports what `write_report` draws with, which takes a second or more: better before an execution than after it."""
+    from matplotlib import pyplot as plt  # noqa: F401
+
+
 def write_report(
     execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path
 ) -> tuple[Path, Path, Path]:

@@ -38,8 +38,10 @@ class Host:
         self, population: PopulationConfig, seed: int, endpoint: str, *, host: int = 0, hosts: int = 1, token: str = "",
         cancel_on_disconnect: bool = False, until_ns: int | None = None, flow: Path | None = None,
         wait_for_open: bool = False, share_offset: Callable[[int], int] = int, curve: Path | None = None,
+        before_login: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """until_ns: in population time. share_offset: returns the clock offset of the population's first host to all hosts."""
+        """until_ns: in population time. share_offset: returns the clock offset of the population's first host to all hosts. before_login: is
+        called once everything is compiled."""
         self.population = population
         self._wait_for_open, self._share_offset = wait_for_open, share_offset
         self._timeline = Timeline()
@@ -48,6 +50,7 @@ class Host:
         self._out = np.zeros(BATCH_ROWS, COMMAND)
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
         self._compile()
+        before_login()
         self.client = connect(
             endpoint, f"traders-{population.name}-{host}", token, rows=True, curve=curve,
             cancel_on_disconnect=cancel_on_disconnect,

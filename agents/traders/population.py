@@ -1,5 +1,6 @@
 """Populations: YAML files that define who trades."""
 
+import difflib
 import importlib
 from importlib.resources import files
 from pathlib import Path
@@ -48,7 +49,7 @@ class PopulationConfig(_StrictModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
     symbols: list[str] = Field(["DEMO"], min_length=1, max_length=1000)
-    tick_size: str = "0.01"
+    tick_size: str = Field("0.01", pattern=r"^\d*\.?\d+$")
     open: str = "09:30"
     close: str = "16:00"
     value: ValueConfig = ValueConfig()
@@ -92,8 +93,10 @@ def load_population(source: Path | str) -> PopulationConfig:
     if not path.exists():
         bundled = files("serl.configs").joinpath("populations", f"{source}.yaml")
         if not bundled.is_file():
-            names = ", ".join(shipped_populations())
-            raise PopulationError(f"{source}: expected a YAML file or one of {names}, got neither; check the path")
+            names = shipped_populations()
+            close = difflib.get_close_matches(str(source), names)
+            advice = f"did you mean {' or '.join(close)}?" if close else "check the path"
+            raise PopulationError(f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; {advice}")
         text = bundled.read_text()
     else:
         try:

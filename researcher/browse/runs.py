@@ -67,7 +67,7 @@ def _candidate(row: sqlite3.Row) -> dict[str, Any]:
         "iteration": row["iteration"], "slot": row["slot"], "key": row["key"], "parents": json.loads(row["parents"]),
         "stage": row["stage"] and current_stage(row["stage"]), "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
         **{name: paired_of(row).get(name) for name in ("difference_bps", "difference_low_bps", "difference_high_bps", "seeds")},
-        "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"),
+        "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "twap_bps": score.get("twap_bps"),
     }  # fmt: skip
 
 

@@ -43,7 +43,10 @@ def mean_score(scores: Sequence[Score]) -> Score:
     behaviour = {
         name: float(np.mean([score.behaviour[name] for score in scores if name in score.behaviour])) for name in told
     }
-    return Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+    of_twap = [score.twap_bps for score in scores if score.twap_bps is not None]
+    twap_bps = float(np.mean(of_twap)) if of_twap else None
+    found = Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+    return dataclasses.replace(found, twap_bps=twap_bps)
 
 
 def write_trial(trial: Trial, path: Path) -> None:

@@ -212,11 +212,12 @@ def score(
     if not np.isfinite(advantages).any():
         raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
     pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
+    twap = measured("PA", costs(scoring.episodes, scoring.twap, scoring.no_orders, scoring.twap))
     pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     return Score(
         pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages),
         tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
-        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages),
+        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages), twap,
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ Query = Callable[[str], Iterable[sqlite3.Row]]
 
 
 def iterations(query: Query) -> list[dict[str, Any]]:
-    """One row per finished iteration: PA of its best candidate with interval, PA_ema, best PA so far, figures of tuning."""
+    """One row per finished iteration: PA of its best candidate with interval, PA of a TWAP on the same orders, PA_ema, best PA so far, figures of
+    tuning."""
     best = _best_of_each(query)
     rows, so_far = [], None
     for row in query("SELECT * FROM iterations ORDER BY iteration"):
@@ -18,7 +19,7 @@ def iterations(query: Query) -> list[dict[str, Any]]:
             so_far = score["pa_bps"]
         rows.append(
             {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
-            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far}
+            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "twap_bps": score.get("twap_bps")}
             | {name: paired.get(name) for name in ("difference_bps", "difference_low_bps", "difference_high_bps", "seeds")}
             | {"tuning": json.loads(row["facts"])}
         )  # fmt: skip

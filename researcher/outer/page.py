@@ -81,7 +81,8 @@ def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[
 
 
 def _score(score: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in score.items() if name not in NUMBERS_OF_ORDERS}
+    found = {name: value for name, value in score.items() if name not in NUMBERS_OF_ORDERS}
+    return found | {"twap_bps": score.get("twap_bps")}  # scores of earlier versions lack it
 
 
 def _short(facts: dict[str, Any]) -> str:
@@ -99,7 +100,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def curve(rows: Sequence[dict[str, Any]]) -> str:
-    """An SVG of each iteration's best PA with its 95 % interval, the running mean, and the best so far."""
+    """An SVG of each iteration's best PA with its 95 % interval, PA of a TWAP on the same orders, the running mean, and the best so far."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -112,11 +113,13 @@ def curve(rows: Sequence[dict[str, Any]]) -> str:
     figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
     axes.vlines(steps, [row["low_bps"] for row in scored], [row["high_bps"] for row in scored], color="0.6")
     axes.plot(steps, pa, "o", label="best of the iteration, 95 % interval")
+    if beside := [(row["iteration"], row["twap_bps"]) for row in scored if row["twap_bps"] is not None]:
+        axes.plot(*zip(*beside, strict=True), "s:", color="0.3", markersize=4, label="TWAP on the same orders")
     axes.plot(steps, [row["ema_bps"] for row in scored], "-", label="running mean")
     axes.step(steps, [row["best_so_far_bps"] for row in scored], "--", where="post", label="best so far")
     axes.set(xlabel="iteration", ylabel="PA, bps")
     axes.locator_params(axis="x", integer=True)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     plt.close(figure)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch.utils.tensorboard import SummaryWriter
 
-from serl.researcher.candidates import Result
+from serl.researcher.candidates import Result, Score
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.loop import Callbacks
@@ -78,11 +78,16 @@ def _draft_text(draft: Draft) -> str:
 def result_line(result: Result) -> str:
     """The result of a candidate in one line."""
     reason = f", {' '.join(result.reason.split())[:200]}" if result.reason else ""
-    score = f", PA {result.score.pa_bps:+.2f} bps" if result.score else ""
+    score = f", PA {result.score.pa_bps:+.2f} bps{_twap_text(result.score)}" if result.score else ""
     if found := result.paired:
         trainings = f"{found.seeds} training{'s' if found.seeds > 1 else ''}"
         score += f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent in {trainings}"
     return f"{result.stage}{score}{reason}"
+
+
+def _twap_text(score: Score) -> str:
+    """PA of a TWAP on the same orders."""
+    return "" if score.twap_bps is None else f" (TWAP {score.twap_bps:+.2f})"
 
 
 def iteration_line(row: dict[str, Any]) -> str:

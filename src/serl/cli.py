@@ -6,12 +6,15 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from serl.garbage import collect_rarely
 from serl.signals import unwind_on_signals
+
+if TYPE_CHECKING:
+    from serl.exchange.beside import Traders, TradersOptions
 
 GROUPS = {
     "Start here": {
@@ -23,7 +26,10 @@ GROUPS = {
         "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
     },
     "Market": {
-        "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
+        "exchange": (
+            "serl.exchange.cli:exchange",
+            "Start an exchange, alone or with traders; query, operate and stop it.",
+        ),
         "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
         "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
         "drop-copy": (
@@ -139,10 +145,19 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([(f"{name:{NAME_COLUMNS}}", text) for name, (_, text) in group.items()])
 
 
-@click.group(cls=_LazyGroup, epilog="Example: serl exchange start --symbols AMZN,GOOG")
+@click.group(cls=_LazyGroup, epilog="Example: serl exchange start --with liquid")
 @click.version_option(package_name="serl")
-def serl() -> None:
+@click.pass_context
+def serl(context: click.Context) -> None:
     """Simulate markets and teach agents to trade in them."""
+    context.obj = _traders_beside
+
+
+def _traders_beside(options: "TradersOptions") -> "Traders":
+    """The traders of `serl exchange start --with`: the exchange does not import what lies above it."""
+    from serl.agents.traders.beside import TradersBeside
+
+    return TradersBeside(options)
 
 
 def main() -> None:

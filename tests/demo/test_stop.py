@@ -1,10 +1,13 @@
 """Ctrl-C at every stage of `serl demo`: it ends soon with one line and leaves no processes or files behind."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,8 +82,16 @@ def replay_runs(demo: Demo) -> bool:
     return demo.printed("replaying")
 
 
+def page_is_up(demo: Demo) -> bool:
+    return demo.printed("dashboard http")
+
+
 def traders_start(demo: Demo) -> bool:
-    return demo.printed("market: the traders")
+    return demo.printed("with the traders of")
+
+
+def all_is_done(demo: Demo) -> bool:
+    return demo.printed("Ctrl-C ends them")
 
 
 def order_is_worked(demo: Demo) -> bool:
@@ -112,7 +123,7 @@ STAGES = [
     (exchange_is_up, FULL_SPEED, None),
     (replay_runs, SLOWLY, GROUP),
     (report_is_written, FULL_SPEED, None),
-    (exchange_is_starting, WITHOUT_RESEARCHER, None),
+    (page_is_up, WITHOUT_RESEARCHER, PARENT),
     (traders_start, WITHOUT_RESEARCHER, None),
     (order_is_worked, WITHOUT_RESEARCHER, GROUP),
 ]
@@ -150,15 +161,32 @@ def test_sigterm_does_so_too(tmp_path: Path) -> None:
     stop_at(Demo(tmp_path, SLOWLY), replay_runs, os.kill, signal.SIGTERM)
 
 
-def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int], None], number: int) -> None:
-    """Send the signal at a stage of the demo and check that nothing is left of it."""
+def test_the_page_stays_until_ctrl_c_which_is_then_no_error(tmp_path: Path) -> None:
+    demo = Demo(tmp_path, WITHOUT_RESEARCHER)
+
+    def page_is_still_there(demo: Demo) -> bool:
+        if not all_is_done(demo):
+            return False
+        (address,) = re.findall(r"dashboard (http\S+)", demo.log.read_text())
+        with urllib.request.urlopen(address, timeout=SOON_S) as reply:
+            assert reply.status == 200
+        assert json.loads((demo.output / "demo.json").read_text())["executions"]["twap"]["filled_lots"] == 2500
+        return True
+
+    stop_at(demo, page_is_still_there, os.killpg, signal.SIGINT, status=0)
+
+
+def stop_at(
+    demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int], None], number: int, status: int | None = None
+) -> None:
+    """Send the signal at a stage of the demo and check its exit status, by default the signal's, and that nothing is left of it."""
     try:
         while not stage(demo):
             assert demo.process.poll() is None, demo.log.read_text()
             time.sleep(0.005)
         send(demo.process.pid, number)
-        assert demo.process.wait(timeout=SOON_S) == 128 + number
-        assert "stopped" in demo.log.read_text().splitlines()[-1]
+        assert demo.process.wait(timeout=SOON_S) == (128 + number if status is None else status)
+        assert status == 0 or "stopped" in demo.log.read_text().splitlines()[-1]
         assert not demo.printed("Traceback")
         assert demo.processes() == []
         assert list(demo.temporary.glob("serl-*")) == []

@@ -74,3 +74,14 @@ def test_a_new_folder_leaves_those_that_a_process_may_run_from(monkeypatch: pyte
     os.utime(current, (before, before))
     assert code_cache._folder() == current
     assert current.stat().st_mtime > before + 86_400, "a start counts as use"
+
+
+def test_what_compiles_beside_a_command_yields_to_it_and_gets_no_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_cache, "FOLDER", tmp_path)
+    with code_cache.compiled_beside("book", niceness=3) as (process,):
+        assert os.getpgid(process.pid) != os.getpgid(0)
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 3)
+    assert process.returncode is not None, "it ends with the context"

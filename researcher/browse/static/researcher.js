@@ -22,6 +22,7 @@ const pa = new Chart(element("pa"), {
     { label: "best of the iteration", stroke: "accent", points: dots, value: figure },
     { label: "running mean", stroke: "violet", value: figure },
     { label: "best so far", stroke: "amber", width: 1, value: figure },
+    { label: "TWAP, same orders", stroke: "text", dash: [5, 4], points: dots, value: figure },
   ],
   bands: [{ series: [1, 2], fill: () => colour("accent-soft") }],
   axes: { y: plain }, x: steps, scales,
@@ -66,6 +67,7 @@ function draw(run) {
     ["candidates", `${scored.length}/${run.candidates.length} scored`],
     ...(best?.difference_bps == null ? [] : [["against the incumbent", difference(best)]]),
     ["best PA", best ? `${bps(best.pa_bps)} bps` : "–", best?.pa_bps > 0 ? "buy" : best ? "sell" : ""],
+    ...(best?.twap_bps == null ? [] : [["TWAP", `${bps(best.twap_bps)} bps`]]),
     ["proposer", run.proposer ?? "–"],
   ]);
   element("state").className = `chip ${run.stopped ? "held" : "live"}`;
@@ -74,7 +76,7 @@ function draw(run) {
   tree.draw(run.candidates);
   if (!run.candidates.length) element("tree").replaceChildren(make("p", "note", run.stopped ? "The run has no candidates." : "No candidates yet: the first ones are being written."));
   const column = (name, rows = run.iterations) => rows.map((row) => row[name] ?? null);
-  pa.set([column("iteration"), column("high_bps"), column("low_bps"), column("pa_bps"), column("ema_bps"), column("best_so_far_bps")]);
+  pa.set([column("iteration"), column("high_bps"), column("low_bps"), column("pa_bps"), column("ema_bps"), column("best_so_far_bps"), column("twap_bps")]);
   drawTuning(run.iterations);
   element("prompts").replaceChildren(...prompts(run.instructions));
   element("rejected").replaceChildren(...rejected(run.verdicts));
@@ -135,6 +137,7 @@ async function showCandidate(one) {
   facts(list, [
     ["stage", found.stage ?? "waiting"],
     ["PA, bps", `${bps(found.pa_bps)}${found.low_bps == null ? "" : ` [${bps(found.low_bps)}, ${bps(found.high_bps)}]`}`, found.pa_bps > 0 ? "buy" : found.pa_bps < 0 ? "sell" : ""],
+    ...(score.twap_bps == null ? [] : [["TWAP, bps", bps(score.twap_bps)]]),
     ...(found.difference_bps == null ? [] : [["against the incumbent, bps", difference(found)], ["trainings", String(found.seeds)]]),
     ["parents", found.parents.map((parent) => parent.join("/")).join(", ") || "none"],
     ...(score.orders ? [["orders", String(score.orders)], ["left to the end", `${(100 * score.unfilled).toFixed(1)} %`], ["impact, bps", bps(score.impact_bps)]] : []),

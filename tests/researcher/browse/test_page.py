@@ -1,5 +1,6 @@
 """The researcher's page: its data, and that it escapes texts of models."""
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -54,14 +55,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         0, [Instruction(Kind.REWARD, HOSTILE, "initial"), Instruction(Kind.REWARD, "Other", "initial")]
     )
     database.add_proposal(1, 0, proposal(FIRST))
-    database.add_results(1, "tiny", {0: Result("done", "", score_of(2.0), None, {})})
+    database.add_results(1, "tiny", {0: Result("done", "", dataclasses.replace(score_of(2.0), twap_bps=0.5), None, {})})
     database.set_performance(1, 5.0)
     facts = {"log_p": -11.5, "entropy": 4.5, "loss": 0.9, "kl": 0.0, "gradient_norm": 4.0}
     database.finish(1, Lessons(facts=facts), model="tiny", pa_bps=2.0, ema_bps=2.0, change_bps=None, seconds=9.0)
     database.add_proposal(2, 0, proposal(SECOND, (1, 0)))
     bad = Verdict(Kind.REWARD, "tiny", 1, "static check", "forbidden", HOSTILE)
     database.add_proposal(2, 1, Proposal(None, (draft(None, bad, bad),)))
-    database.add_results(2, "tiny", {0: Result("done", "", score_of(-1.0), None, {})})
+    database.add_results(
+        2, "tiny", {0: Result("done", "", dataclasses.replace(score_of(-1.0), twap_bps=0.3), None, {})}
+    )
     database.set_performance(2, 5.0)
     facts = {"log_p": -9.5, "entropy": 4.0, "loss": 0.7, "kl": 0.1, "gradient_norm": 3.0}
     database.finish(2, Lessons(facts=facts), model="tiny+1", pa_bps=-1.0, ema_bps=1.7, change_bps=-0.3, seconds=9.0)
@@ -74,6 +77,7 @@ def test_the_overview_is_of_the_whole_run(folder: Path) -> None:
     assert [(one["iteration"], one["slot"], one["stage"], one["parents"]) for one in found["candidates"]] == [
         (1, 0, "done", []), (2, 0, "done", [[1, 0]]), (2, 1, "rejected", []),
     ]  # fmt: skip
+    assert [one["twap_bps"] for one in found["iterations"]] == [0.5, 0.3]
     last = found["iterations"][-1]
     assert (last["low_bps"], last["pa_bps"], last["high_bps"], last["best_so_far_bps"]) == (-2.0, -1.0, 0.0, 2.0)
     assert last["tuning"]["log_p"] == -9.5
@@ -156,7 +160,11 @@ def test_texts_of_models_are_texts_and_charts_are_drawn(
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert looked.console == []
-        for chart, hues in {"pa": ("accent", "violet"), "logp": ("accent", "amber"), "kl": ("violet", "amber")}.items():
+        for chart, hues in {
+            "pa": ("accent", "violet", "text"),
+            "logp": ("accent", "amber"),
+            "kl": ("violet", "amber"),
+        }.items():
             for hue in hues:
                 assert page.evaluate(DRAWN_JS, [chart, hue]) > DOT_PIXELS, f"{chart} in {hue}"
         page.screenshot(path=str(screenshots / f"researcher-{width}-{scheme}.png"), full_page=True)

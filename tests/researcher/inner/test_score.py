@@ -69,6 +69,9 @@ def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None
     assert one.orders == len(one.advantages_bps) == settings.orders
     assert one.low_bps <= one.pa_bps <= one.high_bps
     assert one.pa_bps == pytest.approx(np.mean(one.advantages_bps))
+    here = scoring.scoring_set(settings)
+    prices, vwaps = here.twap.results["price_ticks"], here.no_orders.results["vwap_ticks"]
+    assert one.twap_bps == pytest.approx(np.mean(here.episodes["sign"] * (prices / vwaps - 1) * 1e4)), "the same orders"
 
 
 def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:

@@ -1,0 +1,172 @@
+"""A population that trades beside the exchange that one command starts: `serl exchange start --with POPULATION`."""
+
+import threading
+from decimal import Decimal
+from multiprocessing.connection import wait
+from typing import Any
+
+import click
+
+from serl.agents.traders.errors import PopulationError, SimulationError
+from serl.agents.traders.host_processes import HostProcesses, HostSettings
+from serl.agents.traders.population import PopulationConfig, load_population
+from serl.exchange.beside import TradersOptions
+from serl.exchange.config import ExchangeConfig, endpoint_port
+from serl.exchange.keys import read_keys
+from serl.exchange.login import Permission
+
+PERMISSIONS: tuple[Permission, ...] = ("trade", "data")
+"""What a host needs where participants are configured."""
+ANY_ADDRESS = "*", "0.0.0.0", "[::]"
+"""Hosts of endpoints that listen on all addresses, which a client cannot connect to."""
+
+
+class TradersBeside:
+    """See `serl.exchange.beside.Traders`."""
+
+    def __init__(self, options: TradersOptions) -> None:
+        """Reads the population. PopulationError if there is none, or it has fewer traders than hosts."""
+        self._options = options
+        self._population = load_population(options.population)
+        self._settings = self._host_settings(self._population, "", ())  # checks the number of hosts
+        self._processes: HostProcesses | None = None
+        self._stopping = threading.Event()
+        self._watch = threading.Thread(target=self._report_ends, name="traders", daemon=True)
+
+    def _host_settings(self, population: PopulationConfig, endpoint: str, tokens: tuple[str, ...], **options: Any) -> HostSettings:  # fmt: skip
+        made = self._options
+        return HostSettings(
+            population, made.seed, endpoint, made.hosts, population.close_ns, tokens, flow=made.flow, **options
+        )
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """See Traders. The exchange has the population's symbols, its day starts at the population's open, and lockstep waits for the hosts."""
+        population = self._population
+        symbols = [{"name": name, "tick_size": population.tick_size} for name in population.symbols]
+        return {"symbols": symbols, "clock": {"start": population.open, "participants": self._options.hosts}}
+
+    def start(self, settings: ExchangeConfig) -> None:
+        """See Traders."""
+        self._check_participants(settings)
+        population = match_symbols(self._population, settings)
+        tokens, curve = self._tokens(settings), settings.login.curve_keys
+        self._settings = self._host_settings(population, own_endpoint(settings.endpoint), tokens, curve=curve)
+        self._processes = HostProcesses(self._settings)
+
+    def _check_participants(self, settings: ExchangeConfig) -> None:
+        """A lockstep clock that does not wait for all hosts would start without some."""
+        hosts, clock = self._options.hosts, settings.clock
+        if clock.kind == "lockstep" and clock.participants < hosts:
+            raise PopulationError(
+                f"participants: expected at least {hosts}, the hosts of {self._population.name}, got {clock.participants}; leave it out, or add the "
+                "hosts to it"
+            )
+
+    def _tokens(self, settings: ExchangeConfig) -> tuple[str, ...]:
+        """The token of each host; "" on an exchange without participants."""
+        login = settings.login
+        if not login.participants:
+            return ("",) * self._options.hosts
+        public = "" if login.curve_keys is None else read_keys(login.curve_keys).client_public
+        tokens = []
+        for host in range(self._options.hosts):
+            name = f"traders-{self._population.name}-{host}"
+            own = login.participants.get(name)
+            if own is None or not set(PERMISSIONS) <= set(own.permissions):
+                got = "none" if own is None else f"one with {', '.join(own.permissions)}"
+                raise PopulationError(
+                    f"login.participants: expected {name} with the permissions {' and '.join(PERMISSIONS)}, as which the traders log in, got {got}; "
+                    f"add `{name}: {{token_file: FILE}}` for each of the {self._options.hosts} hosts"
+                )
+            if own.client_key not in ("", public):
+                raise PopulationError(
+                    f"login.participants.{name}: expected the client_key in {login.curve_keys}/client.public, which the traders use, got another; "
+                    "give it a token instead, or start the traders with `serl agents start --curve`"
+                )
+            tokens.append(own.token)
+        return tuple(tokens)
+
+    def wait_until_compiled(self) -> None:
+        """See Traders."""
+        assert self._processes is not None
+        self._processes.wait_until_compiled()
+
+    def join(self) -> str:
+        """See Traders."""
+        assert self._processes is not None
+        self._processes.let_log_in()
+        self._watch.start()
+        population, hosts = self._settings.population, self._options.hosts
+        return (
+            f"{population.name}: {population.traders:,} traders of {', '.join(population.symbols)} in {hosts} host{'s' if hosts > 1 else ''}, "
+            f"seed {self._options.seed}"
+        )
+
+    def _report_ends(self) -> None:
+        """Reports each host that fails, and the end of the population's day."""
+        assert self._processes is not None
+        running = {process.sentinel: host for host, process in enumerate(self._processes.processes)}
+        while running:
+            for sentinel in wait(list(running)):
+                host = running.pop(sentinel)  # type: ignore[arg-type]
+                if not self._stopping.is_set():
+                    self._report_end(host)
+
+    def _report_end(self, host: int) -> None:
+        assert self._processes is not None
+        processes, name = self._processes, self._population.name
+        process = processes.processes[host]
+        process.join()  # its exit status may arrive after its end
+        if host in processes.failed:
+            click.echo(
+                f"error: host {host} of {name} ended with status {process.exitcode}; the exchange goes on without it",
+                err=True,
+            )
+        elif all(one.exitcode == 0 for one in processes.processes):
+            click.echo(f"the day of {name} has ended ({processes.status}); the exchange goes on until Ctrl-C")
+
+    def stop(self) -> None:
+        """See Traders."""
+        self._stopping.set()
+        if self._processes is not None:
+            self._processes.stop()
+
+    def raise_failure(self) -> None:
+        """See Traders. SimulationError."""
+        if self._processes is not None and (failed := self._processes.failed):
+            raise SimulationError(
+                f"expected the {self._options.hosts} hosts of {self._population.name} to trade until the end, got an error in host "
+                f"{', '.join(map(str, failed))}; see above"
+            )
+
+
+def match_symbols(population: PopulationConfig, settings: ExchangeConfig) -> PopulationConfig:
+    """The population with the symbols of the exchange: its own names, or in their place as many names of the exchange, in order.
+
+    PopulationError if the exchange has neither, or another tick size.
+    """
+    ticks = {symbol.name: symbol.tick_size for symbol in settings.symbols}
+    wanted = ",".join(f"{name}={population.tick_size}" for name in population.symbols)
+    if set(population.symbols) <= ticks.keys():
+        matched = population
+    elif len(ticks) == len(population.symbols):
+        matched = population.model_copy(update={"symbols": list(ticks)})
+    else:
+        raise PopulationError(
+            f"symbols: expected those of {population.name} ({', '.join(population.symbols)}), or as many, got {', '.join(ticks)}; leave --symbols out, "
+            f"or start with --symbols {wanted}"
+        )
+    for name in matched.symbols:
+        if Decimal(ticks[name]) != Decimal(population.tick_size):
+            raise PopulationError(
+                f"symbols: expected a tick size of {population.tick_size} for {name}, as {population.name} has, got {ticks[name]}; start with "
+                f"--symbols {','.join(f'{one}={population.tick_size}' for one in matched.symbols)}"
+            )
+    return matched
+
+
+def own_endpoint(endpoint: str) -> str:
+    """Where a process on this machine reaches an exchange with this endpoint."""
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0]
+    return f"tcp://127.0.0.1:{endpoint_port(endpoint)}" if host in ANY_ADDRESS else endpoint

@@ -1,0 +1,64 @@
+"""Traders that run beside an exchange: `serl exchange start --with`. The exchange knows nothing of populations; the command line joins the two."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import click
+
+from serl.exchange.config import ExchangeConfig
+
+
+class TradersOptions(NamedTuple):
+    """What the command line says about the traders."""
+
+    population: str
+    hosts: int
+    seed: int
+    flow: Path | None
+
+
+class Traders(Protocol):
+    """The traders beside one exchange."""
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Settings of the exchange (nested, like configs/exchange.yaml) that hold where neither its file nor its options say otherwise."""
+        ...
+
+    def start(self, settings: ExchangeConfig) -> None:
+        """Starts the processes, which compile. ConfigError if this exchange cannot have these traders."""
+        ...
+
+    def wait_until_compiled(self) -> None:
+        """Waits until the traders need nothing more than the exchange."""
+        ...
+
+    def join(self) -> str:
+        """Lets the traders log in: the exchange is there. Returns who they are, in one line."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the processes."""
+        ...
+
+    def raise_failure(self) -> None:
+        """Raises an error if a process has failed."""
+        ...
+
+
+MakeTraders = Callable[[TradersOptions], Traders]
+
+
+def traders_of(
+    context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None
+) -> Traders | None:
+    """The traders that the options of `serl exchange start` name; None without --with. The context's object, which the command line sets,
+    makes them."""
+    given = {"--hosts": hosts, "--seed": seed, "--flow": flow}
+    if population is None:
+        if idle := [name for name, value in given.items() if value is not None]:
+            raise click.UsageError(f"{', '.join(idle)}: only with --with POPULATION; add it, or leave out {idle[0]}")
+        return None
+    make: MakeTraders = context.find_root().obj
+    return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow))
