@@ -260,7 +260,7 @@ class Session:
         fresh = reports[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(reports))
         for report in fresh:
-            self._update_order(report)
+            self.apply(report)
         return fresh
 
     def _new_rows(self, first: int, rows: Rows) -> list[Any]:
@@ -277,7 +277,8 @@ class Session:
         for answered_id in (command_id, *self.term_ids.pop(command_id, ())):
             self.unanswered.pop(answered_id, None)
 
-    def _update_order(self, report: Report) -> None:
+    def apply(self, report: Report) -> None:
+        """Updates order, fills and position with a new report."""
         self._mark_answered(report.command_id)
         order = self.orders.get(report.order_id)
         if report.kind == EventKind.FILL:
