@@ -22,6 +22,8 @@ from serl.exchange.wire import EVENT_FIELDS
 from serl.history.day import SymbolReference
 
 REPORT_ROWS, TAPE_ROWS = 4 * loop.EVENT_ROWS, 64 * loop.EVENT_ROWS
+TRADES_MAX = 1000
+"""As many as an exchange returns."""
 FIELDS = list(EVENT_FIELDS)
 
 
@@ -207,7 +209,7 @@ class BacktestMarket:
         """See StrategyMarket."""
         number = self._number(symbol)
         total = int(self._buffers[loop.TRADE_COUNTS][number])
-        places = np.arange(max(0, total - min(count, loop.TRADES_KEPT)), total) % loop.TRADES_KEPT
+        places = np.arange(max(0, total - min(count, TRADES_MAX)), total) % loop.TRADES_KEPT
         rows = self._buffers[loop.TRADES][number * loop.TRADES_KEPT + places]
         return [
             Trade(match, time_ns, price, qty, 1 - side, 1 if kind == EventKind.PRINT else 2 if flags & EventFlag.AUCTION else 0)

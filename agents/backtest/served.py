@@ -11,6 +11,7 @@ from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import strategy_population
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
 from serl.agents.traders.host import Host
+from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.registry import Kind
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
@@ -26,6 +27,7 @@ from serl.exchange.wire import Kind as MessageKind
 
 SECOND_NS, NEVER = 1_000_000_000, 1 << 62
 POLL_S = 0.05
+A_DAY_NS = (0, 86_399 * SECOND_NS)
 Progress = Callable[[int, int], None]
 """Called with the exchange's time of day and the number of decisions so far."""
 
@@ -229,7 +231,7 @@ def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem) -> 
 
 
 def run_compiled(
-    kind: Kind, endpoint: str, window_ns: tuple[int, int], *, seed: int = 1, latency_us: float = 1.0, token: str = "", curve: Path | None = None,
+    kind: Kind, endpoint: str, window_ns: tuple[int, int] = A_DAY_NS, *, seed: int = 1, latency_us: float = 1.0, token: str = "", curve: Path | None = None,
     on_progress: Progress = lambda time_ns, decisions: None,
 ) -> Outcome:  # fmt: skip
     """Runs a compiled strategy on a session of its own, `traders-NAME-0`, over a window (ns after midnight) of its day.
@@ -237,7 +239,7 @@ def run_compiled(
     On a live clock its day starts when it has logged in.
     """
     with request_socket(endpoint, "queries", curve, token) as ask:
-        listed = ask(MessageKind.INFO)[2]
+        listed = ask(MessageKind.INFO)[5][1]
     names, tick = [name for _, name, _, _ in listed], str(listed[0][2])
     start_ns, end_ns = window_ns
     population = strategy_population(kind, names, tick, start_ns, end_ns, latency_us)
@@ -249,7 +251,7 @@ def run_compiled(
         one = host.client.instrument(names[0])
         traded = cash != 0 or position != 0
         return Outcome(
-            host.wakeups, 0, {one.name: position} if traded else {},
+            int(host.crowd.traders.counter[WAKEUPS]), 0, {one.name: position} if traded else {},
             {one.name: profit(cash, position, host.book.best(0), one)} if traded else {},
         )  # fmt: skip
     finally:
