@@ -1,6 +1,7 @@
 """Runs a strategy on a served exchange, as one participant of any clock: live, scaled or lockstep."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -48,6 +49,7 @@ class ServedStrategyMarket:
     def __init__(self, client: Exchange, end_ns: int) -> None:
         self.client = client
         self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
+        self.decisions = 0
 
     @property
     def symbols(self) -> Sequence[str]:
@@ -135,7 +137,7 @@ class ServedStrategyMarket:
         """See StrategyMarket."""
         return self.client.instrument(symbol)
 
-    def outcome(self, decisions: int) -> Outcome:
+    def outcome(self) -> Outcome:
         """Positions and profit now."""
         names = {one.number: name for name, one in self.client.session.instruments.items()}
         cash = dict.fromkeys((fill.symbol for fill in self.fills()), 0)
@@ -146,7 +148,7 @@ class ServedStrategyMarket:
         for number, ticks in cash.items():
             one, position = self.instrument(names[number]), positions[names[number]]
             profits[one.name] = profit(ticks, position, self.best(one.name) if position else (1, 1), one)
-        return Outcome(decisions, len(self.fills()), positions, profits)
+        return Outcome(self.decisions, len(self.fills()), positions, profits)
 
 
 def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | None], one: Instrument) -> Decimal | None:
@@ -160,12 +162,12 @@ def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | No
 def run_served(
     strategy: Strategy, client: Exchange, window_ns: tuple[int, int] | None = None, on_progress: Progress = lambda time_ns, decisions: None
 ) -> Outcome:  # fmt: skip
-    """Runs a strategy on a session of a served exchange until the end of the window (ns after midnight), or until it is interrupted.
+    """Runs a strategy on a session of a served exchange until the end of the window (ns after midnight) or Ctrl-C.
 
     In lockstep its commands arrive at the times of its decisions, and at equal times before those of participants that logged in later.
     BacktestError if the window is over, or missing in lockstep.
     """
-    kind, speed, now_ns, midnight_ns = client.session.clock
+    kind, _, now_ns, midnight_ns = client.session.clock
     start_ns, end_ns = (0, NEVER) if window_ns is None else (midnight_ns + one for one in window_ns)
     lockstep = kind == "lockstep"
     if lockstep and window_ns is None:
@@ -175,54 +177,56 @@ def run_served(
         raise BacktestError(f"expected a window that is not over, got one from {wanted} at {now}; choose a later one")
     market = ServedStrategyMarket(client, end_ns)
     step_ns = interval_ns(strategy)
-    run = _run_lockstep if lockstep else _run_clock
-    decisions = run(strategy, market, max(start_ns, now_ns), step_ns, midnight_ns, speed, on_progress)
-    return market.outcome(decisions)
+    start_ns = max(start_ns, now_ns)
+    with suppress(KeyboardInterrupt):
+        if lockstep:
+            _run_lockstep(strategy, market, start_ns, step_ns, on_progress)
+        else:
+            _run_clock(strategy, market, start_ns, step_ns, on_progress)
+    return market.outcome()
 
 
 def _run_lockstep(
-    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, midnight_ns: int, speed: float, on_progress: Progress
-) -> int:  # fmt: skip
-    client, inbox, decisions = market.client, market.client.core.inbox, 0
+    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, on_progress: Progress
+) -> None:  # fmt: skip
+    client, inbox = market.client, market.client.core.inbox
     for wake_ns in range(first_wake_ns(start_ns, step_ns), market.end_ns, step_ns):
         market.time_ns = client.turn(wake_ns).time_ns
-        if not decisions:
+        if not market.decisions:
             strategy.on_start(market)
         while inbox:
             _tell(strategy, market, inbox.popleft())
         strategy.on_wake(market)
-        decisions += 1
-        on_progress(wake_ns, decisions)
+        market.decisions += 1
+        on_progress(wake_ns, market.decisions)
     client.turn(market.end_ns)
-    return decisions
 
 
 def _run_clock(
-    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, midnight_ns: int, speed: float, on_progress: Progress
-) -> int:  # fmt: skip
+    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, on_progress: Progress
+) -> None:  # fmt: skip
     """Wakes the strategy at its times by the exchange's clock; a wake-up that comes too late is left out."""
-    client, inbox, decisions, clock = market.client, market.client.core.inbox, 0, RemoteClock()
+    client, inbox, clock = market.client, market.client.core.inbox, RemoteClock()
+    _, speed, _, midnight_ns = client.session.clock
     wake_ns = midnight_ns + first_wake_ns(start_ns - midnight_ns, step_ns)
     now_ns = clock.now_ns(int(client.session.clock[2]))
     while now_ns < market.end_ns:
         item = client.wait(min(POLL_S, max(0.0, (wake_ns - now_ns) / SECOND_NS / max(speed, 1e-9))))
         if clock.ping_due():
             client.core.send(msgpack.packb([MessageKind.PING, 0]))
-        now_ns = clock.now_ns(int(client.session.clock[2]))
-        market.time_ns = now_ns
+        market.time_ns = now_ns = clock.now_ns(int(client.session.clock[2]))
         while item is not None:
-            if decisions:
+            if market.decisions:
                 _tell(strategy, market, item)
             item = inbox.popleft() if inbox else None
         if now_ns < wake_ns:
             continue
-        if not decisions:
+        if not market.decisions:
             strategy.on_start(market)
         strategy.on_wake(market)
-        decisions += 1
+        market.decisions += 1
         wake_ns = midnight_ns + first_wake_ns(now_ns + 1 - midnight_ns, step_ns)
-        on_progress(now_ns - midnight_ns, decisions)
-    return decisions
+        on_progress(now_ns - midnight_ns, market.decisions)
 
 
 def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem) -> None:
@@ -245,7 +249,8 @@ def run_compiled(
     population = strategy_population(kind, names, tick, start_ns, end_ns, latency_us)
     host = Host(population, seed, endpoint, token=token, until_ns=end_ns, curve=curve, cancel_on_disconnect=True)
     try:
-        host.run(lambda running: on_progress(running.time_ns, running.commands))
+        with suppress(KeyboardInterrupt):
+            host.run(lambda running: on_progress(running.time_ns, int(running.crowd.traders.counter[WAKEUPS])))
         agent = host.crowd.traders.agents[0]
         position, cash = int(agent["position_lots"]), int(agent["cash_ticks"])
         one = host.client.instrument(names[0])

@@ -22,6 +22,11 @@ COMMANDS = {
     "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
     "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of one participant, or of all, to a file."),
     "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
+    "backtest": (
+        "serl.agents.backtest.cli:backtest",
+        "Backtest a strategy in process, on a recorded day or among simulated traders.",
+    ),
+    "run": ("serl.agents.backtest.cli_run:run", "Run a strategy on a served exchange."),
     "execute": (
         "serl.agents.execution.cli:execute",
         "Execute a parent order on a running exchange and report its cost.",
