@@ -22,22 +22,11 @@ from serl.exchange.latency import Constant, Delays
 from serl.exchange.records import COMMAND, CommandKind
 from serl.history.day import Day, Reference, SymbolReference
 from tests.agents.backtest.sample import Busy
+from tests.doc_blocks import ROOT
 
 SECOND_NS = 1_000_000_000
 NINE = 9 * 3600 * SECOND_NS
-MAKER = """
-import serl
-
-class Maker(serl.Strategy):
-    interval_s = 0.5
-
-    def on_wake(self, market):
-        bids, asks = market.book("DEMO", 1)
-        if bids and asks:
-            market.mass_cancel("DEMO")
-            market.buy("DEMO", 5, bids[0].price_ticks)
-            market.sell("DEMO", 5, asks[0].price_ticks)
-"""
+MAKER = (ROOT / "examples" / "strategy.py").read_text()
 
 
 def small_day() -> Day:
@@ -157,7 +146,7 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
     page, numbers = (tmp_path / "report.html").read_text(), json.loads((tmp_path / "report.json").read_text())
     (run,) = numbers["runs"]
     assert "Backtest of Maker" in page and "data:image/png" in page and "constant" in page
-    assert run["counts"]["fill"] > 5 and run["decisions"] == 120 and Decimal(run["profit"]) != 0
+    assert run["counts"]["fill"] > 5 and run["decisions"] == 600 and Decimal(run["profit"]) != 0
     assert run["settings"]["window"] == "09:30:00-09:31:00"
 
 
@@ -194,10 +183,11 @@ def test_a_feed_latency_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_exception_of_the_strategy_names_its_line(tmp_path: Path) -> None:
-    text = MAKER.replace("market.mass_cancel", "market.no_such_thing")
+    text = MAKER.replace("market.position(", "market.no_such_thing(")
+    line = 1 + next(place for place, line in enumerate(text.splitlines()) if "no_such_thing" in line)
     done = invoke(tmp_path, text, "--population", "small", "--window", "09:30-09:31")
     assert isinstance(done.exception, StrategyError)
-    assert "bot.py:10: expected a run without an exception, got AttributeError" in str(done.exception)
+    assert f"bot.py:{line}: expected a run without an exception, got AttributeError" in str(done.exception)
     assert not (tmp_path / "report.html").exists()
 
 
