@@ -96,7 +96,14 @@ class Delays:
 
     def __init__(self, model: Constant | Lognormal | Empirical, seed: int, direction: str, name: str) -> None:
         self._description = ", ".join(
-            [model.kind, *(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in model if name != "kind")]
+            [
+                model.kind,
+                *(
+                    f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                    for name, value in model
+                    if name != "kind"
+                ),
+            ]
         )
         self._model = model.read() if isinstance(model, Empirical) else model
         digest = hashlib.blake2b(f"{seed}/{direction}/{name}".encode(), digest_size=8).digest()

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 @click.option("--population", help="Trade among these simulated traders: a YAML file, or a name that comes with serl.")
 @click.option("--day", type=click.Path(path_type=Path), help="Trade in this recorded day instead (see `serl day`).")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="First seed of the population.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds of the population.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds of the population."
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes for several seeds; one per core by default.")
 @click.option("--window", help="When the strategy trades, like 10:00-11:00; all of the day by default.")
-@click.option("--config", type=click.Path(path_type=Path), help="Configuration of an exchange; its latency counts here.")
-@click.option("--name", "participant", default="strategy", show_default=True, help="Account of --config whose latency counts.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Configuration of an exchange; its latency counts here."
+)
+@click.option(
+    "--name", "participant", default="strategy", show_default=True, help="Account of --config whose latency counts."
+)
 @click.option(
     "--latency-us", type=click.FloatRange(0, 60e6), help="Constant latency of the strategy's commands in microseconds."
 )
@@ -47,7 +53,9 @@ def backtest(
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either --population or --day, got {got}; give one of them")
     if day is not None and seeds > 1:
-        raise click.UsageError("expected --seeds with --population only, got it with --day; leave it out: a replay has no seed")
+        raise click.UsageError(
+            "expected --seeds with --population only, got it with --day; leave it out: a replay has no seed"
+        )
     check_path(output.with_suffix(".html"))
     loaded = load_strategy(file, name)
     delays, compiled_latency_us = _latency(loaded, config, participant, latency_us)
@@ -59,7 +67,10 @@ def backtest(
     ]
     results = [_run_one(jobs[0], loaded)] if seeds == 1 else _run_seeds(jobs, workers or os.cpu_count() or 1)
     where = population or str(day)
-    _show(f"{loaded.name}, {where}, {results[0].settings['window']}", lines(results[0]) if seeds == 1 else summary(results))
+    _show(
+        f"{loaded.name}, {where}, {results[0].settings['window']}",
+        lines(results[0]) if seeds == 1 else summary(results),
+    )
     paths = write_report(results, output)
     click.echo(f"wrote {', '.join(map(str, paths))}")
 
@@ -77,10 +88,14 @@ def _latency(
     if loaded.is_compiled:
         if config is not None or latency_us == 0:
             got = "--config" if config is not None else "--latency-us 0"
-            raise BacktestError(f"expected --latency-us above 0 for a compiled strategy, got {got}; a trader has a latency of its own")
+            raise BacktestError(
+                f"expected --latency-us above 0 for a compiled strategy, got {got}; a trader has a latency of its own"
+            )
         return None, 1.0 if latency_us is None else latency_us
     if latency_us is not None:
-        return (Delays(Constant(kind="constant", delay_us=latency_us), 0, "orders", participant) if latency_us else None), 1.0
+        return (
+            Delays(Constant(kind="constant", delay_us=latency_us), 0, "orders", participant) if latency_us else None
+        ), 1.0
     if config is None:
         return None, 1.0
     settings = load_config(config)
@@ -100,7 +115,9 @@ def _run_one(job: "Job", loaded: "Loaded") -> "Result":
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as progress:
-        task = progress.add_task(job.strategy, total=None if job.window_ns is None else job.window_ns[1] - job.window_ns[0])
+        task = progress.add_task(
+            job.strategy, total=None if job.window_ns is None else job.window_ns[1] - job.window_ns[0]
+        )
 
         def report(time_ns: int) -> None:
             completed = None if job.window_ns is None else time_ns - job.window_ns[0]

@@ -50,14 +50,25 @@ def run(
 
         if isinstance(loaded.found, Kind):
             outcome = run_compiled(
-                loaded.found, connect, window_ns or A_DAY_NS, latency_us=latency_us, token=token, curve=curve, on_progress=report
+                loaded.found,
+                connect,
+                window_ns or A_DAY_NS,
+                latency_us=latency_us,
+                token=token,
+                curve=curve,
+                on_progress=report,
             )
         else:
             with user_code(file, "a run"):
                 strategy: Strategy = loaded.found()
-            with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client, user_code(file, "a run"):
+            with (
+                log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client,
+                user_code(file, "a run"),
+            ):
                 outcome = run_served(strategy, client, window_ns, report)
     click.echo(f"{loaded.name}: {outcome.decisions:,} decisions, {outcome.fills:,} fills")
     for symbol, lots in outcome.positions.items():
         profit = outcome.profits[symbol]
-        click.echo(f"{symbol}: position {lots:+,} lots, profit {'unknown: no mid' if profit is None else money(profit)}")
+        click.echo(
+            f"{symbol}: position {lots:+,} lots, profit {'unknown: no mid' if profit is None else money(profit)}"
+        )

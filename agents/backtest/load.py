@@ -84,4 +84,6 @@ def user_code(path: Path, where: str) -> Iterator[None]:
         if not own:
             raise
         place, got = f"{path}:{own[-1].lineno}", f"{type(error).__name__} ({error})"
-        raise StrategyError(f"{place}: expected {where} without an exception, got {got}; correct the strategy") from error
+        raise StrategyError(
+            f"{place}: expected {where} without an exception, got {got}; correct the strategy"
+        ) from error

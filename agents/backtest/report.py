@@ -46,7 +46,10 @@ def lines(result: Result) -> list[tuple[str, str]]:
 def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The summary of several seeds: means with 95 % intervals."""
     found = [("seeds", f"{len(results)}")]
-    for name, values in (("profit", [one.profit for one in results]), ("largest drawdown", [one.drawdown for one in results])):
+    for name, values in (
+        ("profit", [one.profit for one in results]),
+        ("largest drawdown", [one.drawdown for one in results]),
+    ):
         estimate = mean_interval(values)
         assert estimate is not None
         found.append((name, "{:,.2f} [{:,.2f}, {:,.2f}]".format(*estimate)))
@@ -83,7 +86,13 @@ def write_report(results: Sequence[Result], path: Path) -> tuple[Path, Path, Pat
 def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
     """The page around the picture."""
     first = results[0]
-    parts = [table(["", ""], [[escape(cell) for cell in row] for row in (lines(first) if len(results) == 1 else summary(results))], text=True)]
+    parts = [
+        table(
+            ["", ""],
+            [[escape(cell) for cell in row] for row in (lines(first) if len(results) == 1 else summary(results))],
+            text=True,
+        )
+    ]
     parts.append(png(picture, "profit and position over time"))
     if len(results) > 1:
         rows = [
@@ -123,16 +132,22 @@ def draw(results: Sequence[Result]) -> bytes:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 5.5), sharex=True, height_ratios=[2, 1], layout="constrained")
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(9, 5.5), sharex=True, height_ratios=[2, 1], layout="constrained"
+    )
     for one in results:
-        top.plot(one.times_ns / 3.6e12, [float(value) for value in one.pnl], lw=1.0, alpha=1.0 if len(results) == 1 else 0.4)
+        top.plot(
+            one.times_ns / 3.6e12, [float(value) for value in one.pnl], lw=1.0, alpha=1.0 if len(results) == 1 else 0.4
+        )
     if len(results) > 1:
         curves = np.array([[float(value) for value in one.pnl] for one in results])
         top.plot(results[0].times_ns / 3.6e12, curves.mean(axis=0), color="#1c2330", lw=2.0, label="mean")
         top.legend(loc="best", fontsize=8, frameon=False)
     top.set_ylabel("profit")
     for place, symbol in enumerate(results[0].symbols):
-        bottom.step(results[0].times_ns / 3.6e12, results[0].positions[:, place], where="post", lw=1.0, label=symbol.name)
+        bottom.step(
+            results[0].times_ns / 3.6e12, results[0].positions[:, place], where="post", lw=1.0, label=symbol.name
+        )
     bottom.set_ylabel("lots" if len(results) == 1 else f"lots, seed {results[0].settings['seed']}")
     bottom.set_xlabel("time of day")
     bottom.xaxis.set_major_formatter(lambda hours, _: time_of_day_text(round(hours * 3600) * 1_000_000_000))

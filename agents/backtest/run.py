@@ -90,15 +90,27 @@ def backtest(
     )  # fmt: skip
 
 
-def _market(population: PopulationConfig | None, day: Day | None) -> tuple[tuple[SymbolReference, ...], tuple[int, int], str]:
+def _market(
+    population: PopulationConfig | None, day: Day | None
+) -> tuple[tuple[SymbolReference, ...], tuple[int, int], str]:
     """(symbols, first and last time, description) of a market."""
     if population is not None and day is None:
         references = tuple(SymbolReference(name, population.tick_size) for name in population.symbols)
-        return references, (population.open_ns, population.close_ns), f"population {population.name} {fingerprint(population)}"
+        return (
+            references,
+            (population.open_ns, population.close_ns),
+            f"population {population.name} {fingerprint(population)}",
+        )
     if day is not None and population is None:
         if not len(day.commands):
-            raise BacktestError("expected a day with commands, got an empty one; `serl day info` shows what its source had")
-        return day.reference.symbols, (int(day.commands["time_ns"][0]), int(day.commands["time_ns"][-1]) + 1), day_origin(day)
+            raise BacktestError(
+                "expected a day with commands, got an empty one; `serl day info` shows what its source had"
+            )
+        return (
+            day.reference.symbols,
+            (int(day.commands["time_ns"][0]), int(day.commands["time_ns"][-1]) + 1),
+            day_origin(day),
+        )
     got = "neither" if day is None else "both"
     raise BacktestError(f"expected either a population or a day, got {got}; give one of them")
 
@@ -107,7 +119,12 @@ def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tupl
     """The window within the market's time; BacktestError if it is outside."""
     if window_ns is None:
         return span_ns
-    if not span_ns[0] // SECOND_NS * SECOND_NS <= window_ns[0] < window_ns[1] <= -(-span_ns[1] // SECOND_NS) * SECOND_NS:
+    if (
+        not span_ns[0] // SECOND_NS * SECOND_NS
+        <= window_ns[0]
+        < window_ns[1]
+        <= -(-span_ns[1] // SECOND_NS) * SECOND_NS
+    ):
         span, got = ("-".join(time_of_day_text(one) for one in pair) for pair in (span_ns, window_ns))
         raise BacktestError(f"window: expected FROM-TO within {span}, got {got}; choose another window")
     return window_ns

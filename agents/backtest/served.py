@@ -62,7 +62,9 @@ class ServedStrategyMarket:
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
         try:
-            return self.client.buy(symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms)
+            return self.client.buy(
+                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+            )
         except Rejected:
             return self._last_order()
 
@@ -72,7 +74,9 @@ class ServedStrategyMarket:
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
         try:
-            return self.client.sell(symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms)
+            return self.client.sell(
+                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+            )
         except Rejected:
             return self._last_order()
 

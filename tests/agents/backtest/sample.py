@@ -50,7 +50,9 @@ class Busy(serl.Strategy):
                 market.buy(self.symbol, 3, ask + 50, post_only=True)  # it is rejected
             case 3:
                 for order in orders:
-                    market.replace(order, order.filled_lots + order.open_lots, order.price_ticks + (1 if order.side else -1))
+                    market.replace(
+                        order, order.filled_lots + order.open_lots, order.price_ticks + (1 if order.side else -1)
+                    )
             case 5:
                 for order in orders:
                     market.reduce(order, 1)

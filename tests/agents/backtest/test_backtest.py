@@ -51,7 +51,9 @@ class Buyer(serl.Strategy):
             self.notes.append(self.order.state)
 
     def on_fill(self, market: Any, fill: Any) -> None:
-        self.notes.append((market.time_ns - NINE, fill.time_ns - NINE, fill.qty_lots, self.order.state, market.position("A")))
+        self.notes.append(
+            (market.time_ns - NINE, fill.time_ns - NINE, fill.qty_lots, self.order.state, market.position("A"))
+        )
 
 
 def test_an_order_waits_in_the_queue_of_the_book() -> None:
@@ -107,7 +109,10 @@ def test_the_same_seed_gives_the_same_run_and_windows_are_respected() -> None:
     ("arguments", "message"),
     [
         ({}, "expected either a population or a day, got neither"),
-        ({"day": small_day(), "window_ns": (0, NINE)}, "expected FROM-TO within 09:00:00-09:00:06, got 00:00:00-09:00:00"),
+        (
+            {"day": small_day(), "window_ns": (0, NINE)},
+            "expected FROM-TO within 09:00:00-09:00:06, got 00:00:00-09:00:00",
+        ),
     ],
 )
 def test_a_market_and_a_window_are_needed(arguments: Any, message: str) -> None:
@@ -120,7 +125,11 @@ def test_a_market_and_a_window_are_needed(arguments: Any, message: str) -> None:
     [
         (None, None, "expected a Python file with a strategy, got no such file"),
         ("x = 1", None, "expected a subclass of serl.Strategy or a function with @trader, got neither"),
-        ("import serl\nclass A(serl.Strategy): pass\nclass B(serl.Strategy): pass", None, "one of A, B, got no --strategy"),
+        (
+            "import serl\nclass A(serl.Strategy): pass\nclass B(serl.Strategy): pass",
+            None,
+            "one of A, B, got no --strategy",
+        ),
         ("import serl\nclass A(serl.Strategy): pass", "B", "one of A, got --strategy B"),
         ("import serl\nfor", None, "bot.py:2: expected Python, got a SyntaxError"),
         ("import serl\n\n1 / 0", None, "bot.py:3: expected an import without an exception, got ZeroDivisionError"),
@@ -179,7 +188,9 @@ def test_options_that_do_not_fit_are_refused(options: list[str], message: str, t
 def test_a_feed_latency_is_refused(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text("latency: {feed: {kind: constant, delay_us: 5}}\n")
     done = invoke(tmp_path, MAKER, "--population", "small", "--config", str(tmp_path / "slow.yaml"))
-    assert isinstance(done.exception, BacktestError) and "expected no feed latency for 'strategy'" in str(done.exception)
+    assert isinstance(done.exception, BacktestError) and "expected no feed latency for 'strategy'" in str(
+        done.exception
+    )
 
 
 def test_an_exception_of_the_strategy_names_its_line(tmp_path: Path) -> None:
