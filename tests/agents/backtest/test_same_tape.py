@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import backtest
 from serl.agents.backtest.served import Outcome, run_compiled, run_served
 from serl.agents.traders.host import Host
@@ -77,8 +78,13 @@ def populate(served: Served, until_ns: int) -> None:
 
 def run_on(served: Served, strategy: Busy, window_ns: tuple[int, int], other: Any) -> Outcome:
     """The strategy logs in before the other participant, so that its commands come first at equal times."""
-    with connect(served.endpoint, NAME, cancel_on_disconnect=True) as client, meanwhile(other):
-        return run_served(strategy, client, window_ns)
+    with connect(served.endpoint, NAME, cancel_on_disconnect=True) as client:
+        with pytest.raises(BacktestError, match="expected --window FROM-TO on a lockstep clock, got none"):
+            run_served(strategy, client)
+        with pytest.raises(BacktestError, match="expected a window that is not over, got one from 00:00:00 at 09:"):
+            run_served(strategy, client, (0, window_ns[1]))
+        with meanwhile(other):
+            return run_served(strategy, client, window_ns)
 
 
 @pytest.mark.parametrize("latency", [None, SLOW], ids=["no latency", "latency"])
