@@ -30,11 +30,12 @@ class InProcessSession(Session):
         self._drawn: list[int] = []
         """Delays of the commands after `_drawn_from`, ns."""
         self._drawn_from = 1
+        self._rows = np.zeros(0, COMMAND)
         self._allocate(FIRST_ROWS)
 
     def _allocate(self, rows: int) -> None:
-        before = self._rows[: self.count] if self.count else np.zeros(0, COMMAND)
-        self._rows = np.zeros(rows, COMMAND)
+        """Makes room for `rows` commands."""
+        before, self._rows = self._rows[: self.count], np.zeros(rows, COMMAND)
         self._rows[: len(before)] = before
         self._bytes = memoryview(self._rows.view(np.uint8))  # type: ignore[arg-type]
         self.address = int(self._rows.ctypes.data)
