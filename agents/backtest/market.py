@@ -47,9 +47,9 @@ class BacktestMarket:
         self.time_ns = self.end_ns = 0
         self._numbers = {name: number for number, name in enumerate(self.symbols)}
         self._words = words = np.zeros(loop.WORDS, np.int64)
-        self._word = memoryview(words)  # quicker to read and write than an array
+        self._word = words.data  # quicker to read and write than an array
         self._address = int(words.ctypes.data)
-        self._buffers = {
+        self._buffers: dict[int, Any] = {
             loop.EVENTS: np.zeros(loop.EVENT_ROWS, EVENT), loop.ROW: np.zeros(1, COMMAND), loop.REPORTS: np.zeros(REPORT_ROWS, EVENT),
             loop.TAPE: np.zeros(TAPE_ROWS if events_kept else 0, EVENT), loop.HISTORY: self._history,
             loop.TRADES: np.zeros(len(self.symbols) * loop.TRADES_KEPT, EVENT), loop.LEVELS: np.zeros(0, LEVEL),
@@ -78,7 +78,7 @@ class BacktestMarket:
     def _point(self) -> None:
         """Takes the addresses of arrays that may have been replaced."""
         self._word[loop.STATE] = self.market.state.handle.ctypes.data
-        self._best = memoryview(self.market.state.best)  # type: ignore[arg-type]
+        self._best = self.market.state.best.data
         self._pointed = [None if one is None else point_to(one.traders) for one in (self.crowd, self.bots)]
         for place, pointed in zip((loop.CROWD, loop.BOTS), self._pointed, strict=True):
             self._word[place] = 0 if pointed is None else pointed.handle.ctypes.data

@@ -37,7 +37,7 @@ class InProcessSession(Session):
         """Makes room for `rows` commands."""
         before, self._rows = self._rows[: self.count], np.zeros(rows, COMMAND)
         self._rows[: len(before)] = before
-        self._bytes = memoryview(self._rows.view(np.uint8))  # type: ignore[arg-type]
+        self._bytes = self._rows.view(np.uint8).data
         self.address = int(self._rows.ctypes.data)
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:

@@ -71,7 +71,7 @@ def test_without_a_mid_the_mark_is_the_one_before_or_the_last_own_fill() -> None
 
 def test_a_run_without_fills_has_no_profit() -> None:
     found = result(fills(), [2], [[198, 0]])
-    assert (found.profit, found.drawdown, found.trades) == (0, 0, [])
+    assert found.profit == found.drawdown == 0 and not found.trades
 
 
 def test_the_tables_have_columns_of_one_length() -> None:
