@@ -20,7 +20,7 @@ from serl.agents.traders.population import load_population
 from serl.cli import serl as command
 from serl.exchange.latency import Constant, Delays
 from serl.exchange.records import COMMAND, CommandKind
-from serl.history.day import Day, Reference, SymbolReference
+from serl.history.day import Day, Reference, SymbolReference, write_day
 from tests.agents.backtest.sample import Busy
 from tests.doc_blocks import ROOT
 
@@ -168,6 +168,17 @@ def test_several_seeds_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     assert mean == pytest.approx(np.mean(profits)) and low < mean < high and len(set(profits)) == 3
     assert [run["settings"]["seed"] for run in numbers["runs"]] == [1, 2, 3]
     assert "<h2>Seeds</h2>" in (tmp_path / "report.html").read_text()
+
+
+def test_the_command_runs_a_recorded_day(tmp_path: Path) -> None:
+    write_day(small_day(), tmp_path / "a.day")
+    text = "import serl\n\nclass Look(serl.Strategy):\n    def on_wake(self, market):\n        market.sell(market.symbols[0], 1, 99)\n"
+    done = invoke(tmp_path, text, "--day", str(tmp_path / "a.day"), "--window", "09:00:01-09:00:04")
+    assert done.exit_code == 0, done.output
+    (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
+    # three of the ten that are bid at 99 are bought from it, and the mid is 100: 3 x (99 - 100)
+    assert (run["decisions"], run["counts"]["fill"], run["positions"]) == (3, 3, {"A": -3})
+    assert Decimal(run["profit"]) == Decimal("-0.03") and run["settings"]["seed"] is None
 
 
 @pytest.mark.parametrize(
