@@ -12,7 +12,8 @@ import pytest
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import backtest
 from serl.agents.backtest.served import Outcome, run_compiled, run_served
-from serl.agents.traders.host import Host
+from serl.agents.traders.build import Crowd
+from serl.agents.traders.host import Host, compile_traders
 from serl.agents.traders.population import load_population
 from serl.agents.traders.registry import load_kind
 from serl.agents.traders.simulate import tape_hash
@@ -29,6 +30,12 @@ from tests.server_fixture import Served, start_exchange
 SECOND_NS = 1_000_000_000
 NAME = "bot"
 SLOW = {"orders": {"kind": "lognormal", "median_us": 40_000, "sigma": 1.0, "floor_us": 10}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """So that no thread compiles beside one that waits for an exchange: it would not hear it for as long."""
+    compile_traders(Crowd(load_population("liquid"), 3))
 
 
 @contextmanager
