@@ -85,13 +85,13 @@ def populate(served: Served, until_ns: int) -> None:
 
 def run_on(served: Served, strategy: Busy, window_ns: tuple[int, int], other: Any) -> Outcome:
     """The strategy logs in before the other participant, so that its commands come first at equal times."""
-    with connect(served.endpoint, NAME, cancel_on_disconnect=True) as client:
-        with pytest.raises(BacktestError, match="expected --window FROM-TO on a lockstep clock, got none"):
-            run_served(strategy, client)
-        with pytest.raises(BacktestError, match="expected a window that is not over, got one from 00:00:00 at 09:"):
-            run_served(strategy, client, (0, window_ns[1]))
-        with meanwhile(other):
-            return run_served(strategy, client, window_ns)
+    client = connect(served.endpoint, NAME, cancel_on_disconnect=True)
+    with pytest.raises(BacktestError, match="expected --window FROM-TO on a lockstep clock, got none"):
+        run_served(strategy, client)
+    with pytest.raises(BacktestError, match="expected a window that is not over, got one from 00:00:00 at 09:"):
+        run_served(strategy, client, (0, window_ns[1]))
+    with meanwhile(other), client:  # it leaves first: the other one waits for its promises
+        return run_served(strategy, client, window_ns)
 
 
 @pytest.mark.parametrize("latency", [None, SLOW], ids=["no latency", "latency"])
