@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, replay, history, traders, backtest, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -21,6 +21,7 @@ NAMES = (
     "replay",
     "history",
     "traders",
+    "backtest",
     "environments",
     "ppo",
     "researcher",

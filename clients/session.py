@@ -26,6 +26,7 @@ from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind, event_lists
 
 _pack = msgpack.Packer().pack
+NEW, POST_ONLY, MARKET = int(CommandKind.NEW), int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 REASONS = {int(each): each.name for each in Reason}
 NAMED: dict[str, type[IntEnum]] = {"kind": EventKind, "side": Side, "reason": Reason}
 """Fields of a report that are printed as names."""
@@ -194,13 +195,17 @@ class Session:
         number, qty_lots = instrument.number, integer("qty_lots", qty_lots)
         price_ticks = None if price_ticks is None else instrument.checked_ticks(price_ticks)
         market = price_ticks is None and terms.peg is None
-        flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if market else 0) | terms.flags
+        has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
+        flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
         immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
-        term_commands = [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
-        values = (number, int(side), qty_lots, price_ticks or 0, int(tif), int(flags))
-        command_id, message = self.command(CommandKind.NEW, *values)
-        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
+        term_commands = (
+            [self.command(CommandKind.TERM, term, value) for term, value in terms.items()] if has_terms else []
+        )
+        values = (number, int(side), qty_lots, price_ticks or 0, int(tif), flags)
+        command_id, message = self.command(NEW, *values)
+        if term_commands:
+            self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
         order = Order(command_id, number, Side(side), price_ticks or 0, qty_lots, TimeInForce(tif))
         self.orders[command_id] = order
         return order, [*(term_message for _, term_message in term_commands), message]
@@ -280,11 +285,7 @@ class Session:
         fresh = reports[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(reports))
         for report in fresh:
-            self._mark_answered(report.command_id)
-            if report.kind == EventKind.FILL:
-                self._count_fill(report)
-            if (order := self.orders.get(report.order_id)) is not None:
-                self._update_order(order, report)
+            self.apply(report)
         return fresh
 
     def _new_rows(self, first: int, rows: Rows) -> list[Any]:
@@ -313,6 +314,14 @@ class Session:
     def _mark_answered(self, command_id: int) -> None:
         for answered_id in (command_id, *self.term_ids.pop(command_id, ())):
             self.unanswered.pop(answered_id, None)
+
+    def apply(self, report: Report) -> None:
+        """Updates order, fills and position with a new report."""
+        self._mark_answered(report.command_id)
+        if report.kind == EventKind.FILL:
+            self._count_fill(report)
+        if (order := self.orders.get(report.order_id)) is not None:
+            self._update_order(order, report)
 
     def _count_fill(self, fill: Report) -> None:
         self.fills.append(fill)

@@ -95,9 +95,22 @@ class Delays:
     """
 
     def __init__(self, model: Constant | Lognormal | Empirical, seed: int, direction: str, name: str) -> None:
+        self._description = ", ".join(
+            [
+                model.kind,
+                *(
+                    f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                    for name, value in model
+                    if name != "kind"
+                ),
+            ]
+        )
         self._model = model.read() if isinstance(model, Empirical) else model
         digest = hashlib.blake2b(f"{seed}/{direction}/{name}".encode(), digest_size=8).digest()
         self._key = np.frombuffer(digest, np.uint64)
+
+    def __str__(self) -> str:
+        return self._description
 
     def draw_ns(self, numbers: Integers) -> Integers:
         """Delays in ns for these numbers: command ids, or sequence numbers of events. O(numbers)."""

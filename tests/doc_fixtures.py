@@ -60,8 +60,13 @@ def _mine(path: Path) -> None:
     _run(path, **yaml.safe_load(block.text))
 
 
+def _strategy(place: int) -> Callable[[Path], object]:
+    """A strategy that the tutorial shows."""
+    return lambda path: path.write_text(blocks("tutorials/backtest-a-bot.md", "python")[place].text)
+
+
 FILES: dict[str, Callable[[Path], object]] = {
     "monday.day": _generated_day(1), "tuesday.day": _generated_day(2), "wednesday.day": _generated_day(3),
-    "small.yaml": _run, "mine.yaml": _mine,
+    "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
     "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
 }  # fmt: skip

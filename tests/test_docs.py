@@ -77,6 +77,14 @@ def test_a_custom_trader_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert any(positions), "it has traded"
 
 
+def test_the_backtest_in_python_trades(capsys: pytest.CaptureFixture[str]) -> None:
+    bot, used, _ = blocks("tutorials/backtest-a-bot.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(f"{bot.text}\n{used.text}", "backtest-a-bot.md", "exec"), names)
+    assert len(names["result"].fill_rows) > 0  # type: ignore[attr-defined]
+    assert "filled 10 at" in capsys.readouterr().out
+
+
 @pytest.mark.long
 def test_the_executor_of_the_tutorial_learns(folder: Path) -> None:
     pytest.importorskip("torch")

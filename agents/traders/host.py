@@ -49,7 +49,7 @@ class Host:
         self.crowd = Crowd(population, seed, host, hosts)
         self._out = np.zeros(BATCH_ROWS, COMMAND)
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
-        self._compile()
+        compile_traders(self.crowd)  # before the login: the exchange closes sessions that are silent for as long
         before_login()
         self.client = connect(
             endpoint, f"traders-{population.name}-{host}", token, rows=True, curve=curve,
@@ -69,16 +69,6 @@ class Host:
         except BaseException:
             self.client.close()
             raise
-
-    def _compile(self) -> None:
-        """Compiles before the login: it may take a minute, and the exchange closes sessions that are silent that long."""
-        book, no_events = Market(("NONE",), limits=MarketLimits(participants_max=2)), np.zeros(0, EVENT)
-        book.submit(command(1, price_ticks=1, qty_lots=1, command_id=1))
-        traders = self.crowd.traders
-        run_traders(
-            traders, book.state, self._book_command, self._scratch, no_events, no_events, np.zeros(2, np.int64), 0
-        )  # fmt: skip
-        collect_commands(traders, 0, self._out)
 
     def _match_symbols(self) -> Any:
         """(the exchange's number of each of our symbols, our number of each of the exchange's)."""
@@ -266,3 +256,12 @@ class Host:
 
 def _concatenated(parts: list[Rows]) -> Rows:
     return np.concatenate(parts) if parts else np.zeros(0, EVENT)
+
+
+def compile_traders(crowd: Crowd) -> None:
+    """Compiles or loads what a host runs, which may take a minute; the crowd is not changed."""
+    book, no_events = Market(("NONE",), limits=MarketLimits(participants_max=2)), np.zeros(0, EVENT)
+    book.submit(command(1, price_ticks=1, qty_lots=1, command_id=1))
+    row, scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
+    run_traders(crowd.traders, book.state, row, scratch, no_events, no_events, np.zeros(2, np.int64), 0)
+    collect_commands(crowd.traders, 0, row)

@@ -48,7 +48,7 @@ def run_traders(
                 row.kind = NEW if action == ADD else REDUCE
                 row.time_in_force = GTC
                 row.symbol, row.side, row.price_ticks = event.symbol, event.side, event.price_ticks
-                row.qty_lots = event.leaves_lots if action == ADD else event.qty_lots
+                row.qty_lots = event.qty_lots  # of an iceberg what is displayed
                 row.command_id = event.order_number if action == ADD else 0
                 row.order_id = 0 if action == ADD else event.order_number
                 if (action == ADD or event.qty_lots > 0) and execute(book, command, 0, scratch, 0)[1] != DONE:

@@ -98,6 +98,11 @@ def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0
     return register
 
 
+def kinds_of(module: str) -> list[Kind]:
+    """The kinds that a module of this name has registered."""
+    return [kind for kind in _kinds.values() if kind.function.__module__ == module]
+
+
 def load_kind(name: str) -> Kind:
     """Imports and returns a kind by name; PopulationError lists the known names."""
     if name in BUILT_IN:

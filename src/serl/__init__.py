@@ -3,15 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from serl.agents.backtest.strategy import Strategy as Strategy
     from serl.exchange.market import Market as Market
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Market, when it is asked for: it needs numba, which takes longer to load than most of what `serl` is imported for."""
+    """Market and Strategy, when they are asked for: numba takes longer to load than most of what `serl` is imported for."""
     if name == "Market":
         from serl.exchange.market import Market
 
         return Market
+    if name == "Strategy":
+        from serl.agents.backtest.strategy import Strategy
+
+        return Strategy
     raise AttributeError(f"module 'serl' has no attribute {name!r}")

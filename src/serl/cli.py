@@ -53,6 +53,13 @@ GROUPS = {
             "Measure the impact of a metaorder on a replayed or simulated day.",
         ),
     },
+    "Strategies": {
+        "backtest": (
+            "serl.agents.backtest.cli:backtest",
+            "Backtest a strategy in process, on a recorded day or among simulated traders.",
+        ),
+        "run": ("serl.agents.backtest.cli_run:run", "Run a strategy on a served exchange."),
+    },
     "Execution": {
         "execute": (
             "serl.agents.execution.cli:execute",

@@ -46,7 +46,7 @@ def _cancels_forgotten(real: Any) -> Any:
 def _counted_twice(self: Any, first: int, reports: list[Any]) -> list[Any]:
     self.last_report = max(self.last_report, first + len(reports) - 1)
     for report in reports:
-        self._update_order(report)
+        self.apply(report)
     return reports
 
 

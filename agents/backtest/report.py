@@ -1,0 +1,162 @@
+"""The report of a backtest: tables, an HTML page, JSON and a picture."""
+
+import io
+from collections.abc import Sequence
+from decimal import Decimal
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.agents.backtest.result import Result
+from serl.agents.backtest.seeds import mean_interval
+from serl.agents.pages.origin import Origin, current_origin
+from serl.agents.pages.page import page, png, table, write_with_picture
+from serl.exchange.config import time_of_day_text
+
+TRADES_SHOWN = 200
+SIDES = ("long", "short")
+
+
+def money(value: Decimal) -> str:
+    """An amount with its sign and without trailing zeros beyond cents."""
+    return f"{value:+,.2f}" if value == round(value, 2) else f"{value.normalize():+,f}"
+
+
+def lines(result: Result) -> list[tuple[str, str]]:
+    """The summary of one run."""
+    counts = result.counts
+    closed = [trip for trip in result.trades if trip.profit_ticks is not None]
+    won = sum(1 for trip in closed if (trip.profit_ticks or 0) > 0)
+    positions = ", ".join(
+        f"{lots:+,} {one.name}" for one, lots in zip(result.symbols, result.positions[-1].tolist(), strict=True) if lots
+    )
+    return [
+        ("profit", money(result.profit)),
+        ("largest drawdown", money(-result.drawdown) if result.drawdown else "0"),
+        ("position at the end", positions or "flat"),
+        ("fills", f"{counts['fill']:,}, {int(result.fills['maker'].sum()):,} of them as maker"),
+        ("orders", f"{counts['accepted']:,} accepted, {counts['rejected']:,} commands rejected"),
+        ("trades", f"{len(closed):,} closed, {won:,} with a profit"),
+        ("decisions", f"{result.decisions:,}, {result.decisions / max(result.wall_s, 1e-9):,.0f} a second"),
+    ]
+
+
+def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The summary of several seeds: means with 95 % intervals."""
+    found = [("seeds", f"{len(results)}")]
+    for name, values in (
+        ("profit", [one.profit for one in results]),
+        ("largest drawdown", [one.drawdown for one in results]),
+    ):
+        estimate = mean_interval(values)
+        assert estimate is not None
+        found.append((name, "{:,.2f} [{:,.2f}, {:,.2f}]".format(*estimate)))
+    found.append(("seeds with a profit", f"{sum(1 for one in results if one.profit > 0)}"))
+    found.append(("decisions", f"{sum(one.decisions for one in results):,}"))
+    return found
+
+
+def numbers(results: Sequence[Result]) -> dict[str, Any]:
+    """All numbers as JSON; amounts of money are text, because they are exact."""
+    estimate = mean_interval([one.profit for one in results])
+    return {
+        "strategy": results[0].name, "profit_mean_low_high": estimate,
+        "runs": [
+            {
+                "settings": one.settings, "profit": str(one.profit), "drawdown": str(one.drawdown), "counts": one.counts,
+                "decisions": one.decisions, "positions": dict(zip((each.name for each in one.symbols), one.positions[-1].tolist(), strict=True)),
+                "trades": [trip._asdict() for trip in one.trades],
+            }
+            for one in results
+        ],
+    }  # fmt: skip
+
+
+def write_report(results: Sequence[Result], path: Path) -> tuple[Path, Path, Path]:
+    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    settings = results[0].settings
+    origin = current_origin(str(settings["market"]), settings["seed"])
+    picture = draw(results)
+    record = {"made": origin.to_json(), **numbers(results)}
+    return write_with_picture(path, html(results, origin, picture), record, picture)
+
+
+def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
+    """The page around the picture."""
+    first = results[0]
+    parts = [
+        table(
+            ["", ""],
+            [[escape(cell) for cell in row] for row in (lines(first) if len(results) == 1 else summary(results))],
+            text=True,
+        )
+    ]
+    parts.append(png(picture, "profit and position over time"))
+    if len(results) > 1:
+        rows = [
+            [str(one.settings["seed"]), money(one.profit), money(-one.drawdown), f"{len(one.fill_rows):,}", f"{len(one.trades):,}"]
+            for one in results
+        ]  # fmt: skip
+        parts += ["<h2>Seeds</h2>", table(["seed", "profit", "largest drawdown", "fills", "trades"], rows)]
+    else:
+        parts += ["<h2>Trades</h2>", _trades(first)]
+    shown = [[escape(name), escape(str(value))] for name, value in first.settings.items() if value is not None]
+    parts += ["<h2>Settings</h2>", table(["setting", "value"], shown, text=True)]
+    parts.append(
+        "<p>Profit is cash plus the position at the mid, before fees. A trade is from no position to no position. "
+        "The drawdown is measured at the points of the curve.</p>"
+    )
+    return page(f"Backtest of {first.name}", origin, parts)
+
+
+def _trades(result: Result) -> str:
+    trips = result.trades
+    rows = [
+        [
+            escape(result.symbols[trip.symbol].name), SIDES[trip.side], time_of_day_text(trip.start_ns),
+            "open" if trip.end_ns is None else time_of_day_text(trip.end_ns), f"{trip.qty_lots:,}", f"{trip.fills:,}",
+            "" if trip.profit_ticks is None else money(result.money(trip.symbol, trip.profit_ticks)),
+        ]
+        for trip in trips[:TRADES_SHOWN]
+    ]  # fmt: skip
+    more = f"<p>The first {TRADES_SHOWN:,} of {len(trips):,}.</p>" if len(trips) > TRADES_SHOWN else ""
+    return table(["symbol", "side", "from", "to", "largest position", "fills", "profit"], rows) + more
+
+
+def draw(results: Sequence[Result]) -> bytes:
+    """PNG: profit over time of every seed, and the positions of the first."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(9, 5.5), sharex=True, height_ratios=[2, 1], layout="constrained"
+    )
+    for one in results:
+        top.plot(
+            one.times_ns / 3.6e12, [float(value) for value in one.pnl], lw=1.0, alpha=1.0 if len(results) == 1 else 0.4
+        )
+    if len(results) > 1:
+        curves = np.array([[float(value) for value in one.pnl] for one in results])
+        top.plot(results[0].times_ns / 3.6e12, curves.mean(axis=0), color="#1c2330", lw=2.0, label="mean")
+        top.legend(loc="best", fontsize=8, frameon=False)
+    top.set_ylabel("profit")
+    for place, symbol in enumerate(results[0].symbols):
+        bottom.step(
+            results[0].times_ns / 3.6e12, results[0].positions[:, place], where="post", lw=1.0, label=symbol.name
+        )
+    bottom.set_ylabel("lots" if len(results) == 1 else f"lots, seed {results[0].settings['seed']}")
+    bottom.set_xlabel("time of day")
+    bottom.xaxis.set_major_formatter(lambda hours, _: time_of_day_text(round(hours * 3600) * 1_000_000_000))
+    if len(results[0].symbols) <= 10:
+        bottom.legend(loc="upper left", fontsize=8, frameon=False)
+    for axes in (top, bottom):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=130)
+    plt.close(figure)
+    return data.getvalue()

@@ -1,0 +1,204 @@
+"""What a strategy made: fills, trades, positions and profit, in exact integers, and in money where people look."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.records import EventFlag, Rows
+from serl.extras import require
+from serl.history.day import SymbolReference
+
+FILL_FIELDS = ("time_ns", "symbol", "side", "price_ticks", "qty_lots", "flags", "order_id", "match_id")
+
+
+class RoundTrip(NamedTuple):
+    """A trade of the strategy in one symbol: from no position to no position, or to one on the other side.
+
+    Attributes:
+        side: 0 if it was long, 1 if it was short.
+        qty_lots: the largest position.
+        profit_ticks: ticks x lots; None while the position is open.
+        end_ns: None while the position is open.
+    """
+
+    symbol: int
+    side: int
+    start_ns: int
+    end_ns: int | None
+    qty_lots: int
+    fills: int
+    profit_ticks: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. S symbols, F fills, T times at which positions were marked to the mid (at least a second apart).
+
+    Profit is cash plus positions at the mid, before fees. Half ticks x lots are its exact unit, because mids are.
+    """
+
+    name: str
+    symbols: tuple[SymbolReference, ...]
+    fill_rows: Rows
+    """(F,) EVENT rows of the own fills, oldest first."""
+    times_ns: NDArray[np.int64]
+    """(T,)"""
+    mids: NDArray[np.int64]
+    """(T, S) best bid plus best ask, so twice the mid in ticks; the last known one where a side is empty, 0 before the first."""
+    decisions: int
+    counts: dict[str, int]
+    """Own events: accepted orders, fills, cancellations, rejections."""
+    settings: dict[str, Any]
+    """Market, seed, window, latency and queue model."""
+    wall_s: float
+    events: Rows | None = field(default=None, repr=False)
+    """Every event of the run as EVENT rows, if they were kept."""
+
+    @property
+    def fills(self) -> dict[str, Any]:
+        """The fills as columns (F,)."""
+        columns = {name: self.fill_rows[name].copy() for name in FILL_FIELDS}
+        columns["maker"] = columns.pop("flags") & EventFlag.MAKER > 0
+        return columns
+
+    @cached_property
+    def _totals(self) -> tuple[Any, Any]:
+        """(positions, cash) of each symbol after 0, 1 ... F fills, lots and ticks x lots: (F + 1, S), exact."""
+        rows, count = self.fill_rows, len(self.symbols)
+        prices, lots = rows["price_ticks"], rows["qty_lots"]
+        exact = object if float(np.abs(prices.astype(float) * lots).sum()) > 2.0**60 else np.int64
+        signed = np.where(rows["side"] == 0, lots, -lots).astype(exact)
+        own = rows["symbol"][:, None] == np.arange(count)
+        changes = np.where(own, signed[:, None], 0), np.where(own, -(signed * prices.astype(exact))[:, None], 0)
+        start = np.zeros((1, count), exact)
+        return tuple(np.concatenate([start, np.cumsum(one, axis=0, dtype=exact)]) for one in changes)  # type: ignore[return-value]
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """(T, S) lots."""
+        return self._totals[0][self._fills_before].astype(np.int64)
+
+    @property
+    def _fills_before(self) -> Any:
+        return np.searchsorted(self.fill_rows["time_ns"], self.times_ns, side="left")
+
+    @cached_property
+    def profit_half_ticks(self) -> Any:
+        """(T, S) exact profit in half ticks x lots."""
+        positions, cash = (totals[self._fills_before] for totals in self._totals)
+        return 2 * cash + positions * self._marks
+
+    @property
+    def _marks(self) -> Any:
+        """(T, S) twice the price of a lot: the mid, or before there was one the last own fill."""
+        marks = self.mids.astype(self._totals[0].dtype)
+        for symbol in np.flatnonzero((self.mids == 0).any(axis=0)).tolist():
+            own = self.fill_rows[self.fill_rows["symbol"] == symbol]
+            before = np.searchsorted(own["time_ns"], self.times_ns, side="left")
+            unknown = (self.mids[:, symbol] == 0) & (before > 0)
+            marks[unknown, symbol] = 2 * own["price_ticks"][before[unknown] - 1]
+        return marks
+
+    @cached_property
+    def _units(self) -> tuple[Decimal, list[int]]:
+        """(a unit of money, how many a half tick x lot of each symbol is): sums over symbols are then sums of integers."""
+        worth = [Decimal(one.tick_size) * Decimal(one.lot_size) / 2 for one in self.symbols]
+        unit = Decimal(1).scaleb(min(int(one.as_tuple().exponent) for one in worth))
+        return unit, [int(one / unit) for one in worth]
+
+    @cached_property
+    def pnl(self) -> list[Decimal]:
+        """(T,) profit in money over all symbols."""
+        unit, worth = self._units
+        units = self.profit_half_ticks.astype(object) @ np.array(worth, object)
+        return [unit * int(value) for value in units]
+
+    @property
+    def profit(self) -> Decimal:
+        """Profit at the end, in money."""
+        return self.pnl[-1]
+
+    @property
+    def drawdown(self) -> Decimal:
+        """The largest fall of the profit from an earlier peak (0 at the start), in money, at the times of the marks."""
+        peaks = np.maximum.accumulate(np.array([Decimal(0), *self.pnl], object))[1:]
+        return max(np.array([Decimal(0), *(peaks - np.array(self.pnl, object))], object))
+
+    @cached_property
+    def trades(self) -> list[RoundTrip]:
+        """The round trips of each symbol by start."""
+        found: list[RoundTrip] = []
+        for symbol in range(len(self.symbols)):
+            rows = self.fill_rows[self.fill_rows["symbol"] == symbol]
+            found += _round_trips(symbol, rows)
+        return sorted(found, key=lambda trip: trip.start_ns)
+
+    def money(self, symbol: int, ticks: int) -> Decimal:
+        """Ticks x lots of a symbol in money."""
+        reference = self.symbols[symbol]
+        return ticks * Decimal(reference.tick_size) * Decimal(reference.lot_size)
+
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """Tables `fills`, `trades` and `curve` as columns; prices and profits in money as floats."""
+        names = np.array([reference.name for reference in self.symbols])
+        ticks = np.array([float(reference.tick_size) for reference in self.symbols])
+        fills = self.fills
+        number = fills["symbol"]
+        fills |= {"symbol": names[number], "price": fills["price_ticks"] * ticks[number]}
+        trades: dict[str, Any] = {
+            name: [getattr(trip, name) for trip in self.trades] for name in RoundTrip._fields
+        }  # fmt: skip
+        trades["profit"] = [
+            None if trip.profit_ticks is None else float(self.money(trip.symbol, trip.profit_ticks)) for trip in self.trades
+        ]  # fmt: skip
+        trades["symbol"] = [self.symbols[number].name for number in trades["symbol"]]
+        curve: dict[str, Any] = {"time_ns": self.times_ns, "pnl": [float(value) for value in self.pnl]}
+        for place, name in enumerate(names.tolist()):
+            curve[f"position {name}"] = self.positions[:, place]
+            curve[f"mid {name}"] = np.where(self.mids[:, place] > 0, self.mids[:, place] * ticks[place] / 2, np.nan)
+        return {"fills": fills, "trades": trades, "curve": curve}
+
+    def to_pandas(self) -> dict[str, Any]:
+        """The tables of `columns` as DataFrames. MissingPackageError without pandas."""
+        require("DataFrames of a backtest", "pandas")
+        from pandas import DataFrame
+
+        return {name: DataFrame(columns) for name, columns in self.columns().items()}
+
+
+def _round_trips(symbol: int, rows: Rows) -> list[RoundTrip]:
+    """The round trips of one symbol's fills; a fill through zero ends one and starts the next."""
+    found: list[RoundTrip] = []
+    position = cash = start_ns = most = fills = 0
+    columns = (rows[name].tolist() for name in ("time_ns", "side", "price_ticks", "qty_lots"))
+    for time_ns, side, price, lots in zip(*columns, strict=True):
+        sign = -1 if side else 1
+        closing = min(lots, abs(position)) if position * sign < 0 else 0
+        for part in (closing, lots - closing):
+            if not part:
+                continue
+            if position == 0:
+                start_ns, most, fills, cash = time_ns, 0, 0, 0
+            position, cash, fills = position + sign * part, cash - sign * part * price, fills + 1
+            most = max(most, abs(position))
+            if position == 0:
+                found.append(RoundTrip(symbol, 1 if sign > 0 else 0, start_ns, time_ns, most, fills, cash))
+    if position:
+        found.append(RoundTrip(symbol, 0 if position > 0 else 1, start_ns, None, most, fills, None))
+    return found
+
+
+def fill_forward(bests: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(T, S) twice the mids of (T, S, 2) best bids and asks: of the time before where a side is empty."""
+    twice = np.where((bests > 0).all(axis=2), bests.sum(axis=2), 0)
+    for symbol in range(twice.shape[1]):
+        known = np.flatnonzero(twice[:, symbol])
+        for first, stop in pairwise([*known.tolist(), len(twice)]):
+            if stop > first + 1:
+                twice[first + 1 : stop, symbol] = twice[first, symbol]
+    return twice

@@ -1,0 +1,191 @@
+"""Runs a strategy in process: over a recorded day, or among a population of simulated traders."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.backtest.errors import BacktestError
+from serl.agents.backtest.market import BacktestMarket
+from serl.agents.backtest.result import Result, fill_forward
+from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.realism.days import day_origin
+from serl.agents.traders.build import Crowd
+from serl.agents.traders.population import GroupConfig, PopulationConfig
+from serl.agents.traders.records import WAKEUPS
+from serl.agents.traders.registry import Kind
+from serl.agents.traders.simulate import fingerprint
+from serl.agents.traders.value import ValueConfig
+from serl.exchange.config import time_of_day_text
+from serl.exchange.latency import Delays
+from serl.exchange.records import EventKind
+from serl.history.day import Day, SymbolReference
+
+SECOND_NS = 1_000_000_000
+MARKS_MAX = 20_000
+QUEUE = "the book's own: an order waits behind what rested before it, and every other order is matched against it"
+Progress = Callable[[int], None]
+
+
+def backtest(
+    strategy: Strategy | type[Strategy] | Kind, *, population: PopulationConfig | None = None, day: Day | None = None, seed: int = 1,
+    window_ns: tuple[int, int] | None = None, delays: Delays | None = None, latency_us: float = 1.0, events_kept: bool = False,
+    on_progress: Progress = lambda time_ns: None,
+) -> Result:  # fmt: skip
+    """Runs a strategy over a day or among a population and returns what it made.
+
+    Args:
+        strategy: a Strategy or its class, or a compiled kind of trader.
+        population, day: one of them.
+        seed: of the population.
+        window_ns: start and end, ns after midnight; by default all of the day.
+        delays: of the commands of a strategy in Python (docs/latency.md); None: they arrive at the time of the decision.
+        latency_us: of a compiled strategy, from its wake-up to the exchange.
+        events_kept: whether `Result.events` has every event of the run.
+        on_progress: called with the time that the market has reached, ns after midnight.
+
+    Raises:
+        BacktestError: there is no such market or window.
+    """
+    references, span_ns, data = _market(population, day)
+    start_ns, end_ns = _window(span_ns, window_ns)
+    crowd = None if population is None else Crowd(population, seed)
+    bots = None
+    if isinstance(strategy, Kind):
+        names, tick = [one.name for one in references], references[0].tick_size
+        bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us), seed)
+    market = BacktestMarket(
+        references, crowd=crowd, history=None if day is None else day.commands, bots=bots, delays=delays, events_kept=events_kept
+    )  # fmt: skip
+    market.end_ns = end_ns
+    marks = mark_times(start_ns, end_ns)
+    market.run_until(start_ns)
+    began_s = time.perf_counter()
+    if bots is None:
+        bot = strategy() if isinstance(strategy, type) else strategy
+        assert isinstance(bot, Strategy)
+        name, bests, decisions = type(bot).__name__, *_run_python(bot, market, marks, start_ns, on_progress)
+        latency: Any = "none" if delays is None else str(delays)
+        interval_s = bot.interval_s
+    else:
+        assert isinstance(strategy, Kind)
+        name, bests, decisions = strategy.name, *_run_compiled(bots, market, marks, on_progress)
+        latency, interval_s = f"{latency_us:g} us", None
+    wall_s = time.perf_counter() - began_s
+    fills = market.own_fills()
+    settings = {
+        "market": data, "seed": seed if day is None else None, "interval_s": interval_s,
+        "window": f"{time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}", "order latency": latency, "feed latency": "none",
+        "queue": QUEUE, "fees": "none",
+    }  # fmt: skip
+    counts = {
+        kind.name.lower(): int(market.counts[kind])
+        for kind in (EventKind.ACCEPTED, EventKind.FILL, EventKind.CANCELLED, EventKind.REPLACED, EventKind.REJECTED)
+    }
+    events = market.events() if events_kept else None
+    return Result(
+        name, references, fills, marks, fill_forward(bests), decisions, counts, settings, wall_s, events
+    )  # fmt: skip
+
+
+def _market(
+    population: PopulationConfig | None, day: Day | None
+) -> tuple[tuple[SymbolReference, ...], tuple[int, int], str]:
+    """(symbols, first and last time, description) of a market."""
+    if population is not None and day is None:
+        references = tuple(SymbolReference(name, population.tick_size) for name in population.symbols)
+        return (
+            references,
+            (population.open_ns, population.close_ns),
+            f"population {population.name} {fingerprint(population)}",
+        )
+    if day is not None and population is None:
+        if not len(day.commands):
+            raise BacktestError(
+                "expected a day with commands, got an empty one; `serl day info` shows what its source had"
+            )
+        return (
+            day.reference.symbols,
+            (int(day.commands["time_ns"][0]), int(day.commands["time_ns"][-1]) + 1),
+            day_origin(day),
+        )
+    got = "neither" if day is None else "both"
+    raise BacktestError(f"expected either a population or a day, got {got}; give one of them")
+
+
+def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tuple[int, int]:
+    """The window within the market's time; BacktestError if it is outside."""
+    if window_ns is None:
+        return span_ns
+    if (
+        not span_ns[0] // SECOND_NS * SECOND_NS
+        <= window_ns[0]
+        < window_ns[1]
+        <= -(-span_ns[1] // SECOND_NS) * SECOND_NS
+    ):
+        span, got = ("-".join(time_of_day_text(one) for one in pair) for pair in (span_ns, window_ns))
+        raise BacktestError(f"window: expected FROM-TO within {span}, got {got}; choose another window")
+    return window_ns
+
+
+def strategy_population(
+    kind: Kind, symbols: list[str], tick_size: str, start_ns: int, end_ns: int, latency_us: float
+) -> PopulationConfig:  # fmt: skip
+    """A compiled strategy as a population of one trader, which wakes up first at `start_ns`. It sees no fundamental value."""
+    return PopulationConfig(
+        name=kind.name, symbols=symbols, tick_size=tick_size, open=time_of_day_text(start_ns),
+        close=time_of_day_text(-(-end_ns // SECOND_NS) * SECOND_NS), value=ValueConfig(volatility_ticks_per_root_s=0.0),
+        groups=[GroupConfig(trader=kind.name, latency_us=latency_us, start_spread_s=0.0)],
+    )  # fmt: skip
+
+
+def mark_times(start_ns: int, end_ns: int) -> NDArray[np.int64]:
+    """Times at which positions are marked: every second, or every few of a long run, and the end."""
+    step_ns = SECOND_NS * max(1, -(-(end_ns - start_ns) // (MARKS_MAX * SECOND_NS)))
+    return np.append(np.arange(start_ns + step_ns, end_ns, step_ns), end_ns)
+
+
+def _run_python(
+    strategy: Strategy, market: BacktestMarket, marks: NDArray[np.int64], start_ns: int, on_progress: Progress
+) -> tuple[NDArray[np.int64], int]:  # fmt: skip
+    """Wakes the strategy until the end; (best prices at the marks, decisions)."""
+    bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
+    times, place, end_ns = marks.tolist(), 0, market.end_ns
+    step_ns = interval_ns(strategy)
+    wake_ns = first_wake_ns(start_ns, step_ns)
+    decisions, fill, mark_ns = 0, EventKind.FILL, times[0]
+    while wake_ns < end_ns:
+        while mark_ns <= wake_ns:
+            market.run_until(mark_ns)
+            bests[place] = market.bests()
+            on_progress(mark_ns)
+            place += 1
+            mark_ns = times[place]
+        market.run_until(wake_ns)
+        if not decisions:
+            strategy.on_start(market)
+        for report in market.new_reports():
+            if report.kind == fill:
+                strategy.on_fill(market, report)
+        strategy.on_wake(market)
+        decisions += 1
+        wake_ns += step_ns
+    for late in range(place, len(times)):
+        market.run_until(times[late])
+        bests[late] = market.bests()
+    market.new_reports()
+    return bests, decisions
+
+
+def _run_compiled(
+    bots: Crowd, market: BacktestMarket, marks: NDArray[np.int64], on_progress: Progress
+) -> tuple[NDArray[np.int64], int]:
+    """Runs to the end; (best prices at the marks, wake-ups)."""
+    bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
+    for place, mark_ns in enumerate(marks.tolist()):
+        market.run_until(mark_ns)
+        bests[place] = market.bests()
+        on_progress(mark_ns)
+    return bests, int(bots.traders.counter[WAKEUPS])

@@ -1,0 +1,84 @@
+"""One backtest for each of several seeds, in parallel processes."""
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.agents.backtest.errors import BacktestError
+from serl.agents.backtest.load import Loaded, load_strategy, user_code
+from serl.agents.backtest.result import Result
+from serl.agents.backtest.run import Progress, backtest
+from serl.agents.learning.students_t import student
+from serl.agents.realism.days import load_day
+from serl.agents.traders.population import check_population
+from serl.exchange.latency import Delays
+from serl.garbage import collect_rarely
+
+
+@dataclass(frozen=True)
+class Job:
+    """A backtest of a strategy's file, as another process needs it."""
+
+    file: Path
+    strategy: str
+    population: dict[str, Any] | None
+    """Settings of the population; None for a day."""
+    day: Path | None
+    seed: int
+    window_ns: tuple[int, int] | None
+    delays: Delays | None
+    latency_us: float
+
+    def run(self, loaded: Loaded | None = None, on_progress: Progress = lambda time_ns: None) -> Result:
+        """Runs it in this process; loads the file unless it is `loaded`. StrategyError, with the line, for an exception of the strategy."""
+        found = (loaded or load_strategy(self.file, self.strategy)).found
+        population = None if self.population is None else check_population(self.population, "population")
+        day = None if self.day is None else load_day(self.day)
+        with user_code(self.file, "a run"):
+            return backtest(
+                found, population=population, day=day, seed=self.seed, window_ns=self.window_ns, delays=self.delays,
+                latency_us=self.latency_us, on_progress=on_progress,
+            )  # fmt: skip
+
+
+def run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+    """The results as they are ready. After an error or an interruption the processes are ended at once."""
+    context = multiprocessing.get_context("spawn")
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _prepare)
+    try:
+        for future in as_completed([pool.submit(job.run) for job in jobs]):
+            yield future.result()
+    except BrokenProcessPool:
+        raise BacktestError("expected every process to finish, got one that was killed; use fewer --workers") from None
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepare() -> None:
+    """Ctrl-C reaches every process of a terminal: the parent ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    collect_rarely()
+
+
+def mean_interval(values: Sequence[Decimal]) -> tuple[float, float, float] | None:
+    """(mean, lower, upper) of a 95 % interval over seeds (Student's t); None for fewer than two."""
+    if len(values) < 2:
+        return None
+    numbers = np.array(values, float)
+    mean = float(numbers.mean())
+    half = student(len(numbers) - 1) * float(numbers.std(ddof=1)) / len(numbers) ** 0.5
+    return mean, mean - half, mean + half

@@ -1,0 +1,267 @@
+"""Runs a strategy on a served exchange, as one participant of any clock: live, scaled or lockstep."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import msgpack
+
+from serl.agents.backtest.errors import BacktestError
+from serl.agents.backtest.run import strategy_population
+from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.traders.host import Host
+from serl.agents.traders.records import WAKEUPS
+from serl.agents.traders.registry import Kind
+from serl.clients.blocking import Exchange
+from serl.clients.book import Level
+from serl.clients.clock import RemoteClock
+from serl.clients.core import InboxItem, Trade
+from serl.clients.errors import Rejected
+from serl.clients.session import Instrument, Order, Report
+from serl.exchange.config import time_of_day_text
+from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.request import request_socket
+from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.wire import Kind as MessageKind
+
+SECOND_NS, NEVER = 1_000_000_000, 1 << 62
+POLL_S = 0.05
+A_DAY_NS = (0, 86_399 * SECOND_NS)
+Progress = Callable[[int, int], None]
+"""Called with the exchange's time of day and the number of decisions so far."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run on an exchange ended with, by symbol traded: positions, and profit in money at the mid (None without a price)."""
+
+    decisions: int
+    fills: int
+    positions: dict[str, int]
+    profits: dict[str, Decimal | None]
+
+
+class ServedStrategyMarket:
+    """See `StrategyMarket`: an exchange as a strategy sees it. Books follow the feed from the first look on."""
+
+    def __init__(self, client: Exchange, end_ns: int) -> None:
+        self.client = client
+        self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
+        self.decisions = 0
+
+    @property
+    def symbols(self) -> Sequence[str]:
+        """See StrategyMarket."""
+        return list(self.client.session.instruments)
+
+    def buy(
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
+        post_only: bool = False, terms: Terms = NO_TERMS,
+    ) -> Order:  # fmt: skip
+        """See StrategyMarket."""
+        try:
+            return self.client.buy(
+                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+            )
+        except Rejected:
+            return self._last_order()
+
+    def sell(
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
+        post_only: bool = False, terms: Terms = NO_TERMS,
+    ) -> Order:  # fmt: skip
+        """See StrategyMarket."""
+        try:
+            return self.client.sell(
+                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+            )
+        except Rejected:
+            return self._last_order()
+
+    def _last_order(self) -> Order:
+        """The order that was rejected; its state and reason say so."""
+        session = self.client.session
+        return session.orders[session.next_command_id - 1]
+
+    def cancel(self, order: Order) -> Order:
+        """See StrategyMarket."""
+        try:
+            return self.client.cancel(order)
+        except Rejected:
+            return order
+
+    def reduce(self, order: Order, qty_lots: int) -> Order:
+        """See StrategyMarket."""
+        try:
+            return self.client.reduce(order, qty_lots)
+        except Rejected:
+            return order
+
+    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
+        """See StrategyMarket."""
+        try:
+            return self.client.replace(order, qty_lots, price_ticks)
+        except Rejected:
+            return order
+
+    def mass_cancel(self, symbol: str | None = None) -> None:
+        """See StrategyMarket."""
+        self.client.mass_cancel(symbol)
+
+    def best(self, symbol: str) -> tuple[int | None, int | None]:
+        """See StrategyMarket."""
+        bids, asks = self.book(symbol, 1)
+        return (bids[0].price_ticks if bids else None), (asks[0].price_ticks if asks else None)
+
+    def book(self, symbol: str, depth: int = 10) -> tuple[list[Level], list[Level]]:
+        """See StrategyMarket."""
+        if f"l2/{symbol}/" not in self.client.core.books:
+            self.client.follow(symbol)
+        return self.client.book(symbol, depth)
+
+    def trades(self, symbol: str, count: int = 100) -> list[Trade]:
+        """See StrategyMarket."""
+        return self.client.trades(symbol, count)
+
+    def position(self, symbol: str) -> int:
+        """See StrategyMarket."""
+        return self.client.position(symbol)
+
+    def fills(self) -> list[Report]:
+        """See StrategyMarket."""
+        return self.client.fills()
+
+    def open_orders(self) -> list[Order]:
+        """See StrategyMarket."""
+        return self.client.session.open_orders()
+
+    def instrument(self, symbol: str) -> Instrument:
+        """See StrategyMarket."""
+        return self.client.instrument(symbol)
+
+    def outcome(self) -> Outcome:
+        """Positions and profit now."""
+        names = {one.number: name for name, one in self.client.session.instruments.items()}
+        cash = dict.fromkeys((fill.symbol for fill in self.fills()), 0)
+        for fill in self.fills():
+            cash[fill.symbol] += (-1 if fill.side == 0 else 1) * fill.qty_lots * fill.price_ticks
+        positions = {names[number]: self.position(names[number]) for number in cash}
+        profits: dict[str, Decimal | None] = {}
+        for number, ticks in cash.items():
+            one, position = self.instrument(names[number]), positions[names[number]]
+            profits[one.name] = profit(ticks, position, self.best(one.name) if position else (1, 1), one)
+        return Outcome(self.decisions, len(self.fills()), positions, profits)
+
+
+def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | None], one: Instrument) -> Decimal | None:
+    """Cash plus position at the mid, in money; None if a position has no mid."""
+    bid, ask = best
+    if not bid or not ask:
+        return None if position_lots else cash_ticks * one.tick_size * one.lot_size
+    return (2 * cash_ticks + position_lots * (bid + ask)) * one.tick_size * one.lot_size / 2
+
+
+def run_served(
+    strategy: Strategy, client: Exchange, window_ns: tuple[int, int] | None = None, on_progress: Progress = lambda time_ns, decisions: None
+) -> Outcome:  # fmt: skip
+    """Runs a strategy on a session of a served exchange until the end of the window (ns after midnight) or Ctrl-C.
+
+    In lockstep its commands arrive at the times of its decisions, and at equal times before those of participants that logged in later.
+    BacktestError if the window is over, or missing in lockstep.
+    """
+    kind, _, now_ns, midnight_ns = client.session.clock
+    start_ns, end_ns = (0, NEVER) if window_ns is None else (midnight_ns + one for one in window_ns)
+    lockstep = kind == "lockstep"
+    if lockstep and window_ns is None:
+        raise BacktestError("expected --window FROM-TO on a lockstep clock, got none; without it the run would not end")
+    if now_ns >= end_ns or (lockstep and now_ns > start_ns):
+        now, wanted = time_of_day_text(now_ns - midnight_ns), time_of_day_text(start_ns - midnight_ns)
+        raise BacktestError(f"expected a window that is not over, got one from {wanted} at {now}; choose a later one")
+    market = ServedStrategyMarket(client, end_ns)
+    step_ns = interval_ns(strategy)
+    start_ns = max(start_ns, now_ns)
+    with suppress(KeyboardInterrupt):
+        if lockstep:
+            _run_lockstep(strategy, market, start_ns, step_ns, on_progress)
+        else:
+            _run_clock(strategy, market, start_ns, step_ns, on_progress)
+    return market.outcome()
+
+
+def _run_lockstep(
+    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, on_progress: Progress
+) -> None:  # fmt: skip
+    client, inbox = market.client, market.client.core.inbox
+    for wake_ns in range(first_wake_ns(start_ns, step_ns), market.end_ns, step_ns):
+        market.time_ns = client.turn(wake_ns).time_ns
+        if not market.decisions:
+            strategy.on_start(market)
+        while inbox:
+            _tell(strategy, market, inbox.popleft())
+        strategy.on_wake(market)
+        market.decisions += 1
+        on_progress(wake_ns, market.decisions)
+    client.turn(market.end_ns)
+
+
+def _run_clock(
+    strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, on_progress: Progress
+) -> None:  # fmt: skip
+    """Wakes the strategy at its times by the exchange's clock; a wake-up that comes too late is left out."""
+    client, inbox, clock = market.client, market.client.core.inbox, RemoteClock()
+    _, speed, _, midnight_ns = client.session.clock
+    wake_ns = midnight_ns + first_wake_ns(start_ns - midnight_ns, step_ns)
+    now_ns = clock.now_ns(int(client.session.clock[2]))
+    while now_ns < market.end_ns:
+        item = client.wait(min(POLL_S, max(0.0, (wake_ns - now_ns) / SECOND_NS / max(speed, 1e-9))))
+        if clock.ping_due():
+            client.core.send(msgpack.packb([MessageKind.PING, 0]))
+        market.time_ns = now_ns = clock.now_ns(int(client.session.clock[2]))
+        while item is not None:
+            if market.decisions:
+                _tell(strategy, market, item)
+            item = inbox.popleft() if inbox else None
+        if now_ns < wake_ns:
+            continue
+        if not market.decisions:
+            strategy.on_start(market)
+        strategy.on_wake(market)
+        market.decisions += 1
+        wake_ns = midnight_ns + first_wake_ns(now_ns + 1 - midnight_ns, step_ns)
+        on_progress(now_ns - midnight_ns, market.decisions)
+
+
+def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem) -> None:
+    if isinstance(item, Report) and item.kind == EventKind.FILL:
+        strategy.on_fill(market, item)
+
+
+def run_compiled(
+    kind: Kind, endpoint: str, window_ns: tuple[int, int] = A_DAY_NS, *, seed: int = 1, latency_us: float = 1.0, token: str = "", curve: Path | None = None,
+    on_progress: Progress = lambda time_ns, decisions: None,
+) -> Outcome:  # fmt: skip
+    """Runs a compiled strategy on a session of its own, `traders-NAME-0`, over a window (ns after midnight) of its day.
+
+    On a live clock its day starts when it has logged in.
+    """
+    with request_socket(endpoint, "queries", curve, token) as ask:
+        listed = ask(MessageKind.INFO)[5][1]
+    names, tick = [name for _, name, _, _ in listed], str(listed[0][2])
+    start_ns, end_ns = window_ns
+    population = strategy_population(kind, names, tick, start_ns, end_ns, latency_us)
+    host = Host(population, seed, endpoint, token=token, until_ns=end_ns, curve=curve, cancel_on_disconnect=True)
+    try:
+        with suppress(KeyboardInterrupt):
+            host.run(lambda running: on_progress(running.time_ns, int(running.crowd.traders.counter[WAKEUPS])))
+        agent = host.crowd.traders.agents[0]
+        position, cash = int(agent["position_lots"]), int(agent["cash_ticks"])
+        one = host.client.instrument(names[0])
+        traded = cash != 0 or position != 0
+        return Outcome(
+            int(host.crowd.traders.counter[WAKEUPS]), 0, {one.name: position} if traded else {},
+            {one.name: profit(cash, position, host.book.best(0), one)} if traded else {},
+        )  # fmt: skip
+    finally:
+        host.close()

@@ -1,0 +1,119 @@
+"""The class of a strategy: the same file trades in a backtest (`serl backtest`) and on a served exchange (`serl run`)."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from serl.clients.book import Level
+from serl.clients.core import Trade
+from serl.clients.session import Instrument, Order, Report
+from serl.exchange.records import TimeInForce
+from serl.exchange.terms import NO_TERMS, Terms
+
+
+class StrategyMarket(Protocol):
+    """What a strategy sees and sends; the names are those of serl's clients. Prices in ticks, quantities in lots, times in ns.
+
+    A command arrives at the time of the decision plus the latency. Its reply is known at a later wake-up, in process as in lockstep: `buy`
+    returns an order in state "sent", and a rejection is the order's `state` and `reason`, not an exception.
+    """
+
+    time_ns: int
+    """Exchange time of this decision."""
+    end_ns: int
+    """Exchange time at which the run ends; far in the future without an end."""
+
+    @property
+    def symbols(self) -> Sequence[str]:
+        """Names of the symbols, the first one that a strategy of one symbol trades."""
+        ...
+
+    def buy(
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
+        post_only: bool = False, terms: Terms = NO_TERMS,
+    ) -> Order:  # fmt: skip
+        """Sends a buy order; without a price at the market. UnknownSymbol, or ConfigError for what is no integer."""
+        ...
+
+    def sell(
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
+        post_only: bool = False, terms: Terms = NO_TERMS,
+    ) -> Order:  # fmt: skip
+        """Sends a sell order; see `buy`."""
+        ...
+
+    def cancel(self, order: Order) -> Order:
+        """Cancels an order; nothing if it is no longer open when the command arrives."""
+        ...
+
+    def reduce(self, order: Order, qty_lots: int) -> Order:
+        """Reduces the open quantity; the order keeps its time priority."""
+        ...
+
+    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
+        """Gives an order a new total quantity (fills included) and price; docs/orders.md says when it keeps its priority."""
+        ...
+
+    def mass_cancel(self, symbol: str | None = None) -> None:
+        """Cancels all own orders, in one symbol or in all."""
+        ...
+
+    def best(self, symbol: str) -> tuple[int | None, int | None]:
+        """(best bid, best ask) in ticks, None for an empty side: the quickest look at a market."""
+        ...
+
+    def book(self, symbol: str, depth: int = 10) -> tuple[list[Level], list[Level]]:
+        """(bids, asks), best first, at most `depth` levels each (0: all); own orders are among them."""
+        ...
+
+    def trades(self, symbol: str, count: int = 100) -> list[Trade]:
+        """The last trades of the market, newest last."""
+        ...
+
+    def position(self, symbol: str) -> int:
+        """Lots bought minus lots sold."""
+        ...
+
+    def fills(self) -> list[Report]:
+        """Every own fill so far, oldest first."""
+        ...
+
+    def open_orders(self) -> list[Order]:
+        """Own orders that can still trade, oldest first."""
+        ...
+
+    def instrument(self, symbol: str) -> Instrument:
+        """Reference data of a symbol; converts between prices and ticks. UnknownSymbol."""
+        ...
+
+
+class Strategy:
+    """Base of strategies: subclass it in a file of your own and override what you need.
+
+    The strategy wakes up at every multiple of `interval_s` since midnight. At a wake-up all replies and trades before that time are
+    known; `on_fill` is called for each new fill, then `on_wake`. On live and scaled clocks `on_fill` is called as soon as a fill is reported.
+    """
+
+    interval_s: float = 1.0
+    """Seconds of exchange time between two decisions."""
+
+    def on_start(self, market: StrategyMarket) -> None:
+        """Called once, at the first wake-up, before anything else."""
+
+    def on_fill(self, market: StrategyMarket, fill: Report) -> None:
+        """Called for each own fill; `fill.order_id` is that of the order."""
+
+    def on_wake(self, market: StrategyMarket) -> None:
+        """Called at each wake-up: look at the market and send orders."""
+
+
+def interval_ns(strategy: Any) -> int:
+    """The decision interval in ns, at least 1; ValueError for what is no positive number."""
+    value = strategy.interval_s
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 86_400:
+        raise ValueError(f"interval_s: expected seconds from 1e-9 to 86400, got {value!r}; correct the class")
+    return round(value * 1_000_000_000)
+
+
+def first_wake_ns(start_ns: int, step_ns: int) -> int:
+    """The first multiple of the interval from `start_ns` on: the same wake-ups wherever the strategy runs."""
+    return -(-start_ns // step_ns) * step_ns

@@ -1,0 +1,1 @@
+"""Tests of backtests and of strategies on a server."""

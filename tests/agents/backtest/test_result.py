@@ -1,0 +1,94 @@
+"""Profit, positions, trades and drawdown against a computation by hand."""
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.agents.backtest.result import Result, RoundTrip, fill_forward
+from serl.exchange.records import EVENT, EventFlag, EventKind
+from serl.extras import MissingPackageError
+from serl.history.day import SymbolReference
+
+SYMBOLS = (SymbolReference("A", "0.01"), SymbolReference("B", "0.5", "100"))
+
+
+def fills(*rows: tuple[int, int, int, int, int]) -> Any:
+    """EVENT rows of (time, symbol, side, price, quantity); every second one as maker."""
+    found = np.zeros(len(rows), EVENT)
+    for index, row in enumerate(rows):
+        found[["time_ns", "symbol", "side", "price_ticks", "qty_lots"]][index] = row
+    found["kind"], found["flags"][1::2] = EventKind.FILL, EventFlag.MAKER
+    return found
+
+
+def result(rows: Any, times: list[int], twice_mids: list[list[int]]) -> Result:
+    return Result("test", SYMBOLS, rows, np.array(times), np.array(twice_mids), 3, {}, {}, 1.0)
+
+
+def test_profit_is_cash_and_position_at_the_mid_over_all_symbols() -> None:
+    found = result(
+        fills((10, 0, 0, 1000, 7), (20, 0, 1, 1003, 2), (20, 1, 1, 50, 3), (31, 0, 1, 1001, 5)),
+        [10, 15, 25, 40],
+        [[2001, 101], [1997, 101], [2001, 101], [2001, 95]],
+    )
+    assert found.positions.tolist() == [[0, 0], [7, 0], [5, -3], [0, -3]], "a mark is before what happens at its time"
+    # A in half ticks: 7 x 1997 - 2 x 7000 = -21; 5 x 2001 - 2 x (7000 - 2006) = 17; 2 x (2006 + 5005 - 7000) = 22
+    # B: 2 x 150 - 3 x 101 = -3; 300 - 3 x 95 = 15
+    assert found.profit_half_ticks.tolist() == [[0, 0], [-21, 0], [17, -3], [22, 15]]
+    # a half tick of a lot is 0.005 of A and 25 of B
+    assert found.pnl == [Decimal(0), Decimal("-0.105"), Decimal("0.085") - 75, Decimal("0.11") + 375]
+    assert found.profit == Decimal("375.11")
+    assert found.drawdown == Decimal("74.915")
+
+
+def test_profit_beyond_64_bits_is_exact() -> None:
+    lots = 1 << 40
+    found = result(fills((1, 0, 0, 1 << 30, lots), (2, 0, 1, (1 << 30) + 1, lots)), [5], [[0, 0]])
+    assert found.profit_half_ticks.tolist() == [[2 * lots, 0]]
+    assert found.profit == Decimal(lots) / 100
+
+
+def test_trades_go_from_no_position_to_no_position() -> None:
+    found = result(
+        fills((1, 0, 0, 100, 5), (2, 0, 0, 102, 5), (3, 0, 1, 103, 14), (4, 0, 0, 101, 4), (5, 1, 1, 10, 1)), [9], [[200, 20]]
+    )  # fmt: skip
+    assert found.trades == [
+        RoundTrip(0, 0, 1, 3, 10, 3, 20),
+        RoundTrip(0, 1, 3, 4, 4, 2, 8),
+        RoundTrip(1, 1, 5, None, 1, 1, None),
+    ]
+    assert found.money(1, 3) == 150
+
+
+def test_without_a_mid_the_mark_is_the_one_before_or_the_last_own_fill() -> None:
+    bests = np.array([[[0, 0]], [[9, 0]], [[9, 12]], [[0, 12]], [[10, 11]], [[0, 0]]])
+    assert fill_forward(bests)[:, 0].tolist() == [0, 0, 21, 21, 21, 21]
+    found = result(fills((1, 0, 0, 100, 5)), [2, 3], [[0, 0], [198, 0]])
+    assert found.profit_half_ticks[:, 0].tolist() == [0, -10]
+
+
+def test_a_run_without_fills_has_no_profit() -> None:
+    found = result(fills(), [2], [[198, 0]])
+    assert found.profit == found.drawdown == 0 and not found.trades
+
+
+def test_the_tables_have_columns_of_one_length() -> None:
+    found = result(fills((1, 0, 0, 100, 5), (2, 1, 0, 30, 1)), [9, 10], [[200, 0], [200, 0]])
+    tables = found.columns()
+    lengths = {name: {len(column) for column in columns.values()} for name, columns in tables.items()}
+    assert lengths == {"fills": {2}, "trades": {2}, "curve": {2}}
+    assert tables["fills"]["symbol"].tolist() == ["A", "B"] and tables["fills"]["price"].tolist() == [1.0, 15.0]
+    assert tables["fills"]["maker"].tolist() == [False, True]
+
+
+def test_data_frames_need_pandas() -> None:
+    found = result(fills((1, 0, 0, 100, 5)), [9], [[200, 0]])
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingPackageError, match="pip install pandas"):
+            found.to_pandas()
+    else:
+        assert found.to_pandas()["fills"]["qty_lots"].sum() == 5

@@ -1,0 +1,53 @@
+"""Strategies on a live exchange."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from serl.agents.backtest.served import run_compiled
+from serl.agents.traders.registry import load_kind
+from serl.cli import serl as command
+from serl.clients.blocking import connect
+from tests.agents.backtest import sample
+from tests.server_fixture import start_exchange
+
+TAKER = """
+import serl
+
+class Taker(serl.Strategy):
+    interval_s = 0.02
+
+    def on_start(self, market):
+        self.crossing = market.buy("DEMO", 5, 10_200, post_only=True)
+        self.resting = market.buy("DEMO", 1, 9_000)
+
+    def on_wake(self, market):
+        if len(market.open_orders()) == 1 and not market.position("DEMO"):
+            self.bought = market.buy("DEMO", 3)
+
+    def on_fill(self, market, fill):
+        bids, asks = market.book("DEMO", 2)
+        assert [level.price_ticks for level in bids] == [10_000, 9_000] and asks[0].qty_lots == 997
+        assert market.trades("DEMO", 1)[0].qty_lots == fill.qty_lots == 3
+        print(self.crossing.state, self.crossing.reason, self.resting.state, self.bought.state)
+        raise KeyboardInterrupt
+"""
+
+
+def test_strategies_trade_on_a_live_exchange(tmp_path: Path) -> None:
+    """One in Python until Ctrl-C, then a compiled one for a second of its day."""
+    (tmp_path / "taker.py").write_text(TAKER)
+    with start_exchange(symbols="DEMO") as served, connect(served.endpoint, "maker") as maker:
+        maker.buy("DEMO", 1000, 10_000)
+        maker.sell("DEMO", 1000, 10_100)
+        done = CliRunner().invoke(command, ["run", str(tmp_path / "taker.py"), "--connect", served.endpoint])
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert "rejected WOULD_CROSS open done" in done.output
+        assert "DEMO: position +3 lots, profit -1.50" in done.output
+        while maker.book("DEMO")[0][-1].price_ticks == 9_000:  # its order is cancelled when it leaves
+            maker.wait(0.01)
+        assert maker.position("DEMO") == -3
+        outcome = run_compiled(load_kind(sample.pulse.__name__), served.endpoint, (0, 10**9))
+        assert outcome.decisions > 1
+        while len(maker.book("DEMO")[0]) + len(maker.book("DEMO")[1]) > 2:
+            maker.wait(0.01)
