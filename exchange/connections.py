@@ -74,22 +74,27 @@ class Connections:
 def close_connection(descriptor: int, port: int) -> None:
     """Closes a TCP connection to a port of the exchange that libzmq holds, which then notices. Does nothing if the descriptor is no such one
     any more."""
-    if _local_port(descriptor) != port:
-        return
-    with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
-        connection.shutdown(socket.SHUT_RDWR)
+    connection = open_connection(descriptor, port)
+    if connection is not None:
+        with contextlib.suppress(OSError), connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
-def _local_port(descriptor: int) -> int:
-    """The local port of a connected TCP socket; -1 for any other descriptor."""
+def open_connection(descriptor: int, port: int) -> socket.socket | None:
+    """A socket object of its own for a connection to a port, which stays this connection's whoever closes the descriptor. None if the
+    descriptor is no such one."""
     try:
-        with _duplicate(descriptor) as connection:
-            if connection.type != socket.SOCK_STREAM or connection.family not in (socket.AF_INET, socket.AF_INET6):
-                return -1
-            connection.getpeername()
-            return int(connection.getsockname()[1])
+        connection = _duplicate(descriptor)
     except OSError:
-        return -1
+        return None
+    try:
+        connection.getpeername()
+        if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == port:
+            return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
 
 
 def _duplicate(descriptor: int) -> socket.socket:
