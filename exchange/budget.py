@@ -1,9 +1,12 @@
 """What clients may cost the exchange's loop: shares of its time, and messages of one connection."""
 
 import time
+from collections.abc import Sequence
 
 BURST_S = 0.02
 """Work that may be done at once after a rest."""
+QUIET_S = 0.1
+"""Without an order for this long, everything else is served without a limit to its share: nobody waits."""
 BURST_PERIODS_S = 5.0
 """A rate allows bursts of what it grants in this time."""
 TRACKED_MAX = 4096
@@ -56,3 +59,51 @@ class Charges:
             recent_s = now_s - 2 * BURST_PERIODS_S
             self._charged = {each: entry for each, entry in self._charged.items() if entry[1] > recent_s}
         return left > 0
+
+
+class Shares:
+    """Budgets of the sources of work besides orders, which have a share of the time together while orders arrive."""
+
+    def __init__(self, names: Sequence[str], share: float) -> None:
+        ring: list[Budget] = []
+        self._budgets = {name: Budget(share, ring) for name in names}
+        self._last_order_s = 0.0
+        self._before_s: list[float] = []
+        self._began_s = 0.0
+
+    def __getitem__(self, name: str) -> Budget:
+        return self._budgets[name]
+
+    def note_order(self) -> None:
+        """Orders have arrived."""
+        self._last_order_s = time.monotonic()
+
+    @property
+    def are_limited(self) -> bool:
+        """Whether orders arrive, so that everything else has to wait for its share."""
+        return time.monotonic() - self._last_order_s <= QUIET_S
+
+    def wait_s(self, name: str) -> float:
+        """Seconds until a source may be served; 0: now."""
+        return self._budgets[name].wait_s() if self.are_limited else 0.0
+
+    def waits_s(self) -> dict[str, float]:
+        """wait_s of each source."""
+        return {name: each.wait_s() if self.are_limited else 0.0 for name, each in self._budgets.items()}
+
+    def begin_turn(self) -> None:
+        """A turn of the loop begins, in which sources may be served."""
+        self._before_s, self._began_s = [each.spent_s for each in self._budgets.values()], time.monotonic()
+
+    def end_turn(self) -> None:
+        """Charges the rest of the turn to the sources that were served in it."""
+        charged = [
+            (each, each.spent_s - before_s)
+            for each, before_s in zip(self._budgets.values(), self._before_s, strict=True)
+            if each.spent_s != before_s
+        ]
+        if charged:
+            total_s = sum(spent_s for _, spent_s in charged)
+            rest_s = time.monotonic() - self._began_s - total_s
+            for budget, spent_s in charged if rest_s > 0 and total_s > 0 else ():
+                budget.spend(rest_s * spent_s / total_s)

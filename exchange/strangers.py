@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import zmq
 
-from serl.exchange.budget import Budget
 from serl.exchange.connections import open_connection
 from serl.exchange.gateway.state import CLOSED_ROUTES, GatewayState
 from serl.exchange.peer import Peer, Refusals
@@ -52,14 +51,16 @@ class Strangers:
             del self._known[next(iter(self._known))]
         self._known[route] = None
 
-    def close(self, route: int, peer: Peer, kind: Kind, code: str, text: str) -> None:
-        """Says why, then closes a connection. The compiled loop drops what it has sent already."""
+    def close(self, route: int, peer: Peer, text: str) -> None:
+        """Says why with GOODBYE `rate`, then closes a connection. The compiled loop drops what it has sent already."""
         own = open_connection(peer.descriptor, self._port)
         if own is None:
             return
         self._router.get(zmq.EVENTS)  # libzmq notices now whose connections have ended
         try:
-            self._router.send_multipart([b"\0" + route.to_bytes(4, "big"), pack(kind, code, text)], zmq.DONTWAIT)
+            self._router.send_multipart(
+                [b"\0" + route.to_bytes(4, "big"), pack(Kind.GOODBYE, "rate", text)], zmq.DONTWAIT
+            )
         except zmq.Again:
             pass  # it does not read
         except zmq.ZMQError:  # it has ended, and its descriptor may be another's now

@@ -235,7 +235,7 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
 @inlined
 def _changes_market(events: Any, first: int, stop: int) -> bool:
     """Whether any of these events is more than a rejection, for which no subscriber needs to be served at once."""
-    for index in range(first, stop):
+    for index in range(first, stop):  # noqa: SIM110 - compiled
         if events[index].kind != _REJECTED:
             return True
     return False

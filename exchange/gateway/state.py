@@ -89,7 +89,7 @@ class GatewayState(NamedTuple):
     clock: NDArray[np.int64]  # (8,)
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
     scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
-    closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last connections that the exchange closed, -1 = none
+    closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
