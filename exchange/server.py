@@ -60,6 +60,8 @@ from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
 from serl.exchange.zap import DOMAIN, Zap
 
+PUBLISH_S = 0.001
+"""Time for which a flood of control messages may hold up the feed, so that not each of them has its own publication."""
 DROP_S = 1e-6
 """What dropping a message of a closed connection takes."""
 CURVE_HANDSHAKE_BYTES = 1024
@@ -145,7 +147,7 @@ class Exchange:
                 self._shares["admin"],
             )  # fmt: skip
             self._published = int(self.core.gateway.counter[EVENTS])
-            self._segment = self.core.journal.events
+            self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
             self._affordable: tuple[str, ...] = ()
             self._stopping = ""
@@ -277,7 +279,8 @@ class Exchange:
                 self._resends.send(self._shares.are_limited)
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
-            self._publish()
+            if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:
+                self._publish()
             self._strangers.finish()
             self._connections.check(self.sessions.descriptors, int(self.core.gateway.counter[DRAINED]))
             self._shares.end_turn()
@@ -322,6 +325,8 @@ class Exchange:
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         idle_ns = min(idle_ns, self._set_affordable())
+        if self._published != self.core.gateway.counter[EVENTS]:
+            idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
@@ -371,6 +376,7 @@ class Exchange:
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""
+        self._published_s = time.monotonic()
         counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0
