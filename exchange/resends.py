@@ -15,8 +15,8 @@ from serl.exchange.gateway.state import LIVE
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
-TURN_S_MAX = 0.0005
-"""Time of one turn of the loop after which no further command is answered."""
+TURN_S_MAX, QUIET_TURN_S_MAX = 0.0005, 0.01
+"""Time of one turn of the loop after which no further command is answered: while orders arrive, and else."""
 
 
 @dataclasses.dataclass
@@ -64,7 +64,8 @@ class Resends:
     def send(self, is_limited: bool) -> None:
         """Answers commands, one of each session in turn, up to the limits of a turn."""
         began = now = time.monotonic()
-        while self._ring and now - began < TURN_S_MAX and not (is_limited and self._budget.wait_s()):
+        turn_s = TURN_S_MAX if is_limited else QUIET_TURN_S_MAX
+        while self._ring and now - began < turn_s and not (is_limited and self._budget.wait_s()):
             slot, queue = next(iter(self._ring.items()))
             del self._ring[slot]
             gateway = self._core.gateway

@@ -151,10 +151,11 @@ class Exchange:
             self._polls: dict[tuple[str, ...], Any] = {}
             self._affordable: tuple[str, ...] = ()
             self._stopping = ""
-            self._messages_received = self._commands_accepted = self._dropped = 0
+            self._messages_received = self._dropped = 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
             self.sessions.cancel_after_restart()
         self._start(config)
+        self._commands_accepted = self._count_accepted()
 
     def _start(self, config: ExchangeConfig) -> None:
         self.core.warm_up()
@@ -342,7 +343,7 @@ class Exchange:
     def _has_new_messages(self) -> bool:
         """Whether messages arrived since the last call."""
         counter = self.core.gateway.counter
-        received, accepted = int(counter[MESSAGES_RECEIVED]), int(counter[NEXT_SEQUENCE] + counter[STAGED])
+        received, accepted = int(counter[MESSAGES_RECEIVED]), self._count_accepted()
         busy = received != self._messages_received
         if accepted != self._commands_accepted and self.lockstep is None:  # in lockstep nobody waits for the loop
             self._shares.note_order()
@@ -351,6 +352,11 @@ class Exchange:
             self._dropped = int(counter[DROPPED])
         self._messages_received, self._commands_accepted = received, accepted
         return busy
+
+    def _count_accepted(self) -> int:
+        """The number of commands accepted so far, in the journal or still to arrive."""
+        counter = self.core.gateway.counter
+        return int(counter[NEXT_SEQUENCE] + counter[STAGED])
 
     def _set_affordable(self) -> int:
         """Chooses the sources that are served besides orders: while these arrive, those with time left. Returns the nanoseconds until that
