@@ -88,11 +88,15 @@ class Control:
 
     def _cut(self, route: int, slot: int) -> None:
         """Ends the session of a connection that sends too much besides orders, and closes the connection."""
-        peer, text = self._peer(), "the exchange has no time for strangers; connect again later"
-        if slot >= 0 and self._gateway.status[slot] != FREE:
-            text = f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)"
-            self.end(slot, "rate", text)
-        self._strangers.close(route, peer, text)
+        if slot < 0 or self._gateway.status[slot] == FREE:
+            text = "the exchange has no time for strangers; connect again later"
+            self._strangers.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
+            return
+        self._strangers.close(route, self._peer(), pack(Kind.HEARTBEAT, self._clock.now_ns()))
+        self.end(
+            slot, "rate",
+            f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
+        )  # fmt: skip
 
     def _peer(self) -> Peer:
         """Who sent the message."""

@@ -11,7 +11,6 @@ import zmq
 from serl.exchange.connections import open_connection
 from serl.exchange.gateway.state import CLOSED_ROUTES, GatewayState
 from serl.exchange.peer import Peer, Refusals
-from serl.exchange.wire import Kind, pack
 
 GRACE_S = 0.1
 """Time in which a connection that is closed may still read why."""
@@ -51,16 +50,15 @@ class Strangers:
             del self._known[next(iter(self._known))]
         self._known[route] = None
 
-    def close(self, route: int, peer: Peer, text: str) -> None:
-        """Says why with GOODBYE `rate`, then closes a connection. The compiled loop drops what it has sent already."""
+    def close(self, route: int, peer: Peer, message: bytes) -> None:
+        """Sends a connection a message, which shows that it still exists, and closes it in GRACE_S. The compiled loop drops what it has
+        sent already."""
         own = open_connection(peer.descriptor, self._port)
         if own is None:
             return
         self._router.get(zmq.EVENTS)  # libzmq notices now whose connections have ended
         try:
-            self._router.send_multipart(
-                [b"\0" + route.to_bytes(4, "big"), pack(Kind.GOODBYE, "rate", text)], zmq.DONTWAIT
-            )
+            self._router.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.Again:
             pass  # it does not read
         except zmq.ZMQError:  # it has ended, and its descriptor may be another's now
