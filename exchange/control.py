@@ -34,6 +34,9 @@ from serl.exchange.wire import Kind, RequestError, pack
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
 """What the rate of cancels counts, and what is accepted while the disk is full."""
 
+LOGIN_MESSAGES = 9
+"""What a BYE is charged to its participant besides itself: the login that it ends took as long as so many PINGs."""
+
 
 class Control:
     """Answers one message at a time; a rejection says what was expected and what arrived."""
@@ -118,6 +121,8 @@ class Control:
             self._on_behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
+            self._charges.take(~int(self._gateway.participant[slot]), LOGIN_MESSAGES)
+            self._strangers.forget(route)
             self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)

@@ -12,6 +12,8 @@ from serl.exchange.connections import open_connection
 from serl.exchange.gateway.state import CLOSED_ROUTES, GatewayState
 from serl.exchange.peer import Peer, Refusals
 
+ANSWERS_MIN = 8
+"""Messages of a connection that are answered although there is no time: a login, and some that were refused."""
 GRACE_S = 0.1
 """Time in which a connection that is closed may still read why."""
 
@@ -19,8 +21,8 @@ GRACE_S = 0.1
 class Strangers:
     """Nobody knows who they are, so all of them share one budget, which also admits new connections (zap.py).
 
-    While it has no time left, the first message of each connection is answered (it cost an admission) and the next one closes it. So what is
-    answered was admitted before, and who floods under ever new connections waits for his next one.
+    While it has no time left, the first ANSWERS_MIN messages of each connection are answered (it had to wait for its admission) and the next
+    one closes it. So who floods under ever new connections waits for the next one.
     """
 
     def __init__(
@@ -34,21 +36,22 @@ class Strangers:
     ) -> None:
         self._gateway, self._router, self._port = gateway, router, port
         self._connections_max, self._is_limited, self._refusals = connections_max, is_limited, refusals
-        self._known: dict[int, None] = {}  # routing numbers, in the order of their first messages
+        self._answered: dict[int, int] = {}  # messages by routing number, in the order of their first messages
         self._closing: deque[tuple[float, socket.socket]] = deque()
 
     def may_be_answered(self, route: int) -> bool:
         """Whether there is time for a message of a connection."""
-        if route in self._known:
-            return not self._is_limited()
-        self.remember(route)
+        answered = self._answered.get(route, 0)
+        if answered >= ANSWERS_MIN and self._is_limited():
+            return False
+        if not answered and len(self._answered) >= 2 * self._connections_max:
+            del self._answered[next(iter(self._answered))]
+        self._answered[route] = answered + 1
         return True
 
-    def remember(self, route: int) -> None:
-        """Notes that a connection has had its first message."""
-        if len(self._known) >= 2 * self._connections_max:
-            del self._known[next(iter(self._known))]
-        self._known[route] = None
+    def forget(self, route: int) -> None:
+        """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login."""
+        self._answered.pop(route, None)
 
     def close(self, route: int, peer: Peer, message: bytes) -> None:
         """Sends a connection a message, which shows that it still exists, and closes it in GRACE_S. The compiled loop drops what it has
