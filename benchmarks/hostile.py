@@ -5,7 +5,7 @@ in a process of its own, by turns against the exchange and against sockets that 
 that the attacker's own use of the processor does not count. Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
 memory after the attack over that before it; `work_us_per_order` is the processor time of the exchange's
 loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended. With four
-or more processors exchange, honest client and attackers have their own.
+or more processors exchange, honest client and attackers have their own; attackers have the lowest priority in any case, because they need not be on the same machine.
 `python -m benchmarks.hostile NAME ...` runs some attacks (`all`: together).
 """
 
@@ -47,6 +47,7 @@ def _pin(which: int) -> None:
 
 def _attack(name: str, endpoint: str, ready: Any) -> None:
     _pin(2)
+    os.nice(19)
     ready.release()
     ATTACKS[name](endpoint)
 

@@ -1,26 +1,39 @@
 """What clients may cost the exchange's loop: shares of its time, and messages of one connection."""
 
 import time
+from collections.abc import Sequence
 
 BURST_S = 0.02
 """Work that may be done at once after a rest."""
+QUIET_S = 0.1
+"""Without an order for this long, everything else is served without a limit to its share: nobody waits."""
 BURST_PERIODS_S = 5.0
 """A rate allows bursts of what it grants in this time."""
 TRACKED_MAX = 4096
-"""Connections whose charges are remembered before those without debt are forgotten."""
+"""Keys whose charges are remembered before those without debt are forgotten."""
 
 
 class Budget:
-    """Limits some work to a share of the time, so that a flood of it cannot delay orders. Until the time is earned, the work waits in libzmq
-    and then in TCP, where it slows its sender."""
+    """Limits the work for one source to a share of the time, so that a flood of it cannot delay orders. Until the time is earned, the work
+    waits in libzmq and then in TCP, where it slows its sender.
 
-    def __init__(self, share: float) -> None:
+    Sources in one `ring` have the share together: those that wait for time get equal parts of it.
+    """
+
+    def __init__(self, share: float, ring: list["Budget"] | None = None) -> None:
         self._share = share
         self._free_s = 0.0
+        self.spent_s = 0.0
+        """Since the start."""
+        self._ring = [] if ring is None else ring
+        self._ring.append(self)
 
     def spend(self, seconds: float) -> None:
         """Charges work that has been done."""
-        self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / self._share
+        waiting = sum(each is self or each.wait_s() > 0 for each in self._ring)
+        share = self._share / waiting
+        self.spent_s += seconds
+        self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / share
 
     def wait_s(self) -> float:
         """Seconds until more work may be done; 0: now."""
@@ -28,25 +41,69 @@ class Budget:
 
 
 class Charges:
-    """Token buckets by connection: `per_s` units per second each, 0 = no limit, with bursts of BURST_PERIODS_S."""
+    """Token buckets by key, such as a connection: `per_s` units per second each, 0 = no limit, with bursts of BURST_PERIODS_S."""
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
         self._charged: dict[int, tuple[float, float]] = {}
 
-    def take(self, connection: int, units: float = 1.0, owes: bool = True) -> bool:
-        """Charges a connection. Returns False if it had nothing left; with `owes` it is charged all the same, and must earn that first."""
+    def take(self, key: int, units: float = 1.0, owes: bool = True) -> bool:
+        """Charges a key. Returns False if it had nothing left; with `owes` it is charged all the same, and must earn that first."""
         if not self._per_s:
             return True
         now_s, full = time.monotonic(), self._per_s * BURST_PERIODS_S
-        left, since_s = self._charged.get(connection, (full, now_s))
+        left, since_s = self._charged.get(key, (full, now_s))
         left = min(full, left + (now_s - since_s) * self._per_s)
-        self._charged[connection] = left - (units if owes or left > 0 else 0.0), now_s
+        self._charged[key] = left - (units if owes or left > 0 else 0.0), now_s
         if len(self._charged) > TRACKED_MAX:
             recent_s = now_s - 2 * BURST_PERIODS_S
-            self._charged = {key: entry for key, entry in self._charged.items() if entry[1] > recent_s}
+            self._charged = {each: entry for each, entry in self._charged.items() if entry[1] > recent_s}
         return left > 0
 
-    def is_overdrawn(self, connection: int) -> bool:
-        """Whether a connection owes a whole burst: it goes on although it is refused."""
-        return self._charged.get(connection, (0.0, 0.0))[0] < -self._per_s * BURST_PERIODS_S
+
+class Shares:
+    """Budgets of the sources of work besides orders, which have a share of the time together while orders arrive."""
+
+    def __init__(self, names: Sequence[str], share: float) -> None:
+        ring: list[Budget] = []
+        self._budgets = {name: Budget(share, ring) for name in names}
+        self._last_order_s = 0.0
+        self._before_s: list[float] = []
+        self._began_s = 0.0
+
+    def __getitem__(self, name: str) -> Budget:
+        return self._budgets[name]
+
+    def note_order(self) -> None:
+        """Orders have arrived."""
+        self._last_order_s = time.monotonic()
+
+    @property
+    def are_limited(self) -> bool:
+        """Whether orders arrive, so that everything else has to wait for its share."""
+        return time.monotonic() - self._last_order_s <= QUIET_S
+
+    def wait_s(self, name: str) -> float:
+        """Seconds until a source may be served; 0: now."""
+        return self._budgets[name].wait_s() if self.are_limited else 0.0
+
+    def waits_s(self) -> dict[str, float]:
+        """wait_s of each source."""
+        return {name: each.wait_s() if self.are_limited else 0.0 for name, each in self._budgets.items()}
+
+    def begin_turn(self) -> None:
+        """A turn of the loop begins, in which sources may be served."""
+        self._before_s, self._began_s = [each.spent_s for each in self._budgets.values()], time.monotonic()
+
+    def end_turn(self) -> None:
+        """Charges the rest of the turn to the sources that were served in it."""
+        charged = [
+            (each, each.spent_s - before_s)
+            for each, before_s in zip(self._budgets.values(), self._before_s, strict=True)
+            if each.spent_s != before_s
+        ]
+        if charged:
+            total_s = sum(spent_s for _, spent_s in charged)
+            rest_s = time.monotonic() - self._began_s - total_s
+            for budget, spent_s in charged if rest_s > 0 and total_s > 0 else ():
+                budget.spend(rest_s * spent_s / total_s)

@@ -1,14 +1,20 @@
 """The TCP connections of the exchange's sockets: how many there may be, and how one is closed."""
 
 import contextlib
+import fcntl
 import os
 import resource
 import socket
+import sys
+import termios
 import time
-from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.log import log
+from serl.exchange.open_sockets import open_sockets
 from serl.exchange.peer import Refusals
 
 RESERVED = 128
@@ -34,62 +40,126 @@ def raise_descriptor_limit(connections_max: int) -> int:
     return min(fewer, connections_max)
 
 
-COUNT_S = 0.1
-"""Connections are counted at most this often, because that takes milliseconds."""
+PERIOD_S, SHARE = 0.02, 0.01
+"""The connections are looked at once in this time, less often where that would take more than this share of it."""
+AHEAD = 64
+"""Descriptors above the highest one known that are looked at, for new connections; once a second all are."""
 
 
 class Connections:
-    """Closes connections beyond a number, never those of sessions. libzmq accepts every connection; without a limit the process would run
-    out of descriptors, with which the journal needs files too."""
+    """Closes connections beyond a number, never those of sessions, and those that send what never becomes a message.
 
-    def __init__(self, ports: Collection[int], connections_max: int, refusals: Refusals) -> None:
-        self._ports, self.connections_max = frozenset(ports), connections_max
-        self._counted_s, self._refusals = 0.0, refusals
+    libzmq accepts every connection; without a limit the process would run out of descriptors, with which the journal needs files too. And it
+    stores the frames of a message until the last one has come, whatever they take: the exchange hears nothing of them before. So a
+    connection is closed that has sent more than `unread_bytes_max` since the last message that was read from it, although every complete
+    one had been read in the meantime. Where the system does not tell what a connection has received (all but Linux), this is not limited.
+    """
 
-    def check(self, kept: Callable[[], Collection[int]]) -> None:
-        """Closes the excess, those with the highest descriptors first. kept: returns the descriptors of sessions. Costs microseconds below the limit."""
+    def __init__(self, ports: Sequence[int], connections_max: int, unread_bytes_max: int, refusals: Refusals) -> None:
+        """ports: that of the orders socket first."""
+        self._ports, self._orders_port, self.connections_max = frozenset(ports), ports[0], connections_max
+        self._unread_bytes_max, self._refusals = unread_bytes_max, refusals
+        self._next_s = self._next_full_s = self._looked_s = 0.0
+        self._highest = self._drained = 0
+        self._read_bytes = np.zeros(0, np.int64)  # by descriptor: received when a message was last read
+        self._is_over = np.zeros(0, np.bool_)  # by descriptor: more than unread_bytes_max was unread at the last look
+
+    def check(self, kept: Callable[[int], tuple[Collection[int], Collection[int]]], drained: int) -> None:
+        """Looks at the connections if it is time. kept: returns the descriptors of sessions, and those of them that sent a message since
+        a monotonic time in ns. drained: how often no message was left on the orders socket since the start."""
+        began = time.monotonic()
+        if began < self._next_s:
+            return
+        sessions, spoke = kept(int(self._looked_s * 1e9))
+        self._looked_s = began
+        found = self._open(began)
+        self._close_unread(found, spoke, drained)
+        self._close_excess(found["descriptor"], found["port"], sessions)
+        took_s = time.monotonic() - began
+        self._next_s = began + max(PERIOD_S, took_s / SHARE)
+
+    def _open(self, now_s: float) -> NDArray[np.void]:
+        """OPEN rows of the connections."""
+        stop = self._highest + 1
         with contextlib.suppress(OSError):
             lowest_free = os.dup(0)
             os.close(lowest_free)
-            if lowest_free < self.connections_max + RESERVED // 2:  # there are hardly more connections than that
-                return
-        if time.monotonic() - self._counted_s < COUNT_S:
-            return
-        self._counted_s = time.monotonic()
-        open_now = dict(self._open())
-        excess = len(open_now) - self.connections_max
-        sessions = kept()
-        strangers = sorted((each for each in open_now if each not in sessions), reverse=True)
-        for descriptor in strangers[: max(0, excess)]:
-            self._refusals.connections_closed += 1
-            close_connection(descriptor, open_now[descriptor])
+            stop = max(stop, lowest_free)
+        if now_s >= self._next_full_s:
+            self._next_full_s = now_s + 1.0
+            stop = max(stop, 2 * self.connections_max + RESERVED)
+        found = open_sockets(stop + AHEAD, self._ports)
+        self._highest = int(found["descriptor"].max(initial=0))
+        return found
 
-    def _open(self) -> Iterator[tuple[int, int]]:
-        """Descriptor and port of every connection."""
-        for entry in Path("/dev/fd").iterdir():
-            if entry.name.isdigit() and (port := _local_port(int(entry.name))) in self._ports:
-                yield int(entry.name), port
+    def _close_unread(self, found: NDArray[np.void], spoke: Collection[int], drained: int) -> None:
+        descriptors, received = found["descriptor"], found["received"]
+        before = np.zeros((2, self._highest + 1), np.int64)
+        known = descriptors < len(self._read_bytes)
+        before[0, descriptors[known]] = self._read_bytes[descriptors[known]]
+        before[1, descriptors[known]] = self._is_over[descriptors[known]]
+        read = np.isin(descriptors, [*self._refusals.heard, *spoke]) | (received < before[0, descriptors])
+        self._refusals.heard.clear()
+        if drained == self._drained:  # messages of the orders socket may wait for the loop
+            read |= found["port"] == self._orders_port
+        self._drained = drained
+        before[0, descriptors[read]] = received[read]
+        over = received - before[0, descriptors] > self._unread_bytes_max
+        for row in found[over & (before[1, descriptors] != 0)]:
+            if int(row["received"] - before[0, row["descriptor"]]) - _queued_bytes(row) > self._unread_bytes_max:
+                self._refusals.connections_closed += 1
+                close_connection(int(row["descriptor"]), int(row["port"]))
+        self._read_bytes, self._is_over = before[0], before[1] != 0
+        self._is_over[descriptors] = over
+
+    def _close_excess(
+        self, descriptors: NDArray[np.int64], ports: NDArray[np.int64], sessions: Collection[int]
+    ) -> None:
+        """Closes strangers' connections beyond the number, those with the highest descriptors first."""
+        excess = len(descriptors) - self.connections_max
+        if excess <= 0:
+            return
+        strangers = np.flatnonzero(~np.isin(descriptors, list(sessions)))[::-1]
+        for index in strangers[:excess]:
+            self._refusals.connections_closed += 1
+            close_connection(int(descriptors[index]), int(ports[index]))
+
+
+def _queued_bytes(row: np.void) -> int:
+    """What the system has received for a connection and libzmq has not taken yet: nothing that libzmq stores."""
+    connection = open_connection(int(row["descriptor"]), int(row["port"]))
+    if connection is None:
+        return 0
+    count = bytearray(4)
+    with connection:
+        fcntl.ioctl(connection, termios.FIONREAD, count)
+    return int.from_bytes(count, sys.byteorder)
 
 
 def close_connection(descriptor: int, port: int) -> None:
     """Closes a TCP connection to a port of the exchange that libzmq holds, which then notices. Does nothing if the descriptor is no such one
     any more."""
-    if _local_port(descriptor) != port:
-        return
-    with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
-        connection.shutdown(socket.SHUT_RDWR)
+    connection = open_connection(descriptor, port)
+    if connection is not None:
+        with contextlib.suppress(OSError), connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
-def _local_port(descriptor: int) -> int:
-    """The local port of a connected TCP socket; -1 for any other descriptor."""
+def open_connection(descriptor: int, port: int) -> socket.socket | None:
+    """A socket object of its own for a connection to a port, which stays this connection's whoever closes the descriptor. None if the
+    descriptor is no such one."""
     try:
-        with _duplicate(descriptor) as connection:
-            if connection.type != socket.SOCK_STREAM or connection.family not in (socket.AF_INET, socket.AF_INET6):
-                return -1
-            connection.getpeername()
-            return int(connection.getsockname()[1])
+        connection = _duplicate(descriptor)
     except OSError:
-        return -1
+        return None
+    try:
+        connection.getpeername()
+        if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == port:
+            return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
 
 
 def _duplicate(descriptor: int) -> socket.socket:

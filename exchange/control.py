@@ -7,8 +7,6 @@ import numpy as np
 from serl.exchange import wire
 from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
-from serl.exchange.config import endpoint_port
-from serl.exchange.connections import close_connection
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.accept import END_NS
@@ -26,25 +24,27 @@ from serl.exchange.gateway.state import (
 )
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
-from serl.exchange.peer import peer_of_message
+from serl.exchange.peer import Peer, peer_of_message
 from serl.exchange.records import COMMAND, CommandKind, Rows
+from serl.exchange.resends import Resends
 from serl.exchange.sessions import Sessions
+from serl.exchange.strangers import Strangers
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
 """What the rate of cancels counts, and what is accepted while the disk is full."""
 
-RESENT_PER_MESSAGE = 50
-"""Rows of a bulk message that were sent before, which are charged like one message: a client that comes back sends all again that it has no
-answer for."""
+LOGIN_MESSAGES = 9
+"""What a BYE is charged to its participant besides itself: the login that it ends took as long as so many PINGs."""
 
 
 class Control:
     """Answers one message at a time; a rejection says what was expected and what arrived."""
 
     def __init__(
-        self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound
-    ) -> None:
+        self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound,
+        strangers: Strangers, resends: Resends,
+    ) -> None:  # fmt: skip
         self._core = core
         self._gateway = core.gateway
         self._clock = clock
@@ -52,7 +52,7 @@ class Control:
         self._lockstep = lockstep
         self._inbound = inbound
         self._rate = sessions.limits["control_messages_per_s_max"]
-        self._charges, self._port = Charges(self._rate), endpoint_port(core.config.endpoint)
+        self._charges, self._strangers, self._resends = Charges(self._rate), strangers, resends
 
     def answer_pending(self) -> None:
         """Answers the message that the loop left in gateway.message."""
@@ -62,8 +62,7 @@ class Control:
         gateway.counter[PENDING_SIZE] = 0
         if size == SKIPPING:
             return
-        in_turn = self._lockstep is not None and slot >= 0  # nobody waits for the others' messages in vain
-        if not in_turn and not self._charges.take(route):
+        if not self._may_be_answered(route, slot):
             self._cut(route, slot)
             return
         try:
@@ -81,22 +80,36 @@ class Control:
         except RequestError as error:
             self._sessions.send_error(route, error)
 
+    def _may_be_answered(self, route: int, slot: int) -> bool:
+        """Charges a message to who sent it: a participant, however often he connects, or a connection of the strangers."""
+        if slot < 0:
+            self._sessions.refusals.heard.add(self._peer().descriptor)
+            return self._strangers.may_be_answered(route) and self._charges.take(route)
+        if self._lockstep is not None:  # nobody waits for the others' messages in vain
+            return True
+        return self._charges.take(~int(self._gateway.participant[slot]))
+
     def _cut(self, route: int, slot: int) -> None:
-        """Ends the session of a connection that sends too much besides orders; drops what follows, then closes the connection."""
-        if slot >= 0 and self._gateway.status[slot] != FREE:
-            self.end(
-                slot, "rate",
-                f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
-            )  # fmt: skip
-        elif self._charges.is_overdrawn(route):
-            self._sessions.refusals.connections_closed += 1
-            close_connection(peer_of_message(self._gateway.zmq_message.ctypes.data).descriptor, self._port)
+        """Ends the session of a connection that sends too much besides orders, and closes the connection."""
+        if slot < 0 or self._gateway.status[slot] == FREE:
+            text = "the exchange has no time for strangers; connect again later"
+            self._strangers.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
+            return
+        self._strangers.close(route, self._peer(), pack(Kind.HEARTBEAT, self._clock.now_ns()))
+        self.end(
+            slot, "rate",
+            f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
+        )  # fmt: skip
+
+    def _peer(self) -> Peer:
+        """Who sent the message."""
+        return peer_of_message(self._gateway.zmq_message.ctypes.data)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
         message = wire.unpack(data)
         kind = message[0]
         if kind == Kind.HELLO:
-            self._sessions.log_in(route, message, peer_of_message(self._gateway.zmq_message.ctypes.data))
+            self._sessions.log_in(route, message, self._peer())
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
@@ -108,6 +121,8 @@ class Control:
             self._on_behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
+            self._charges.take(~int(self._gateway.participant[slot]), LOGIN_MESSAGES)
+            self._strangers.forget(route)
             self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
@@ -162,7 +177,7 @@ class Control:
         if self._lockstep is not None:
             self._check_times(slot, rows)
         elif command_id <= self._last_sent_id(slot):
-            self._resend_reports(slot, command_id, self._waiting_ids(slot))
+            self._resends.put(slot, rows["command_id"], self._unexecuted_ids(slot))
             return
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
@@ -199,7 +214,7 @@ class Control:
                 f"got {rows['time_ns'].min()} to {rows['time_ns'].max()} in the message of command {rows[0]['command_id']}",
             )
 
-    def _waiting_ids(self, slot: int) -> set[int]:
+    def _unexecuted_ids(self, slot: int) -> set[int]:
         """The commands of a session's participant that are accepted and not executed: they wait for the disk, or for their latency."""
         counter, participant = self._gateway.counter, self._gateway.participant[slot]
         journaled = self._core.arrays[0][counter[EXECUTED] : counter[APPENDED]]
@@ -209,18 +224,6 @@ class Control:
             for rows in (journaled, staged)
             for command_id in rows["command_id"][rows["participant"] == participant].tolist()
         }
-
-    def _resend_reports(self, slot: int, command_id: int, waiting: set[int]) -> None:
-        """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""
-        if command_id in waiting:
-            return
-        participant = int(self._gateway.participant[slot])
-        rows = self._core.journal.answers(participant, command_id, self._gateway)
-        first = int(rows[0]["report"]) if len(rows) else 0
-        if not self._sessions.reports.is_sent(participant, first):
-            return
-        message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
-        self._sessions.send(int(self._gateway.route[slot]), message)
 
     def _bulk(self, slot: int, message: list[Any]) -> None:
         rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
@@ -233,10 +236,7 @@ class Control:
         if self._lockstep is not None or not known:
             self._raise_error(slot, rows)
             return
-        self._charges.take(int(self._gateway.route[slot]), known / RESENT_PER_MESSAGE)
-        waiting = self._waiting_ids(slot)
-        for command_id in ids[:known].tolist():
-            self._resend_reports(slot, command_id, waiting)
+        self._resends.put(slot, ids[:known], self._unexecuted_ids(slot))
         if known < len(rows):
             self._requeue(rows[known:])
 

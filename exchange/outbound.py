@@ -81,10 +81,10 @@ class DelayedReports:
         """Ends a session; its queued reports are sent again after the participant's next login."""
         self._sessions.pop(participant, None)
 
-    def is_sent(self, participant: int, report: int) -> bool:
-        """Whether a report of the participant has been sent; true for participants without latency."""
+    def last_sent(self, participant: int) -> int | None:
+        """The last report that a participant with a latency has been sent; None for one without."""
         session = self._sessions.get(participant)
-        return session is None or report <= session.last_sent
+        return None if session is None else session.last_sent
 
     def enqueue(self, events: Rows) -> None:
         """Queues the events of the sessions' participants."""

@@ -61,6 +61,8 @@ class Refusals:
         self.sessions_ended: Counter[str] = Counter()
         """By the codes of docs/protocol.md, as the errors are."""
         self.credentials = self.connections_closed = 0
+        self.heard: set[int] = set()
+        """Descriptors of connections, besides those of sessions, that a message was read from; connections.py clears it."""
         self._period = 0.0
         self._lines = self._omitted = 0
 

@@ -56,6 +56,8 @@ class Requests:
             self._skip(TURN_FRAMES_MAX)
             return False
         route, frame, request, accepted = self._socket.recv(zmq.NOBLOCK), self._socket.recv(copy=False), 0, False
+        peer = peer_of(frame)
+        self._refusals.heard.add(peer.descriptor)
         try:
             if frame.more:
                 frames = 1 + self._skip(TURN_FRAMES_MAX)
@@ -68,7 +70,7 @@ class Requests:
                     "malformed", "expected [kind, request, ...] with an integer request, got something else"
                 )
             request = message[1]
-            answer, accepted = self._reply(message, peer_of(frame)), True
+            answer, accepted = self._reply(message, peer), True
         except RequestError as error:
             self._refusals.errors[error.code] += 1
             answer = pack(Kind.ERROR, error.code, str(error), request)

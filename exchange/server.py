@@ -14,7 +14,7 @@ import zmq
 
 from serl.exchange.admin import Admin
 from serl.exchange.ahead import warm_rule_book
-from serl.exchange.budget import Budget
+from serl.exchange.budget import Shares
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig, endpoint_port
 from serl.exchange.connections import Connections, raise_descriptor_limit
@@ -31,7 +31,17 @@ from serl.exchange.gateway.loop import (
     OTHER_SOCKET_READY,
     TIMEOUT,
 )
-from serl.exchange.gateway.state import EVENTS, MESSAGES_RECEIVED, NEXT_DUE_NS, SLOW_SESSIONS
+from serl.exchange.gateway.state import (
+    DRAINED,
+    DROPPED,
+    EVENTS,
+    MESSAGES_RECEIVED,
+    NEXT_DUE_NS,
+    NEXT_SEQUENCE,
+    PENDING_SESSION,
+    SLOW_SESSIONS,
+    STAGED,
+)
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.keys import Keys, read_keys
@@ -42,14 +52,18 @@ from serl.exchange.peer import Refusals
 from serl.exchange.ports import free_port, listening_process
 from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
+from serl.exchange.resends import Resends
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
+from serl.exchange.strangers import Strangers
 from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
 from serl.exchange.zap import DOMAIN, Zap
 
-QUIET_S = 0.1
-"""Without a message to the orders socket for this long, other sockets are served without a limit to their share: nobody waits."""
+PUBLISH_S = 0.001
+"""Time for which a flood of control messages may hold up the feed, so that not each of them has its own publication."""
+DROP_S = 1e-6
+"""What dropping a message of a closed connection takes."""
 CURVE_HANDSHAKE_BYTES = 1024
 """The largest message of a CURVE handshake: libzmq limits it like every other message."""
 UNREAD_MAX = 16
@@ -77,15 +91,12 @@ class Exchange:
         self.login, refusals = Login(config.login), Refusals()
         keys = read_keys(config.login.curve_keys) if config.login.curve_keys else None
         admitted = None if keys is None else (self.login.client_keys | {keys.client_public}) - {""}
-        self._zap = Zap(self._context, admitted, refusals)
         limits = config.limits
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
-        self._connections = Connections(ports, connections_max, refusals)
-        share = (
-            1.0 if config.clock.kind == "lockstep" else limits.requests_share
-        )  # in lockstep nobody waits for the loop
-        self._budgets = {name: Budget(share) for name in ("queries", "admin", "feed")}
+        self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals)
+        self._shares = Shares(("strangers", "queries", "admin", "feed", "resends"), limits.requests_share)
+        self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
         self._sockets = self._bind(keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
@@ -119,25 +130,32 @@ class Exchange:
             )
             if self.lockstep is not None:
                 self.lockstep.schedule = self.schedule
-            self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
+            self._strangers = Strangers(
+                self.core.gateway, self._sockets["orders"], ports[0], connections_max,
+                lambda: self._shares.wait_s("strangers") > 0, refusals,
+            )  # fmt: skip
+            self._resends = Resends(self.core, self.sessions, self._shares["resends"])
+            self.control = Control(
+                self.core, self.clock, self.sessions, self.lockstep, self.inbound, self._strangers, self._resends
+            )
             self.queries = Queries(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"],
-                self._budgets["queries"],
+                self._shares["queries"],
             )  # fmt: skip
             self.admin = Admin(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
-                self._budgets["admin"],
+                self._shares["admin"],
             )  # fmt: skip
             self._published = int(self.core.gateway.counter[EVENTS])
-            self._segment = self.core.journal.events
+            self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
-            self._affordable = tuple(self._budgets)
-            self._last_message_s = 0.0
+            self._affordable: tuple[str, ...] = ()
             self._stopping = ""
-            self._messages_received = 0
+            self._messages_received = self._dropped = 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
             self.sessions.cancel_after_restart()
         self._start(config)
+        self._commands_accepted = self._count_accepted()
 
     def _start(self, config: ExchangeConfig) -> None:
         self.core.warm_up()
@@ -196,9 +214,10 @@ class Exchange:
             socket.rcvhwm = UNREAD_MAX
 
     def _poll_items(self, names: tuple[str, ...]) -> Any:
-        """What the compiled loop polls: the orders socket, new connections, these sockets, and last the pipe of durable commands, if any."""
+        """What the compiled loop polls: the orders socket, those of these sources, and last the pipe of durable commands, if any."""
         if names not in self._polls:
-            sockets = [self._sockets["orders"], self._zap.socket, *(self._sockets[name] for name in names)]
+            sources = {**self._sockets, "strangers": self._zap.socket}
+            sockets = [sources[name] for name in ("orders", *names) if name in sources]
             poll = np.zeros(len(sockets), POLL_ITEM)
             poll["socket"], poll["events"] = [socket.underlying for socket in sockets], POLL_IN
             self._polls[names] = np.concatenate((poll, self._commit_pipe))
@@ -256,20 +275,17 @@ class Exchange:
         next_check = next_time = 0.0
         while not self._stopping:
             reason = self._serve_orders()
-            if reason == NEED_LATENCY:
-                self.inbound.delay_last_message()
-            if self.lockstep is None:
-                self._execute_due()
-            if reason == CONTROL_MESSAGE:
-                self.control.answer_pending()
-            elif reason == OTHER_SOCKET_READY:
-                self._serve_other_sockets()
-            elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
-                self.control.answer_pending()  # the disk is full
+            self._shares.begin_turn()
+            self._serve_reason(reason)
+            if self._resends.is_waiting:
+                self._resends.send(self._shares.are_limited)
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
-            self._publish()
-            self._connections.check(self.sessions.descriptors)
+            if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:
+                self._publish()
+            self._strangers.finish()
+            self._connections.check(self.sessions.descriptors, int(self.core.gateway.counter[DRAINED]))
+            self._shares.end_turn()
             now = time.monotonic()
             if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
@@ -279,6 +295,26 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self._publish_time(self.clock.now_ns())
                 self.feed.repeat_quiet(self.core.market.state)
+
+    def _serve_reason(self, reason: int) -> None:
+        """Does what the compiled loop came back for."""
+        if reason == NEED_LATENCY:
+            self.inbound.delay_last_message()
+        if self.lockstep is None:
+            self._execute_due()
+        if reason == CONTROL_MESSAGE:
+            self._answer_control()
+        elif reason == OTHER_SOCKET_READY:
+            self._serve_other_sockets()
+        elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
+            self._answer_control()  # the disk is full
+
+    def _answer_control(self) -> None:
+        """Answers the message that the compiled loop left, and charges a stranger's."""
+        began, is_stranger = time.monotonic(), self.core.gateway.counter[PENDING_SESSION] < 0
+        self.control.answer_pending()
+        if is_stranger:
+            self._shares["strangers"].spend(time.monotonic() - began)
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
@@ -292,6 +328,8 @@ class Exchange:
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         idle_ns = min(idle_ns, self._set_affordable())
+        if self._published != self.core.gateway.counter[EVENTS]:
+            idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
@@ -306,25 +344,35 @@ class Exchange:
 
     def _has_new_messages(self) -> bool:
         """Whether messages arrived since the last call."""
-        received = int(self.core.gateway.counter[MESSAGES_RECEIVED])
+        counter = self.core.gateway.counter
+        received, accepted = int(counter[MESSAGES_RECEIVED]), self._count_accepted()
         busy = received != self._messages_received
-        self._messages_received = received
-        if busy:
-            self._last_message_s = time.monotonic()
+        if accepted != self._commands_accepted and self.lockstep is None:  # in lockstep nobody waits for the loop
+            self._shares.note_order()
+        if counter[DROPPED] != self._dropped:
+            self._shares["strangers"].spend(int(counter[DROPPED] - self._dropped) * DROP_S)
+            self._dropped = int(counter[DROPPED])
+        self._messages_received, self._commands_accepted = received, accepted
         return busy
 
+    def _count_accepted(self) -> int:
+        """The number of commands accepted so far, in the journal or still to arrive."""
+        counter = self.core.gateway.counter
+        return int(counter[NEXT_SEQUENCE] + counter[STAGED])
+
     def _set_affordable(self) -> int:
-        """Chooses the sockets that are served besides orders: while messages arrive, those with time left. Returns the nanoseconds until that
-        changes."""
-        waits_s = {name: budget.wait_s() for name, budget in self._budgets.items()}
-        if time.monotonic() - self._last_message_s > QUIET_S:
-            waits_s = dict.fromkeys(waits_s, 0.0)
+        """Chooses the sources that are served besides orders: while these arrive, those with time left. Returns the nanoseconds until that
+        changes, or until resent commands can be answered."""
+        waits_s = self._shares.waits_s()
         self._affordable = tuple(name for name, wait_s in waits_s.items() if not wait_s)
         self.core.poll = self._poll_items(self._affordable)
+        if self._resends.is_waiting and not waits_s["resends"]:
+            return 0
         return int(min((wait_s for wait_s in waits_s.values() if wait_s), default=1.0) * 1e9)
 
     def _serve_other_sockets(self) -> None:
-        self._zap.answer()
+        if "strangers" in self._affordable:
+            self._zap.answer()
         if "queries" in self._affordable:
             self.queries.answer()
         if "admin" in self._affordable:
@@ -333,10 +381,11 @@ class Exchange:
             began = time.monotonic()
             self._publish()  # a chain begins behind what is published
             self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns())
-            self._budgets["feed"].spend(time.monotonic() - began)
+            self._shares["feed"].spend(time.monotonic() - began)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""
+        self._published_s = time.monotonic()
         counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0

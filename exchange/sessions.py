@@ -54,9 +54,11 @@ class Sessions:
         """The number of sessions that have not ended."""
         return int(np.count_nonzero(self._gateway.status))
 
-    def descriptors(self) -> set[int]:
-        """The descriptors of the sessions' connections."""
-        return {self._descriptors.get(slot, -1) for slot in self.live_slots()}
+    def descriptors(self, since_ns: int) -> tuple[set[int], set[int]]:
+        """The descriptors of the sessions' connections, and of those that sent a message since a monotonic time."""
+        slots = self.live_slots()
+        spoke = {self._descriptors.get(slot, -1) for slot in slots if self._gateway.last_in_ns[slot] >= since_ns}
+        return {self._descriptors.get(slot, -1) for slot in slots}, spoke
 
     def live_slots(self) -> list[int]:
         """The slots of live sessions."""

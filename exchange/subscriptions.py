@@ -75,6 +75,7 @@ class Subscriptions:
         if not peer.number:  # libzmq's own message at the end of a connection: one for each prefix it was subscribed to
             self._count(topic, -1 if permitted and self.is_known(topic) else 0)
             return
+        self._refusals.heard.add(peer.descriptor)
         own = self._remembered(peer.number)
         if not permitted or not self.is_known(topic):
             own.unknown += subscribes

@@ -13,6 +13,7 @@ from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.order_index import index_all
 from serl.exchange.kernel.state import new_state
 from serl.exchange.libzmq import POLL_ITEM
+from serl.exchange.open_sockets import open_sockets
 from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND, EVENT, LEVEL, ORDER
 
@@ -35,3 +36,4 @@ def warm_loop() -> None:
     list_orders(state, -1, np.zeros(0, ORDER))
     index_all(state)
     warm_encoders(state, events)
+    open_sockets(0, frozenset({0}))

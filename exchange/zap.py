@@ -1,31 +1,40 @@
 """Which CURVE keys may connect, and the number of each connection: the ZAP handler (rfc.zeromq.org/spec/27) of an exchange, answered by its loop."""
 
+import time
 from itertools import count
 
 import zmq
 from zmq.utils import z85
 
+from serl.exchange.budget import Budget
 from serl.exchange.peer import Refusals, user_id
 
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"serl"
 """With a domain libzmq asks about connections without CURVE too."""
-REQUESTS_MAX = 64
-"""Requests answered before the loop goes on."""
+TURN_REQUESTS_MAX, TURN_S_MAX = 16, 0.0002
+"""Connections admitted in one turn of the loop, and the time after which no further one is."""
 
 
 class Zap:
     """Admits connections by their public key, or all where `keys` is None. Key and a number of their own become their User-Id. libzmq lets
-    nobody in before the answer."""
+    nobody in before the answer: a connection that the budget has no time for waits in its handshake, and what its sender has for it in TCP."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str] | None, refusals: Refusals) -> None:
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str] | None, refusals: Refusals, budget: Budget
+    ) -> None:
+        self._budget = budget
         self._keys, self._refusals, self._numbers = keys, refusals, count(1)
         self.socket = context.socket(zmq.REP)
         self.socket.bind(ENDPOINT)
 
     def answer(self) -> None:
-        """Answers requests that wait."""
-        for _ in range(REQUESTS_MAX):
+        """Answers requests that wait, up to the limits of a turn."""
+        began = time.monotonic()
+        for _ in range(TURN_REQUESTS_MAX):
+            start = time.monotonic()
+            if start - began > TURN_S_MAX:
+                return
             try:
                 version, request, _domain, address, _id, mechanism, *credentials = self.socket.recv_multipart(
                     zmq.NOBLOCK
@@ -39,3 +48,4 @@ class Zap:
                 status, text = b"400", b"unknown key"
                 self._refusals.log(address.decode(errors="replace"), f"CURVE key {key}")
             self.socket.send_multipart([version, request, status, text, user_id(key, next(self._numbers)), b""])
+            self._budget.spend(time.monotonic() - start)

@@ -22,6 +22,8 @@ from serl.exchange.gateway.state import (
     COMMIT_FD,
     COMMIT_TARGET,
     DIRTY,
+    DRAINED,
+    DROPPED,
     EVENTS,
     HEADER_BYTES,
     JOURNAL_FAILED,
@@ -38,6 +40,7 @@ from serl.exchange.gateway.state import (
     GatewayState,
     count_undurable,
     find_session,
+    is_closed,
     write_reports_header,
 )  # fmt: skip
 from serl.exchange.gateway.timing import MONOTONIC, system_ns
@@ -57,6 +60,7 @@ from serl.exchange.libzmq import (
     zmq_recv,
     zmq_send,
 )  # fmt: skip
+from serl.exchange.records import EventKind
 
 # Why `serve` returned to Python
 (
@@ -80,6 +84,7 @@ TURN_EVENTS_MAX = 16_384
 UNDURABLE_MAX = 16_384
 """Commands that wait to be on the disk, after which the loop receives no more."""
 POLL_ITEM_BYTES = POLL_ITEM.itemsize
+_REJECTED = int(EventKind.REJECTED)
 
 
 @inlined
@@ -176,6 +181,10 @@ def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int
     """Calls `accept` on the message in gateway.message, which stays there unless it is ACCEPTED or DELAYED."""
     session = find_session(gateway, gateway.counter[PENDING_ROUTE])
     gateway.counter[PENDING_SESSION] = session
+    if session < 0 and is_closed(gateway, gateway.counter[PENDING_ROUTE]):
+        gateway.counter[PENDING_SIZE] = 0
+        gateway.counter[DROPPED] += 1
+        return ACCEPTED
     size = gateway.counter[PENDING_SIZE]
     if session < 0 or size < 0:
         return NEEDS_PYTHON
@@ -207,6 +216,7 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
         if counter[PENDING_SIZE] == 0:
             size = _receive(gateway, socket)
             if size == -1:
+                counter[DRAINED] += 1
                 return done, IDLE
             counter[MESSAGES_RECEIVED] += 1
             counter[PENDING_SIZE] = size
@@ -220,6 +230,15 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
         if result == DELAYED:
             return done, NEED_LATENCY
         done += 1
+
+
+@inlined
+def _changes_market(events: Any, first: int, stop: int) -> bool:
+    """Whether any of these events is more than a rejection, for which no subscriber needs to be served at once."""
+    for index in range(first, stop):  # noqa: SIM110 - compiled
+        if events[index].kind != _REJECTED:
+            return True
+    return False
 
 
 @inlined
@@ -269,7 +288,9 @@ def serve(
         if status != IDLE:
             return status
         if has_subscribers and gateway.counter[EVENTS] != published:
-            return NEED_PUBLISH
+            if _changes_market(journal[3], published, gateway.counter[EVENTS]):
+                return NEED_PUBLISH
+            published = gateway.counter[EVENTS]
         if limit == 0:
             return TIMEOUT
         over = now_ns >= deadline_ns

@@ -17,6 +17,8 @@ ROUTING_ID_BYTES = 5
 HEADER_BYTES = 16
 """Bytes reserved in front of a session's outgoing body for the REPORTS header, whose size is known only at the send."""
 EVENT_BYTES_MAX = 128
+CLOSED_REMEMBERED = 64
+"""Connections whose messages are dropped after the exchange closed them: libzmq has up to a thousand of each."""
 
 # Indices of GatewayState.counter
 APPENDED = 0  # rows of the command segment that are written
@@ -42,7 +44,10 @@ COMMIT_TARGET = 19  # the last command whose sync was requested
 COMMIT_FD = 20  # a byte written here requests a sync
 WAKE_FD = 21  # a byte is read here after each sync
 ROWS_USABLE = 22  # rows of the command segment for the commands of participants; 0: the disk is full
-COUNTERS = 23
+CLOSED_ROUTES = 23  # connections that the exchange closed
+DROPPED = 24  # their messages that were dropped since the start
+DRAINED = 25  # times that no message was left on the orders socket
+COUNTERS = 26
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -84,6 +89,7 @@ class GatewayState(NamedTuple):
     clock: NDArray[np.int64]  # (8,)
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
     scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
+    closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
@@ -122,6 +128,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         clock=np.zeros(8, np.int64),
         message=np.zeros(limits.message_bytes_max, np.uint8),
         scratch=np.zeros(64, np.uint8),
+        closed_route=np.full(CLOSED_REMEMBERED, -1, np.int64),
         zmq_message=np.zeros(8, np.int64),
         handle=np.zeros(0, np.int64),
     )
@@ -141,6 +148,15 @@ def find_session(gateway: GatewayState, route: int) -> int:
             return int64(gateway.route_session[slot])
         slot = (slot + 1) & mask
     return -1
+
+
+@inlined
+def is_closed(gateway: GatewayState, route: int) -> bool:
+    """Whether the exchange closed the connection of a routing number."""
+    for index in range(min(gateway.counter[CLOSED_ROUTES], CLOSED_REMEMBERED)):
+        if gateway.closed_route[index] == route:
+            return True
+    return False
 
 
 @inlined

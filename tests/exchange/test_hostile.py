@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -268,6 +269,80 @@ def test_a_stranger_with_too_many_messages_is_disconnected(tmp_path: Path) -> No
             assert closed_within(stranger, frame(b"\xc1") * 20)
         with RawClient(served.endpoint) as raw:
             assert raw.login("honest")[0] == 96
+
+
+def test_strangers_share_one_budget_while_orders_arrive(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"requests_share": 1e-6}) as served, RawClient(served.endpoint) as raw:
+        raw.login("honest")
+        with raw_connection(served.endpoint, "orders", b"DEALER") as stranger:
+            with suppress(OSError):
+                for first_id in range(1, 5000, 10):  # orders arrive as long as the stranger's messages do
+                    for command_id in range(first_id, first_id + 10):
+                        raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+                    stranger.sendall(frame(b"\xc1") * 10)
+            assert closed_within(stranger, frame(b"\xc1"))
+        errors = ask(served, "queries", 132, 1)[5]["errors"]
+        assert errors["malformed"] < 1000, "a connection's own limit"
+
+
+@pytest.mark.parametrize("name", ["orders", "queries"])
+def test_a_message_without_end_takes_no_memory(tmp_path: Path, name: str) -> None:
+    with limited(tmp_path, limits={"unread_bytes_max": 1 << 20}) as served:
+        with raw_connection(served.endpoint, name, b"DEALER") as attacker:
+            assert closed_within(attacker, frame(bytes(4000), 1) * 16)
+        with raw_connection(served.endpoint, "orders", b"DEALER") as attacker:
+            attacker.sendall(frame(msgpack.packb([64, 1, 1, "attacker", "", -1, {}])))
+            assert attacker.recv(1000), "WELCOME"
+            assert closed_within(attacker, frame(bytes(60_000), 1))
+        assert ask(served, "queries", 132, 1)[5]["connections_closed"] == 2
+
+
+def test_a_client_that_the_exchange_kept_waiting_is_not_closed(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"unread_bytes_max": 1 << 20}) as served, RawClient(served.endpoint) as raw:
+        raw.login("fast")
+        served.process.send_signal(signal.SIGSTOP)
+        for number in range(100):  # 7 MB
+            raw.socket.send(bulk(1 + number * 1000, 1000, 100))
+        time.sleep(0.3)
+        served.process.send_signal(signal.SIGCONT)
+        last = 0
+        while last < 100_000:
+            last = raw.receive(80)[2][-1][2]
+
+
+def test_commands_sent_again_are_answered_and_nobody_is_sent_away(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"control_messages_per_s_max": 3}) as served, RawClient(served.endpoint) as raw:
+        raw.login("back")
+        messages = [bulk(1 + number * 100, 100, 100) for number in range(10)]
+        for message in messages:
+            raw.socket.send(message)
+        last = 0
+        while last < 1000:
+            last = raw.receive(80)[2][-1][2]
+        for message in messages:
+            raw.socket.send(message)
+        answers = [raw.receive(82, 97, 100) for _ in range(1000)]
+        assert [answer[:2] for answer in answers] == [[82, command_id] for command_id in range(1, 1001)]
+
+
+def test_commands_sent_again_wait_for_the_share_while_orders_arrive(tmp_path: Path) -> None:
+    limits = {"requests_share": 1e-6, "resent_rows_max": 2000}
+    with limited(tmp_path, limits=limits) as served, RawClient(served.endpoint) as raw:
+        raw.login("stale")
+        for first_id in (1, 1001):
+            raw.socket.send(bulk(first_id, 1000, 100))
+        while raw.receive(80)[2][-1][2] < 2000:
+            pass
+        with RawClient(served.endpoint) as honest:
+            honest.login("honest")
+            for command_id in range(1, 5001):
+                honest.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+            for _ in range(10):
+                raw.socket.send(bulk(1, 1000, 100))
+            while (reply := raw.receive(82, 97))[0] == 82:
+                pass
+            assert reply[1] == "throttled", "ten thousand rows do not fit"
+            assert "resent_rows_max" in reply[2]
 
 
 def test_rows_of_bulk_messages_count_against_the_rate(tmp_path: Path) -> None:

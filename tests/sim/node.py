@@ -34,7 +34,7 @@ class _Connections:
     def __init__(self, *arguments: object) -> None:
         del arguments
 
-    def check(self, kept: Callable[[], object]) -> None:
+    def check(self, *arguments: object) -> None:
         """Called once in each turn of the exchange's loop."""
         pause()
 

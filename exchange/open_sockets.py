@@ -1,0 +1,66 @@
+"""The open TCP connections of this process, read with few system calls: a scan of a thousand takes a millisecond."""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from serl.exchange.compiling import compiled, int64
+
+_getsockname = types.ExternalFunction("getsockname", types.int32(types.int32, types.intp, types.intp))
+_getpeername = types.ExternalFunction("getpeername", types.int32(types.int32, types.intp, types.intp))
+_getsockopt = types.ExternalFunction(
+    "getsockopt", types.int32(types.int32, types.int32, types.int32, types.intp, types.intp)
+)
+
+_FAMILY_AT = 1 if sys.platform == "darwin" else 0
+"""The byte of a sockaddr with the address family: BSD's begins with its length."""
+_INET, _INET6 = 2, (30 if sys.platform == "darwin" else 10)
+_IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED_AT = 6, 11, 128 // 8
+"""Linux: tcp_info.tcpi_bytes_received, a 64-bit integer."""
+COUNTS_BYTES = sys.platform == "linux"
+"""Whether the system tells how many bytes a connection has received."""
+
+OPEN = np.dtype([("descriptor", "<i8"), ("port", "<i8"), ("received", "<i8")], align=True)
+"""A connection: its descriptor, its local port, and the bytes that it has received, 0 where the system does not tell."""
+
+
+@compiled
+def _scan(stop: int, low_port: int, high_port: int, counts: bool, scratch: Any, names: Any, found: Any) -> int:
+    """Fills `found` with the connections of descriptors below `stop` to ports from low_port to high_port. Returns their number. scratch: int64
+    (64,); names: the same memory as bytes."""
+    address, size = scratch.ctypes.data, scratch[62:]
+    count = 0
+    for descriptor in range(stop):
+        size[0] = 128
+        if _getsockname(np.int32(descriptor), address, size.ctypes.data) != 0:
+            continue
+        family, port = names[_FAMILY_AT], (int64(names[2]) << 8) | int64(names[3])
+        if (family != _INET and family != _INET6) or port < low_port or port > high_port:
+            continue
+        size[0] = 128
+        if _getpeername(np.int32(descriptor), address, size.ctypes.data) != 0:  # it listens, or has ended
+            continue
+        received = 0
+        if counts:
+            size[0] = 8 * (_BYTES_RECEIVED_AT + 1)
+            scratch[_BYTES_RECEIVED_AT] = 0
+            _getsockopt(np.int32(descriptor), np.int32(_IPPROTO_TCP), np.int32(_TCP_INFO), address, size.ctypes.data)
+            received = scratch[_BYTES_RECEIVED_AT]
+        found[count].descriptor = descriptor
+        found[count].port = port
+        found[count].received = received
+        count += 1
+    return count
+
+
+def open_sockets(stop: int, ports: frozenset[int]) -> NDArray[np.void]:
+    """The connections to these ports with descriptors below `stop`: OPEN rows in the order of their descriptors."""
+    found = np.zeros(stop, OPEN)
+    if not ports:
+        return found[:0]
+    scratch = np.zeros(64, np.int64)
+    count = _scan(stop, min(ports), max(ports), COUNTS_BYTES, scratch, scratch.view(np.uint8), found)
+    return found[:count][np.isin(found["port"][:count], list(ports))]

@@ -1,0 +1,89 @@
+"""Stored reports that sessions asked for by sending commands again: a few each turn of the loop, the sessions in turn."""
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange import wire
+from serl.exchange.budget import Budget
+from serl.exchange.core import Core
+from serl.exchange.gateway.state import LIVE
+from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind, RequestError, pack
+
+TURN_S_MAX, QUIET_TURN_S_MAX = 0.0005, 0.01
+"""Time of one turn of the loop after which no further command is answered: while orders arrive, and else."""
+
+
+@dataclasses.dataclass
+class _Queue:
+    """What a session waits for: command ids, and the last report that it had been sent when it asked, None = all of them."""
+
+    route: int
+    count: int = 0
+    parts: deque[tuple[NDArray[np.int64], int | None]] = dataclasses.field(default_factory=deque)
+
+
+class Resends:
+    """A client that comes back may send everything again that it has no answer for. That is its right and takes time: about as long as
+    fifty new orders for each one. So the commands wait here, each row charged to the budget, and new orders go first."""
+
+    def __init__(self, core: Core, sessions: Sessions, budget: Budget) -> None:
+        self._core, self._sessions, self._budget = core, sessions, budget
+        self._rows_max = int(sessions.limits["resent_rows_max"])
+        self._ring: dict[int, _Queue] = {}  # by slot, the next one first
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether commands wait for an answer."""
+        return bool(self._ring)
+
+    def put(self, slot: int, command_ids: NDArray[np.int64], unexecuted: Collection[int]) -> None:
+        """Has the reports of a session's commands sent again: those that it had been sent, but not of commands that are not executed yet, which
+        will be answered. Raises RequestError if too many wait."""
+        if unexecuted:
+            command_ids = command_ids[~np.isin(command_ids, list(unexecuted))]
+        if not len(command_ids):
+            return
+        gateway = self._core.gateway
+        route, queue = int(gateway.route[slot]), self._ring.get(slot)
+        if queue is None or queue.route != route:  # else a session that has ended
+            queue = self._ring[slot] = _Queue(route)
+        if queue.count + len(command_ids) > self._rows_max:
+            raise RequestError(
+                "throttled",
+                f"{queue.count} commands (resent_rows_max: {self._rows_max}) already wait for their stored reports; resend later",
+            )
+        queue.count += len(command_ids)
+        queue.parts.append((command_ids.copy(), self._sessions.reports.last_sent(int(gateway.participant[slot]))))
+
+    def send(self, is_limited: bool) -> None:
+        """Answers commands, one of each session in turn, up to the limits of a turn."""
+        began = now = time.monotonic()
+        turn_s = TURN_S_MAX if is_limited else QUIET_TURN_S_MAX
+        while self._ring and now - began < turn_s and not (is_limited and self._budget.wait_s()):
+            slot, queue = next(iter(self._ring.items()))
+            del self._ring[slot]
+            gateway = self._core.gateway
+            if gateway.status[slot] != LIVE or gateway.route[slot] != queue.route:
+                continue
+            command_ids, last_sent = queue.parts.popleft()
+            self._send_reports(slot, queue.route, int(command_ids[0]), last_sent)
+            queue.count -= 1
+            if len(command_ids) > 1:
+                queue.parts.appendleft((command_ids[1:], last_sent))
+            if queue.parts:
+                self._ring[slot] = queue
+            start, now = now, time.monotonic()
+            self._budget.spend(now - start)
+
+    def _send_reports(self, slot: int, route: int, command_id: int, last_sent: int | None) -> None:
+        """Sends the stored reports of a command. Sends nothing where they are delayed by latency."""
+        rows = self._core.journal.answers(int(self._core.gateway.participant[slot]), command_id, self._core.gateway)
+        first = int(rows[0]["report"]) if len(rows) else 0
+        if last_sent is None or first <= last_sent:
+            self._sessions.send(route, pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows)))

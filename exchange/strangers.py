@@ -1,0 +1,81 @@
+"""Connections to the orders socket that are not logged in: what they may cost, and how they end."""
+
+import contextlib
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+import zmq
+
+from serl.exchange.connections import open_connection
+from serl.exchange.gateway.state import CLOSED_ROUTES, GatewayState
+from serl.exchange.peer import Peer, Refusals
+
+ANSWERS_MIN = 8
+"""Messages of a connection that are answered although there is no time: a login, and some that were refused."""
+GRACE_S = 0.1
+"""Time in which a connection that is closed may still read why."""
+
+
+class Strangers:
+    """Nobody knows who they are, so all of them share one budget, which also admits new connections (zap.py).
+
+    While it has no time left, the first ANSWERS_MIN messages of each connection are answered (it had to wait for its admission) and the next
+    one closes it. So who floods under ever new connections waits for the next one.
+    """
+
+    def __init__(
+        self,
+        gateway: GatewayState,
+        router: "zmq.Socket[bytes]",
+        port: int,
+        connections_max: int,
+        is_limited: Callable[[], bool],
+        refusals: Refusals,
+    ) -> None:
+        self._gateway, self._router, self._port = gateway, router, port
+        self._connections_max, self._is_limited, self._refusals = connections_max, is_limited, refusals
+        self._answered: dict[int, int] = {}  # messages by routing number, in the order of their first messages
+        self._closing: deque[tuple[float, socket.socket]] = deque()
+
+    def may_be_answered(self, route: int) -> bool:
+        """Whether there is time for a message of a connection."""
+        answered = self._answered.get(route, 0)
+        if answered >= ANSWERS_MIN and self._is_limited():
+            return False
+        if not answered and len(self._answered) >= 2 * self._connections_max:
+            del self._answered[next(iter(self._answered))]
+        self._answered[route] = answered + 1
+        return True
+
+    def forget(self, route: int) -> None:
+        """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login."""
+        self._answered.pop(route, None)
+
+    def close(self, route: int, peer: Peer, message: bytes) -> None:
+        """Sends a connection a message, which shows that it still exists, and closes it in GRACE_S. The compiled loop drops what it has
+        sent already."""
+        own = open_connection(peer.descriptor, self._port)
+        if own is None:
+            return
+        self._router.get(zmq.EVENTS)  # libzmq notices now whose connections have ended
+        try:
+            self._router.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
+        except zmq.Again:
+            pass  # it does not read
+        except zmq.ZMQError:  # it has ended, and its descriptor may be another's now
+            own.close()
+            return
+        self._refusals.connections_closed += 1
+        gateway = self._gateway
+        gateway.closed_route[gateway.counter[CLOSED_ROUTES] % len(gateway.closed_route)] = route
+        gateway.counter[CLOSED_ROUTES] += 1
+        self._closing.append((time.monotonic() + GRACE_S, own))
+
+    def finish(self) -> None:
+        """Ends connections whose time to read is over."""
+        while self._closing and self._closing[0][0] <= time.monotonic():
+            own = self._closing.popleft()[1]
+            with contextlib.suppress(OSError), own:
+                own.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,110 @@
+"""What sources of work besides orders get of the exchange's time: counted with a clock that only the work moves."""
+
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from serl.exchange import connections
+from serl.exchange.budget import BURST_S, Shares
+from serl.exchange.config import LimitsConfig
+from serl.exchange.connections import Connections
+from serl.exchange.gateway.state import new_gateway
+from serl.exchange.open_sockets import OPEN
+from serl.exchange.peer import Refusals
+from serl.exchange.strangers import ANSWERS_MIN, Strangers
+
+PIECE_S, SHARE = 0.001, 0.05
+
+
+class FakeTime:
+    """time.monotonic that moves when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+
+def served_pieces(clock: FakeTime, shares: Shares, flooding: list[str], seconds: float) -> Counter[str]:
+    """Pieces of work served while orders arrive each 0.1 ms and these sources always have more to do."""
+    served: Counter[str] = Counter()
+    end_s = clock.now_s + seconds
+    while clock.now_s < end_s:
+        shares.note_order()
+        clock.now_s += 0.0001
+        for name in flooding:
+            if not shares.wait_s(name):
+                clock.now_s += PIECE_S
+                shares[name].spend(PIECE_S)
+                served[name] += 1
+    return served
+
+
+def test_sources_that_flood_together_get_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, names = FakeTime(monkeypatch), ["strangers", "queries", "admin", "feed"]
+    shares = Shares(names, SHARE)
+    served = served_pieces(clock, shares, names, 20.0)
+    assert served.total() * PIECE_S <= 1.1 * (SHARE * 20.0 + len(names) * BURST_S)
+    assert min(served.values()) > 0.7 * max(served.values()), "equal parts"
+
+
+def test_a_source_alone_gets_the_whole_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime(monkeypatch)
+    shares = Shares(["strangers", "queries"], SHARE)
+    assert served_pieces(clock, shares, ["queries"], 20.0)["queries"] * PIECE_S > 0.9 * SHARE * 20.0
+    clock.now_s += 1.0
+    assert not shares.are_limited, "without orders nobody waits"
+    assert shares.wait_s("queries") == 0.0
+
+
+def test_the_rest_of_a_turn_is_charged_to_those_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime(monkeypatch)
+    shares = Shares(["strangers", "queries"], SHARE)
+    shares.begin_turn()
+    clock.now_s += 0.004
+    shares["strangers"].spend(0.001)
+    shares.end_turn()
+    assert shares["strangers"].spent_s == pytest.approx(0.004)
+    assert shares["queries"].spent_s == 0.0
+
+
+def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
+    is_limited = [False]
+    strangers = Strangers(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # type: ignore[arg-type]
+    assert all(strangers.may_be_answered(1) for _ in range(2 * ANSWERS_MIN))
+    is_limited[0] = True
+    answers = {route: sum(strangers.may_be_answered(route) for _ in range(100)) for route in range(1, 4)}
+    assert answers == {1: 0, 2: ANSWERS_MIN, 3: ANSWERS_MIN}
+    strangers.forget(1)
+    assert strangers.may_be_answered(1), "its participant paid"
+
+
+def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count: int) -> tuple[int, Refusals]:
+    """How often `count` connections are looked at in ten seconds of a busy loop, if a look takes took_s."""
+    seen = [0]
+
+    def open_sockets(_stop: int, _ports: object) -> np.ndarray:
+        seen[0] += 1
+        clock.now_s += took_s
+        found = np.zeros(count, OPEN)
+        found["descriptor"], found["port"] = np.arange(count) + 10, 5570
+        return found
+
+    monkeypatch.setattr(connections, "open_sockets", open_sockets)
+    refusals = Refusals()
+    watch = Connections([5570], 1000, 1 << 24, refusals)
+    end_s = clock.now_s + 10.0
+    while clock.now_s < end_s:
+        watch.check(lambda _since_ns: ((), ()), 0)
+        clock.now_s += 0.0001
+    return seen[0], refusals
+
+
+def test_connections_are_counted_in_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime(monkeypatch)
+    seen, _ = looks(clock, monkeypatch, 0.005, 900)
+    assert seen * 0.005 <= 1.1 * connections.SHARE * 10.0
+    seen, refusals = looks(clock, monkeypatch, 0.00001, 1005)
+    assert seen <= 10.0 / connections.PERIOD_S + 1
+    assert refusals.connections_closed == 5 * seen
