@@ -38,7 +38,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 compiled: $(DEV)
-	$(BIN)/serl exchange compile
+	$(BIN)/serl exchange compile --with small
 	$(BIN)/python -m tests.prepare
 
 # the tiny language model

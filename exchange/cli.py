@@ -185,28 +185,40 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
         traders.raise_failure()
 
 
-@exchange.command("compile", epilog="Example: serl exchange compile")
-def compile_ahead() -> None:
+@exchange.command("compile", epilog="Example: serl exchange compile --with liquid")
+@click.option("--with", "population", help="Compile what the traders of this population run, too.")
+@click.pass_context
+def compile_ahead(context: click.Context, population: str | None) -> None:
     """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
+    from serl.exchange.beside import traders_of
     from serl.exchange.code_cache import compiled_beside
 
+    traders = traders_of(context, population, None, None, None)
     click.echo("compiling what is not in the cache yet; the first time takes about half a minute", err=True)
     gc.disable()  # the compiler creates many long-lived objects
-    with compiled_beside("rulebook", "book") as processes:
+    with contextlib.ExitStack() as beside:
+        processes = beside.enter_context(compiled_beside("rulebook", "book"))
         from serl.exchange.config import load_config
         from serl.exchange.market import Market
         from serl.exchange.ports import free_port
+
+        settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
+        configured = load_config(None, settings, None if traders is None else traders.defaults)
+        if traders is not None:
+            beside.callback(traders.stop)
+            traders.start(configured)
         from serl.exchange.server import Exchange
         from serl.exchange.warm import warm_loop
 
         warm_loop()
         for process in processes:
             process.wait()
-    settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
-    server = Exchange(load_config(None, settings))
-    server.run(lambda: server.stop("everything is compiled"))
-    Market().buy(1, 1)  # the library's entry, which no server uses
+        server = Exchange(configured)
+        server.run(lambda: server.stop("everything is compiled"))
+        Market().buy(1, 1)  # the library's entry, which no server uses
+        if traders is not None:
+            traders.wait_until_compiled()
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 

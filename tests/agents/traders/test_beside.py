@@ -250,3 +250,17 @@ def test_a_flow_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> Non
 )
 def test_traders_reach_an_exchange_that_listens_on_all_addresses(endpoint: str, own: str) -> None:
     assert own_endpoint(endpoint) == own
+
+
+def test_an_image_can_be_prepared_with_its_traders() -> None:
+    """`serl exchange compile --with`: the hosts have compiled when it ends, and nothing runs on."""
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", "exchange", "compile", "--with", "small"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "compiled in" in done.stdout
+    unknown = subprocess.run(
+        [sys.executable, "-m", "serl", "exchange", "compile", "--with", "smal"], capture_output=True, text=True
+    )
+    assert unknown.returncode == 2
+    assert "did you mean small?" in unknown.stderr and "compiling" not in unknown.stderr, "before anything starts"
