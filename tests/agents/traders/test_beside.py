@@ -252,6 +252,7 @@ def test_traders_reach_an_exchange_that_listens_on_all_addresses(endpoint: str, 
     assert own_endpoint(endpoint) == own
 
 
+@pytest.mark.long  # `make test` begins with this command
 def test_an_image_can_be_prepared_with_its_traders() -> None:
     """`serl exchange compile --with`: the hosts have compiled when it ends, and nothing runs on."""
     done = subprocess.run(
