@@ -6,6 +6,7 @@ field after the other, of numbers that mostly grow the differences, and of 64-bi
 ones. Files of format 1, by earlier versions, have only BY_COLUMN, without the byte and the checksum.
 """
 
+import contextlib
 import itertools
 import os
 import zlib
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from serl.exchange import zstd
 from serl.exchange.atomic_file import atomic_file, sync_folder
+from serl.exchange.errors import JournalError
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.packing import pack, unpack
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, header_bytes, no_space, read_header, read_rows
@@ -96,6 +98,14 @@ class CompressedRows:
         first = start // CHUNK_ROWS
         chunks = [self._chunk(index) for index in range(first, -(-stop // CHUNK_ROWS))]
         return np.concatenate(chunks)[start - first * CHUNK_ROWS : stop - first * CHUNK_ROWS]
+
+    def undamaged(self) -> Rows:
+        """All rows, zeros in place of those of damaged chunks. Shape (n,)."""
+        rows = np.zeros(self._count, self._dtype)
+        for start in range(0, self._count, CHUNK_ROWS):
+            with contextlib.suppress(JournalError):
+                rows[start : start + CHUNK_ROWS] = self._chunk(start // CHUNK_ROWS)
+        return rows
 
     def _chunk(self, index: int) -> Rows:
         count = min(CHUNK_ROWS, self._count - index * CHUNK_ROWS)
@@ -199,9 +209,9 @@ def is_intact(rows: CompressedRows) -> bool:
     return zlib.crc32(_bytes_of(rows[:])) == rows.crc32
 
 
-def compressible(folder: Path, kind: str, before: int) -> Iterator[Path]:
-    """The uncompressed files of a kind whose rows all come before sequence `before`, and that are not the last."""
+def compressible(folder: Path, kind: str, before: int) -> Iterator[tuple[Path, Path]]:
+    """(the uncompressed files of a kind whose rows all come before sequence `before`, the next file of each)."""
     paths = stored_paths(folder, kind)
     for path, following in itertools.pairwise(paths):
         if path.suffix == ".rows" and first_sequence(following) <= before:
-            yield path
+            yield path, following

@@ -221,7 +221,7 @@ def test_no_file_goes_before_an_older_one(journal: Path, tmp_path: Path, monkeyp
     def list_and_compress(folder: Path, kind: str) -> list[Path]:
         paths = stored_paths(folder, kind)
         if kind == "commands":
-            compress_one(first, COMMAND, "")
+            compress_one(first, COMMAND, "", 0)
         return paths
 
     with monkeypatch.context() as patch:
@@ -237,7 +237,7 @@ def test_files_that_go_meanwhile_are_not_compressed(
 ) -> None:
     folder = shutil.copytree(journal, tmp_path / "journal")
 
-    def list_and_clean(folder: Path, kind: str, before: int) -> list[Path]:
+    def list_and_clean(folder: Path, kind: str, before: int) -> list[tuple[Path, Path]]:
         paths = list(compressible(folder, kind, before))
         clean(folder, RetentionConfig(size="1 kB"))
         return paths
