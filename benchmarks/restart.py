@@ -2,7 +2,7 @@
 
 The commands: 3 M orders that rest, 200,000 prices a side of each symbol, then 7 M of the stream of `kernel`. stopped: after a clean stop, from the snapshot;
 killed: after a kill, from the last snapshot and up to a segment of commands after it. Each is the time of `Core` (recovery alone, compiled code loaded), and
-of `serl exchange start` until it is ready. journal_mb_per_million_commands: commands and events as written, and compressed; the snapshots come on top.
+of `serl exchange start` until it is ready; cpu: processor seconds, for machines that are shared. journal_mb_per_million_commands: commands and events as written, and compressed; the snapshots come on top.
 """
 
 import os
@@ -93,6 +93,7 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="serl-bench-") as name:
         folder = Path(name) / "journal"
         core = Core(_config(folder), folder)
+        core.journal.start_flushing(1.0, core.gateway)  # as the exchange does
         _submit(core, _resting(OPEN))
         for rows in deep_stream(COMMANDS - OPEN - STREAM_RESTING, STREAM_RESTING, 0, SEED):
             _submit(core, rows)
