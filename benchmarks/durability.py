@@ -65,7 +65,9 @@ def size(folder: Path) -> dict[str, float]:
             part["time_ns"] = time.time_ns()
             core.submit(part)
     counts = {"commands": core.command_sequence, "events": core.event_sequence}
-    figures = {"mb_per_million_commands_being_written": sum(_bytes(folder, kind) for kind in counts) / counts["commands"]}
+    figures = {
+        "mb_per_million_commands_being_written": sum(_bytes(folder, kind) for kind in counts) / counts["commands"]
+    }
     core.close()
     began = {"written": time.process_time(), "compressed": 0.0}
     for name in began:

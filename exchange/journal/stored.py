@@ -114,7 +114,9 @@ class CompressedRows:
         try:
             if self._format < COMPRESSED_FORMAT:
                 return _unpack_columns(zstd.decompress(packed, _packed_bytes(self._dtype) * count), self._dtype, count)
-            return _unpack(zstd.decompress_up_to(packed, PACKED_ROW_BYTES_MAX * (count + 1)), self._dtype, count, self._salt)
+            return _unpack(
+                zstd.decompress_up_to(packed, PACKED_ROW_BYTES_MAX * (count + 1)), self._dtype, count, self._salt
+            )
         except (zstd.ZstdError, ValueError, IndexError) as error:
             raise damaged(self._path, f"rows from {index * CHUNK_ROWS:,} on cannot be decompressed ({error})") from None
 

@@ -66,7 +66,9 @@ def size_of(folder: Path, kind: str) -> float:
 def test_a_command_takes_four_bytes_and_an_event_five(journal: Path, tmp_path: Path) -> None:
     """A tenth of what each field adds by itself, in a stream with random prices, sizes, sides and orders to cancel."""
     folder = shutil.copytree(journal, tmp_path / "journal")
-    before = {kind: all_rows(folder, kind, dtype).tobytes() for kind, dtype in (("commands", COMMAND), ("events", EVENT))}
+    before = {
+        kind: all_rows(folder, kind, dtype).tobytes() for kind, dtype in (("commands", COMMAND), ("events", EVENT))
+    }
     compress_finished(folder)
     assert size_of(folder, "commands") < 4.2 and size_of(folder, "events") < 5.2
     assert all_rows(folder, "commands", COMMAND).tobytes() == before["commands"]
