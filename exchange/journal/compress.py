@@ -36,10 +36,14 @@ def is_due(folder: Path) -> bool:
 
 def _finished(folder: Path) -> Iterator[tuple[Path, Path]]:
     """(the uncompressed files whose rows the oldest kept snapshot contains, the next file of each)."""
-    paths = snapshots.snapshot_paths(folder)
-    if paths:
+    while paths := snapshots.snapshot_paths(folder):
+        try:
+            saved_event = snapshots.event_sequence(paths[0])
+        except FileNotFoundError:  # the exchange has just deleted it
+            continue
         yield from compressible(folder, "commands", first_sequence(paths[0]) + 1)
-        yield from compressible(folder, "events", snapshots.event_sequence(paths[0]) + 1)
+        yield from compressible(folder, "events", saved_event + 1)
+        return
 
 
 def _is_whole(path: Path, following: Path) -> bool:
