@@ -2,6 +2,7 @@
 
 The stream, book and clients of `served`: `single`, one message an order, 256 unacknowledged; `bulk`, 1,024 orders a message, 32 messages
 unacknowledged. Medians of three turns, the modes in turn, each with a new exchange. fdatasync_p50_ms: of 16 KiB appended to a file that is reserved, alone.
+Size: a million commands of the stream of `kernel`, their events and nothing else, as written and after `serl journal compress`.
 """
 
 import os
@@ -12,9 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.deep_stream import SYMBOLS
-from benchmarks.served import BULK_COUNT, ROUNDS, SINGLE_COUNT, _bulk, _processes, _single
+from benchmarks.kernel import BATCH, MESSAGES
+from benchmarks.served import BULK_COUNT, ROUNDS, SEED, SINGLE_COUNT, _bulk, _processes, _single
+from benchmarks.stream import make
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
+from serl.exchange.journal.stored import compress, stored_paths
+from serl.exchange.records import COMMAND, EVENT
 
 SYNC_BYTES, SYNCS = 16_384, 256
+SIZE_SEGMENT_ROWS = 262_144
 
 
 def _sync_ms(path: Path) -> float:
@@ -42,8 +50,41 @@ def _turn(folder: Path, durability: str) -> dict[str, float]:
     return {f"single_{durability}_orders_per_s": single, f"bulk_{durability}_orders_per_s": bulk}
 
 
+def _bytes(folder: Path, kind: str) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.glob(f"{kind}-*rows"))
+
+
+def size(folder: Path) -> dict[str, float]:
+    """Bytes on the disk of a command and an event."""
+    settings = {"symbols": [{"name": "A"}], "journal": {"folder": str(folder), "segment_rows": SIZE_SEGMENT_ROWS}}
+    core = Core(load_config(None, settings), folder)
+    build, stream = make(MESSAGES, 1_000, SEED)
+    for rows in (build, stream):
+        for start in range(0, len(rows), BATCH):
+            part = rows[start : start + BATCH].copy()
+            part["time_ns"] = time.time_ns()
+            core.submit(part)
+    counts = {"commands": core.command_sequence, "events": core.event_sequence}
+    figures = {
+        "mb_per_million_commands_being_written": sum(_bytes(folder, kind) for kind in counts) / counts["commands"]
+    }
+    core.close()
+    began = {"written": time.process_time(), "compressed": 0.0}
+    for name in began:
+        sizes = {kind: _bytes(folder, kind) for kind in counts}
+        figures |= {f"bytes_per_{kind[:-1]}_{name}": sizes[kind] / counts[kind] for kind in counts}
+        figures[f"mb_per_million_commands_{name}"] = sum(sizes.values()) / counts["commands"]
+        for kind, dtype in (("commands", COMMAND), ("events", EVENT)) if name == "written" else ():
+            for path in stored_paths(folder, kind):
+                compress(path, dtype, core.journal.id, int(core.journal.meta["salt"]))
+    figures["compress_cpu_s_per_million_commands"] = (time.process_time() - began["written"]) / counts["commands"] * 1e6
+    return figures
+
+
 def run() -> dict[str, float]:
     """All figures."""
+    with tempfile.TemporaryDirectory(prefix="serl-bench-") as folder:
+        sizes = size(Path(folder) / "journal")
     turns = []
     for _ in range(ROUNDS):
         turn: dict[str, float] = {}
@@ -53,4 +94,4 @@ def run() -> dict[str, float]:
         with tempfile.TemporaryDirectory(prefix="serl-bench-") as folder:
             turn["fdatasync_p50_ms"] = _sync_ms(Path(folder) / "file")
         turns.append(turn)
-    return {key: float(np.median([turn[key] for turn in turns])) for key in turns[0]}
+    return {key: float(np.median([turn[key] for turn in turns])) for key in turns[0]} | sizes

@@ -11,7 +11,7 @@ import numpy as np
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.agents.traders.value import SECOND_NS
-from serl.exchange.journal.segment import read_rows
+from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import EVENT
 
 HOSTS, MINUTES, SEED = 2, 60, 1
@@ -40,7 +40,7 @@ def run() -> dict[str, float]:
             )  # fmt: skip
             elapsed_s = time.perf_counter() - began
             exchange.stop()
-        rows = np.concatenate([read_rows(path, EVENT) for path in sorted((folder / "journal").glob("events-*.rows"))])
+        rows = np.concatenate([stored_rows(path, EVENT)[:] for path in stored_paths(folder / "journal", "events")])
     served = rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
     return {
         "served_lockstep_x_real_time": MINUTES * 60 / elapsed_s,

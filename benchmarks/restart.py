@@ -2,9 +2,10 @@
 
 The commands: 3 M orders that rest, 200,000 prices a side of each symbol, then 7 M of the stream of `kernel`. stopped: after a clean stop, from the snapshot;
 killed: after a kill, from the last snapshot and up to a segment of commands after it. Each is the time of `Core` (recovery alone, compiled code loaded), and
-of `serl exchange start` until it is ready. journal_mb_per_million_commands: commands and events as written, and compressed; the snapshots come on top.
+of `serl exchange start` until it is ready; cpu: processor seconds, for machines that are shared. journal_mb_per_million_commands: commands and events as written, and compressed; the snapshots come on top.
 """
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -53,14 +54,21 @@ def _submit(core: Core, rows: Rows) -> None:
         core.submit(part)
 
 
-def _recover(folder: Path) -> tuple[float, Core]:
-    began = time.perf_counter()
+def _recover(folder: Path, name: str, figures: dict[str, float]) -> Core:
+    began, began_cpu = time.perf_counter(), time.process_time()
     core = Core(_config(folder), folder)
-    return time.perf_counter() - began, core
+    figures[f"recovery_{name}_s"] = time.perf_counter() - began
+    figures[f"recovery_{name}_cpu_s"] = time.process_time() - began_cpu
+    return core
 
 
-def _start(folder: Path) -> float:
-    """Seconds until `serl exchange start` is ready; it is killed then."""
+def _cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _start(folder: Path, name: str, figures: dict[str, float]) -> None:
+    """Measures `serl exchange start` until it is ready; it is killed then."""
     from tests.server_fixture import launch
 
     config = folder.parent / "exchange.yaml"
@@ -68,11 +76,11 @@ def _start(folder: Path) -> float:
     names = ",".join(f"S{index}" for index in range(SYMBOLS))
     began = time.perf_counter()
     served = launch("--symbols", names, "--journal", str(folder), "--config", str(config))
-    elapsed = time.perf_counter() - began
+    figures[f"start_{name}_s"] = time.perf_counter() - began
+    figures[f"start_{name}_cpu_s"] = _cpu_s(served.process.pid)
     served.kill()
     assert served.process.stdout is not None
     served.process.stdout.close()
-    return elapsed
 
 
 def _megabytes(folder: Path) -> float:
@@ -85,6 +93,7 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="serl-bench-") as name:
         folder = Path(name) / "journal"
         core = Core(_config(folder), folder)
+        core.journal.start_flushing(1.0, core.gateway)  # as the exchange does
         _submit(core, _resting(OPEN))
         for rows in deep_stream(COMMANDS - OPEN - STREAM_RESTING, STREAM_RESTING, 0, SEED):
             _submit(core, rows)
@@ -92,18 +101,18 @@ def run() -> dict[str, float]:
         core.journal.commands.sync()
         core.journal.abandon()  # as a kill leaves it
         del core
-        figures["start_killed_s"] = _start(folder)
-        figures["recovery_killed_s"], core = _recover(folder)
+        _start(folder, "killed", figures)
+        core = _recover(folder, "killed", figures)
         figures["commands_executed_again"] = float(core.recovery.commands)
         core.close()
         del core
-        figures["recovery_stopped_s"], core = _recover(folder)
+        core = _recover(folder, "stopped", figures)
         core.close()
         del core
-        figures["start_stopped_s"] = _start(folder)
+        _start(folder, "stopped", figures)
         figures["journal_mb_per_million_commands"] = _megabytes(folder) / COMMANDS * 1e6
         compress_finished(folder)
         figures["compressed_mb_per_million_commands"] = _megabytes(folder) / COMMANDS * 1e6
-        figures["recovery_compressed_s"], core = _recover(folder)
+        core = _recover(folder, "compressed", figures)
         core.journal.abandon()
         return figures

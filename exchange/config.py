@@ -183,7 +183,7 @@ class JournalConfig(_Section):
     segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
     flush_s: float = Field(1.0, gt=0)
     durability: Literal["interval", "batch"] = "interval"
-    compress: bool = False
+    compress: bool = True
     retention: RetentionConfig = RetentionConfig()
 
 

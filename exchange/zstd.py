@@ -3,11 +3,11 @@
 import sys
 
 if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdDecompressor, ZstdError, ZstdFile, compress
+    from compression.zstd import CompressionParameter, ZstdDecompressor, ZstdError, ZstdFile, compress
 else:
-    from backports.zstd import ZstdDecompressor, ZstdError, ZstdFile, compress
+    from backports.zstd import CompressionParameter, ZstdDecompressor, ZstdError, ZstdFile, compress
 
-__all__ = ["ZstdError", "ZstdFile", "compress", "decompress"]
+__all__ = ["ZstdError", "ZstdFile", "compress", "compress_checked", "decompress", "decompress_up_to"]
 
 
 def decompress(data: bytes, size: int) -> bytes:
@@ -16,4 +16,19 @@ def decompress(data: bytes, size: int) -> bytes:
     found = frame.decompress(data, size)
     if len(found) != size or not frame.eof:
         raise ZstdError(f"expected a frame of {size:,} bytes, got a longer or a cut one")
+    return found
+
+
+def compress_checked(data: bytes, level: int) -> bytes:
+    """A frame with a checksum of the data, which is checked when it is decompressed."""
+    options = {CompressionParameter.compression_level: level, CompressionParameter.checksum_flag: 1}
+    return compress(data, options=options)
+
+
+def decompress_up_to(data: bytes, size_max: int) -> bytes:
+    """The bytes that a frame contains, `size_max` at most. Raises ZstdError if the frame is damaged or has more."""
+    frame = ZstdDecompressor()
+    found = frame.decompress(data, size_max)
+    if not frame.eof:
+        raise ZstdError(f"expected a frame of at most {size_max:,} bytes, got a longer or a cut one")
     return found

@@ -1,6 +1,7 @@
 """`serl journal`: verify, describe and repair the journal of an exchange."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -47,11 +48,12 @@ def info(folder: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--background", is_flag=True, help="With a low priority.")
 def compress(folder: Path, background: bool) -> None:
-    """Compress the finished files of the journal in FOLDER to about an eighth. The exchange may run; it reads them as before."""
+    """Compress the finished files of the journal in FOLDER to about a twentieth. The exchange may run; it reads them as before."""
     from serl.exchange.journal.compress import compress_finished
 
     if background:
-        os.nice(10)
+        os.nice(19)
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # leaves no file half-written
     before, after = compress_finished(folder)
     click.echo(f"compressed {before / 1e6:,.1f} MB to {after / 1e6:,.1f} MB")
 

@@ -1,12 +1,13 @@
 """Compresses the finished files of a journal, also while an exchange writes to it."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.inspect import find_meta
 from serl.exchange.journal.segment import first_sequence, read_header
-from serl.exchange.journal.stored import compress, compressible
+from serl.exchange.journal.stored import compress, compressible, stored_rows
 from serl.exchange.records import COMMAND, EVENT
 
 
@@ -15,19 +16,40 @@ def compress_finished(folder: Path) -> tuple[int, int]:
 
     Returns (bytes before, bytes after). Raises JournalError where a file is damaged, and DiskFullError without room.
     """
-    journal_id = str(find_meta(folder).get("id", ""))
-    paths = snapshots.snapshot_paths(folder)
-    if not paths:
-        return 0, 0
+    meta = find_meta(folder)
+    journal_id, salt = str(meta.get("id", "")), int(meta["salt"])
     before = after = 0
-    oldest = paths[0]
-    saved_event = snapshots.event_sequence(oldest)
-    for kind, dtype, last in (("commands", COMMAND, first_sequence(oldest)), ("events", EVENT, saved_event)):
-        for path in compressible(folder, kind, last + 1):
-            with contextlib.suppress(FileNotFoundError):  # the exchange may delete it
-                header, size = read_header(path, dtype), path.stat().st_size
-                if kind == "events" and "rows" not in header and header.get("journal"):
-                    continue  # not closed yet
-                after += compress(path, dtype, journal_id).stat().st_size
+    for path, following in _finished(folder):
+        dtype = COMMAND if path.name.startswith("commands") else EVENT
+        with contextlib.suppress(FileNotFoundError):  # the exchange may delete it
+            size = path.stat().st_size
+            if dtype is COMMAND or _is_whole(path, following):
+                after += compress(path, dtype, journal_id, salt).stat().st_size
                 before += size
     return before, after
+
+
+def is_due(folder: Path) -> bool:
+    """Whether a file could be compressed."""
+    return next(_finished(folder), None) is not None
+
+
+def _finished(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """(the uncompressed files whose rows the oldest kept snapshot contains, the next file of each)."""
+    while paths := snapshots.snapshot_paths(folder):
+        try:
+            saved_event = snapshots.event_sequence(paths[0])
+        except FileNotFoundError:  # the exchange has just deleted it
+            continue
+        yield from compressible(folder, "commands", first_sequence(paths[0]) + 1)
+        yield from compressible(folder, "events", saved_event + 1)
+        return
+
+
+def _is_whole(path: Path, following: Path) -> bool:
+    """Whether an event file was closed, or has all events up to the next file: one that a kill left open is on the disk before the snapshot
+    that contains its events."""
+    header = read_header(path, EVENT)
+    if "rows" in header or not header.get("journal"):  # of an earlier version
+        return True
+    return first_sequence(path) + len(stored_rows(path, EVENT)) == first_sequence(following)

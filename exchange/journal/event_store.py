@@ -78,7 +78,8 @@ class EventStore:
         """Deletes the files after the current log."""
         for path in self.paths():
             if first_sequence(path) > self.current.first_sequence:
-                path.unlink()
+                for file in (path, path.with_suffix(".zrows")):  # both where it was just being compressed
+                    file.unlink(missing_ok=True)
                 SegmentAnswers(path).delete_saved()
 
     def rotate(self, gateway: GatewayState, next_sequence: int) -> None:

@@ -37,6 +37,7 @@ from serl.exchange.gateway.state import (
 )  # fmt: skip
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.commit import GroupCommit
+from serl.exchange.journal.compress import is_due
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
 from serl.exchange.journal.meta import open_meta, read_participants, save_participants, write_meta
@@ -182,6 +183,8 @@ class Journal:
         if not self._uncompressed or (self._compressing is not None and self._compressing.poll() is None):
             return
         self._uncompressed = False
+        if not is_due(self.folder):
+            return
         program = [sys.executable, "-m", "serl", "journal", "compress", "--background", str(self.folder)]
         try:
             self._compressing = subprocess.Popen(program, stdout=subprocess.DEVNULL)

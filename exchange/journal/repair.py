@@ -16,7 +16,7 @@ from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
-from serl.exchange.journal.stored import stored_paths
+from serl.exchange.journal.stored import CompressedRows, stored_paths
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
 
@@ -84,7 +84,7 @@ def _valid_rows(folder: Path, salt: int) -> Rows:
 
 def _valid_of(path: Path, salt: int) -> Rows:
     try:
-        rows = map_commands(path)
+        rows = CompressedRows(path, COMMAND).undamaged() if path.suffix == ".zrows" else map_commands(path)
     except JournalError:
         return np.zeros(0, COMMAND)
     words, first = rows.view(np.int64).reshape(len(rows), COMMAND.itemsize // 8), first_sequence(path)

@@ -19,6 +19,8 @@ from serl.exchange.records import Rows
 
 HEADER_BYTES = 4096
 FORMAT = 1
+FORMATS = {".rows": 1, ".zrows": 2}
+"""The newest format by the ending of the file; older ones are read too."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -161,7 +163,8 @@ def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None)
         text = file.read(HEADER_BYTES).rstrip(b"\0")
     try:
         header: dict[str, Any] = json.loads(text)
-        is_readable = (header["format"], header["row_bytes"]) == (FORMAT, dtype.itemsize)
+        newest = FORMATS.get(path.suffix, FORMAT)
+        is_readable = FORMAT <= header["format"] <= newest and header["row_bytes"] == dtype.itemsize
         is_intact = header.get("check", _check(header)) == _check(header)  # older files have none
     except (ValueError, KeyError, TypeError, AttributeError):
         is_intact = False
@@ -172,7 +175,7 @@ def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None)
         ) from None
     if not is_readable:
         raise JournalError(
-            f"{path}: expected format {FORMAT} with rows of {dtype.itemsize} bytes, "
+            f"{path}: expected format {newest} with rows of {dtype.itemsize} bytes, "
             f"got format {header['format']} with {header['row_bytes']}; use the version of serl that wrote it"
         )
     if journal_id is not None and header.get("journal", journal_id) != journal_id:

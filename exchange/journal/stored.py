@@ -1,9 +1,12 @@
-"""Finished files of rows: as they were written (`.rows`), or compressed (`.zrows`, about an eighth of the size).
+"""Finished files of rows: as they were written (`.rows`), or compressed (`.zrows`, about a twentieth of the size).
 
-A compressed file has the header of a segment, chunks of CHUNK_ROWS rows, and the ends of the chunks. Each chunk stores its fields one after
-the other; of numbers that mostly grow the differences, and of 64-bit fields the lowest bytes of all rows first, then the next ones.
+A compressed file has the header of a segment, chunks of CHUNK_ROWS rows, and the ends of the chunks. Each chunk is a frame of zstd with a
+checksum, of a byte that names its layout and the rows: PACKED (packing.py), or BY_COLUMN those that PACKED could not give back: one
+field after the other, of numbers that mostly grow the differences, and of 64-bit fields the lowest bytes of all rows first, then the next
+ones. Files of format 1, by earlier versions, have only BY_COLUMN, without the byte and the checksum.
 """
 
+import contextlib
 import itertools
 import os
 import sys
@@ -17,13 +20,19 @@ from numpy.typing import NDArray
 
 from serl.exchange import zstd
 from serl.exchange.atomic_file import atomic_file, sync_folder
+from serl.exchange.errors import JournalError
 from serl.exchange.journal.checked_json import damaged
+from serl.exchange.journal.packing import pack, unpack
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, header_bytes, no_space, read_header, read_rows
 from serl.exchange.records import Rows
 
 CHUNK_ROWS = 4096
-LEVEL = 1
+LEVEL = 3
 WORD = 8
+COMPRESSED_FORMAT = 2
+PACKED, BY_COLUMN = b"\1", b"\2"
+PACKED_ROW_BYTES_MAX = 256
+"""Of a packed row: eight bytes of each field, and the bytes before the columns."""
 GROWING = {"time_ns", "sequence", "command_sequence", "report", "command_id", "order_id", "order_number", "match_id"}
 """Fields of which a chunk stores differences."""
 
@@ -77,6 +86,7 @@ class CompressedRows:
         header = read_header(path, dtype)
         self._path, self._dtype, self._count = path, dtype, int(header["rows"])
         self.crc32 = int(header["crc32"])
+        self._format, self._salt = int(header["format"]), int(header.get("salt", 0))
         chunks = -(-self._count // CHUNK_ROWS)
         self._bytes = np.memmap(path, np.uint8, "r")
         self._ends = np.frombuffer(self._bytes[len(self._bytes) - WORD * chunks :].tobytes(), np.int64)
@@ -93,14 +103,38 @@ class CompressedRows:
         chunks = [self._chunk(index) for index in range(first, -(-stop // CHUNK_ROWS))]
         return np.concatenate(chunks)[start - first * CHUNK_ROWS : stop - first * CHUNK_ROWS]
 
+    def undamaged(self) -> Rows:
+        """All rows, zeros in place of those of damaged chunks. Shape (n,)."""
+        rows = np.zeros(self._count, self._dtype)
+        for start in range(0, self._count, CHUNK_ROWS):
+            with contextlib.suppress(JournalError):
+                rows[start : start + CHUNK_ROWS] = self._chunk(start // CHUNK_ROWS)
+        return rows
+
     def _chunk(self, index: int) -> Rows:
         count = min(CHUNK_ROWS, self._count - index * CHUNK_ROWS)
         start = int(self._ends[index - 1]) if index else HEADER_BYTES
         packed = self._bytes[start : int(self._ends[index])].tobytes()
         try:
-            return _unpack(zstd.decompress(packed, _packed_bytes(self._dtype) * count), self._dtype, count)
-        except zstd.ZstdError as error:
+            if self._format < COMPRESSED_FORMAT:
+                return _unpack_columns(zstd.decompress(packed, _packed_bytes(self._dtype) * count), self._dtype, count)
+            return _unpack(
+                zstd.decompress_up_to(packed, PACKED_ROW_BYTES_MAX * (count + 1)), self._dtype, count, self._salt
+            )
+        except (zstd.ZstdError, ValueError, IndexError) as error:
             raise damaged(self._path, f"rows from {index * CHUNK_ROWS:,} on cannot be decompressed ({error})") from None
+
+
+def _pack(rows: Rows, salt: int) -> bytes:
+    data = PACKED + pack(rows)
+    same = _unpack(data, rows.dtype, len(rows), salt).tobytes() == rows.tobytes()
+    return data if same else BY_COLUMN + _pack_columns(rows)
+
+
+def _unpack(data: bytes, dtype: np.dtype[Any], count: int, salt: int) -> Rows:
+    if data[:1] == PACKED:
+        return unpack(data[1:], dtype, count, salt)
+    return _unpack_columns(data[1:], dtype, count)
 
 
 def _packed_bytes(dtype: np.dtype[Any]) -> int:
@@ -109,7 +143,7 @@ def _packed_bytes(dtype: np.dtype[Any]) -> int:
     return sum(field[0].itemsize for field in dtype.fields.values())
 
 
-def _pack(rows: Rows) -> bytes:
+def _pack_columns(rows: Rows) -> bytes:
     parts = []
     for name in rows.dtype.names or ():
         column: NDArray[Any] = np.ascontiguousarray(rows[name])
@@ -119,7 +153,7 @@ def _pack(rows: Rows) -> bytes:
     return b"".join(parts)
 
 
-def _unpack(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
+def _unpack_columns(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
     rows, at = np.zeros(count, dtype), 0
     for name in dtype.names or ():
         field = dtype[name]
@@ -131,8 +165,8 @@ def _unpack(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
     return rows
 
 
-def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
-    """Replaces a finished file by a compressed one, which is read back and compared first, and has its time.
+def compress(path: Path, dtype: np.dtype[Any], journal_id: str, salt: int) -> Path:
+    """Replaces a finished file by a compressed one, whose rows are compared first, and which has its time. salt: of the checks of commands.
 
     Raises DiskFullError without room, and FileNotFoundError if the file has gone, as an exchange deletes old ones.
     """
@@ -141,10 +175,10 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
     target, ends, at = path.with_suffix(".zrows"), [], HEADER_BYTES
     crc = zlib.crc32(_bytes_of(rows))
     with no_space(target), atomic_file(target) as file:
-        more = {"rows": len(rows), "crc32": crc}
+        more = {"format": COMPRESSED_FORMAT, "rows": len(rows), "crc32": crc, "salt": salt}
         file.write(header_bytes(dtype, header["first_sequence"], header["capacity"], journal_id, **more))
         for start in range(0, len(rows), CHUNK_ROWS):
-            at += file.write(zstd.compress(_pack(rows[start : start + CHUNK_ROWS]), LEVEL))
+            at += file.write(zstd.compress_checked(_pack(rows[start : start + CHUNK_ROWS], salt), LEVEL))
             ends.append(at)
         file.write(np.array(ends, np.int64).tobytes())
     if zlib.crc32(_bytes_of(CompressedRows(target, dtype)[:])) != crc:
@@ -181,9 +215,9 @@ def is_intact(rows: CompressedRows) -> bool:
     return zlib.crc32(_bytes_of(rows[:])) == rows.crc32
 
 
-def compressible(folder: Path, kind: str, before: int) -> Iterator[Path]:
-    """The uncompressed files of a kind whose rows all come before sequence `before`, and that are not the last."""
+def compressible(folder: Path, kind: str, before: int) -> Iterator[tuple[Path, Path]]:
+    """(the uncompressed files of a kind whose rows all come before sequence `before`, the next file of each)."""
     paths = stored_paths(folder, kind)
     for path, following in itertools.pairwise(paths):
         if path.suffix == ".rows" and first_sequence(following) <= before:
-            yield path
+            yield path, following

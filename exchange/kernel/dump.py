@@ -95,30 +95,44 @@ def list_specials(state: State, out: Rows) -> int:
     return count
 
 
+@inlined
+def _same_level(rows: Rows, index: int, other: int) -> bool:
+    one, two = rows[index], rows[other]
+    return one.price_ticks == two.price_ticks and one.side == two.side and one.symbol == two.symbol
+
+
 @compiled
-def restore_orders(state: State, rows: Rows, start: int) -> int:
-    """Puts ORDER rows into the book from `start` on; the first one that did not fit (rows.size: none)."""
+def restore_orders(state: State, rows: Rows, done: int) -> int:
+    """Puts ORDER rows into the book, all but the last `done`, which are in it; how many are in it then (rows.size: all fit).
+
+    It begins with the last level, the worst one: far levels are kept with the worst first, so none has to make room.
+    """
     width = state.window.shape[2]
-    for index in range(start, rows.size):
-        row = rows[index]
+    stop = rows.size - done
+    while stop > 0:
+        row = rows[stop - 1]
         symbol, side = int64(row.symbol), int64(row.side)
         if max(state.far_count[symbol, BID], state.far_count[symbol, 1]) + width + 1 > state.far_price.shape[2]:
-            return index
-        if state.counters.free_order < 0 or state.counters.free_level < 0:
-            return index
-        slot = rest_order(
-            state,
-            symbol,
-            k.DISPLAYED_QUEUE,
-            side,
-            row.price_ticks,
-            row.open_lots,
-            row.total_lots,
-            int64(row.participant),
-            row.order_id,
-        )
-        order = state.orders[slot]
-        order.order_number = row.order_number
-        order.time_in_force = row.time_in_force
-        order.flags = row.flags
+            return int64(rows.size) - stop
+        first = stop - 1
+        while first > 0 and _same_level(rows, first - 1, stop - 1):
+            first -= 1
+        for index in range(first, stop):
+            row = rows[index]
+            slot = rest_order(
+                state,
+                symbol,
+                k.DISPLAYED_QUEUE,
+                side,
+                row.price_ticks,
+                row.open_lots,
+                row.total_lots,
+                int64(row.participant),
+                row.order_id,
+            )
+            order = state.orders[slot]
+            order.order_number = row.order_number
+            order.time_in_force = row.time_in_force
+            order.flags = row.flags
+        stop = first
     return int64(rows.size)

@@ -13,7 +13,7 @@ from serl.clients.replay import set_clock
 from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.config import load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError, SerlError
-from serl.exchange.journal.segment import read_rows
+from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.pace import CATCH_UP_NS, Pace
 from serl.exchange.records import EVENT, Rows
 from serl.exchange.request import request_socket
@@ -95,7 +95,7 @@ def play(a: RawClient, b: RawClient, turns: int) -> None:
 
 
 def events(folder: Path) -> Rows:
-    rows = np.concatenate([read_rows(path, EVENT) for path in sorted((folder / "journal").glob("events-*.rows"))])
+    rows = np.concatenate([stored_rows(path, EVENT)[:] for path in stored_paths(folder / "journal", "events")])
     return rows[rows["sequence"] > 0]
 
 

@@ -11,7 +11,8 @@ from serl.clients.blocking import connect
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
-from serl.exchange.journal.segment import HEADER_BYTES, read_rows
+from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
@@ -33,7 +34,7 @@ def load(rng: np.random.Generator, first_id: int, count: int) -> Rows:
 
 
 def journaled(folder: Path) -> Rows:
-    rows = np.concatenate([read_rows(path, COMMAND) for path in sorted(folder.glob("commands-*.rows"))])
+    rows = np.concatenate([stored_rows(path, COMMAND)[:] for path in stored_paths(folder, "commands")])
     return rows[rows["sequence"] > 0]
 
 

@@ -66,7 +66,8 @@ def make_plan(random: Random, folder: Path) -> Plan:
     rows = random.choice(
         (64, 128, 400)
     )  # files are small, so that they end often; the configuration does not allow that
-    journal = config.journal.model_copy(update={"segment_rows": rows})
+    # the process that compresses would be a real one, beside the simulated world
+    journal = config.journal.model_copy(update={"segment_rows": rows, "compress": False})
     chosen = {name: rate for name, rate in FAULTS.items() if random.random() < 0.35}
     weather = Weather(delay_ns=random.choice((50_000, 500_000, 3_000_000)))
     if random.random() < 0.5:

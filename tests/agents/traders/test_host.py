@@ -18,7 +18,7 @@ from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
-from serl.exchange.journal.segment import read_rows
+from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import EVENT, EventKind, Rows
 from serl.exchange.wire import Kind
 from tests.server_fixture import RawClient, Served, start_exchange
@@ -48,8 +48,8 @@ def agents(exchange: Served, population: str, hosts: int, until: str, *options: 
 
 def events(folder: Path, until_ns: int) -> Rows:
     """The events before `until_ns` in the exchange's journal."""
-    paths = sorted((folder / "journal").glob("events-*.rows"))
-    rows = np.concatenate([read_rows(path, EVENT) for path in paths])
+    paths = stored_paths(folder / "journal", "events")
+    rows = np.concatenate([stored_rows(path, EVENT)[:] for path in paths])
     return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
 
 
