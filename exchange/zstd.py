@@ -21,7 +21,7 @@ def decompress(data: bytes, size: int) -> bytes:
 
 def compress_checked(data: bytes, level: int) -> bytes:
     """A frame with a checksum of the data, which is checked when it is decompressed."""
-    options = {CompressionParameter.compression_level: level, CompressionParameter.checksum_flag: 1}
+    options: dict[int, int] = {CompressionParameter.compression_level: level, CompressionParameter.checksum_flag: 1}
     return compress(data, options=options)
 
 
