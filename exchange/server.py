@@ -277,8 +277,7 @@ class Exchange:
             reason = self._serve_orders()
             self._shares.begin_turn()
             self._serve_reason(reason)
-            if self._resends.is_waiting:
-                self._resends.send(self._shares.are_limited)
+            self._resends.send(self._shares.are_limited)
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:

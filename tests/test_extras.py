@@ -20,6 +20,7 @@ from serl.researcher.outer.config import load_config
 from tests.server_fixture import start_exchange
 
 NEEDS_EXTRA = {
+    "backtest bot.py --population small": "reports",
     "day export a.day -o a.zip": "history",
     "day generate -o new.day --seed 1": "history",
     "day head a.day": "history",
@@ -82,6 +83,7 @@ NEEDS_NO_EXTRA = {
     "llm fetch huge": (2, "tiny"),
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
+    "run bot.py": (2, "bot.py"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
 LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}

@@ -42,6 +42,9 @@ def backtest(
 
     The fills are those that `serl run` makes on a served lockstep exchange. Writes an .html, .json and .png file with the name of OUTPUT.
     """
+    from serl.extras import require_reports
+
+    require_reports()
     from serl.agents.backtest.load import load_strategy
     from serl.agents.backtest.report import lines, summary, write_report
     from serl.agents.backtest.seeds import Job

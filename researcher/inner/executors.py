@@ -15,8 +15,6 @@ from serl.researcher.sandbox.job_result import JobResult
 ExecutorName = Literal["local", "ray"]
 Train = Callable[[Candidate, Settings, Budget, float, Path], JobResult]
 """See training.train."""
-STARTS_MAX = 3
-"""Ray gives its own start 30 s, which is too short on a busy machine."""
 
 
 def trainer(on: ExecutorName) -> Train:
@@ -31,17 +29,11 @@ def _on_ray() -> Train:
     require("training on a cluster", "ray")
     import ray
 
-    for attempt in range(1, STARTS_MAX + 1):
-        try:
-            if not ray.is_initialized():
-                ray.init(include_dashboard=False, log_to_driver=False)
-            break
-        except Exception as error:
-            if attempt == STARTS_MAX or "timed out" not in str(error):
-                raise ResearcherError(
-                    f"Ray does not start: {str(error)[:300]}; check RAY_ADDRESS, or omit --on ray"
-                ) from error
-            ray.shutdown()
+    try:
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False, log_to_driver=False)
+    except Exception as error:
+        raise ResearcherError(f"Ray does not start: {str(error)[:300]}; check RAY_ADDRESS, or omit --on ray") from error
     task = ray.remote(num_cpus=1)(training.train)
 
     def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:

@@ -22,16 +22,19 @@ from tests.sim.planting import bug, replaced
 
 
 def _executed_again(real: Any) -> Any:
-    def resend(self: Any, slot: int, command_id: int, waiting: set[int]) -> None:
-        rows = self._core.journal.commands.rows
-        own = rows[(rows["command_id"] == command_id) & (rows["participant"] == self._gateway.participant[slot])]
-        if len(own) and own[0]["kind"] == CommandKind.NEW and not waiting:
+    def raise_error(self: Any, slot: int, rows: Any) -> None:
+        command_id, known = int(rows[0]["command_id"]), self._last_sent_id(slot)
+        journaled = self._core.journal.commands.rows
+        own = journaled[
+            (journaled["command_id"] == command_id) & (journaled["participant"] == self._gateway.participant[slot])
+        ]
+        if command_id <= known and len(own) and own[0]["kind"] == CommandKind.NEW and not self._unexecuted_ids(slot):
             again = own[:1].copy()
-            again["command_id"], again["time_ns"] = self._last_sent_id(slot) + 1, self._clock.now_ns()
+            again["command_id"], again["time_ns"] = known + 1, self._clock.now_ns()
             self._core.submit(again)
-        real(self, slot, command_id, waiting)
+        real(self, slot, rows)
 
-    return resend
+    return raise_error
 
 
 def _cancels_forgotten(real: Any) -> Any:
@@ -137,7 +140,7 @@ def _dropped_silently(self: Any, route: int, message: bytes) -> bool:
 
 BUGS = {
     "resend executed twice": bug(
-        "a command that is sent again is executed again", (Control, "_resend_reports", _executed_again)
+        "a command that is sent again is executed again", (Control, "_raise_error", _executed_again)
     ),
     "no cancel on disconnect": bug("orders of a lost session stay", replaced(Sessions, "end", Sessions.close)),
     "no cancel after a restart": bug(

@@ -21,8 +21,9 @@ def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         trainer("ray")
 
 
+@pytest.mark.long  # Ray gives its own start 30 s, and a dozen processes on two busy cores need more
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("form", [pytest.param("code", marks=pytest.mark.long), "spec"])
+@pytest.mark.parametrize("form", ["code", "spec"])
 def test_ray_gives_the_same(form: Form, settings: Settings, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     candidates = [
