@@ -33,7 +33,7 @@ AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutor
 """Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
     "calibration.md", "dashboard.md", "execution.md", "history.md", "results.md", "traders.md",
-    "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
+    "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
 }  # fmt: skip
 """Pages that take half a minute or more: `make test-long` follows them."""
 CONSOLE = {os.path.relpath(page, DOCS): blocks(str(page), "console") for page in PAGES}
