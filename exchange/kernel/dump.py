@@ -101,6 +101,16 @@ def _same_level(rows: Rows, index: int, other: int) -> bool:
     return one.price_ticks == two.price_ticks and one.side == two.side and one.symbol == two.symbol
 
 
+@inlined
+def _has_free(state: State, orders: int) -> bool:
+    """Whether there are slots for a level with so many orders."""
+    slot = int64(state.counters.free_order)
+    while slot >= 0 and orders > 1:
+        slot = int64(state.orders[slot].next)
+        orders -= 1
+    return slot >= 0 and state.counters.free_level >= 0
+
+
 @compiled
 def restore_orders(state: State, rows: Rows, done: int) -> int:
     """Puts ORDER rows into the book, all but the last `done`, which are in it; how many are in it then (rows.size: all fit).
@@ -117,6 +127,8 @@ def restore_orders(state: State, rows: Rows, done: int) -> int:
         first = stop - 1
         while first > 0 and _same_level(rows, first - 1, stop - 1):
             first -= 1
+        if not _has_free(state, stop - first):
+            return int64(rows.size) - stop
         for index in range(first, stop):
             row = rows[index]
             slot = rest_order(

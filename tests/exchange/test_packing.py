@@ -23,9 +23,10 @@ from serl.exchange.journal.packing import pack, unpack
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES, header_bytes
 from serl.exchange.journal.stored import CHUNK_ROWS, CompressedRows, stored_paths, stored_rows
+from serl.exchange.kernel.dump import list_orders, restore_orders
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
+from serl.exchange.records import COMMAND, EVENT, ORDER, CommandKind, Rows
 from serl.exchange.row_checksum import row_checksums
 from tests.exchange.generate import PROFILES, Generator
 from tests.exchange.test_damage import flip, submit
@@ -194,3 +195,17 @@ def test_levels_far_from_the_market_are_restored_without_moving_each_other() -> 
     assert again.state_hash() == market.state_hash()
     restored = least_cpu_s(lambda: Market.restore(snapshot, 1, limits=market.limits))
     assert restored < 4 * least_cpu_s(lambda: far_orders(50_000)), "where each level moves the others: 20 times"
+
+
+def test_a_restore_stops_at_the_level_for_which_there_are_no_slots() -> None:
+    """The caller grows the market and goes on, or begins again."""
+    market = Market(1, limits=MarketLimits(participants_max=2))
+    slots = len(market.state.orders)
+    rows = np.zeros(slots + 6, ORDER)
+    rows["order_id"] = rows["order_number"] = np.arange(1, len(rows) + 1)
+    rows["price_ticks"], rows["open_lots"] = 1000 - np.arange(len(rows)) // 8, 1
+    done = restore_orders(market.state, rows, 0)
+    assert slots - 8 < done <= slots, "whole levels only, the worst first"
+    out = np.zeros(slots, ORDER)
+    assert list_orders(market.state, -1, out) == done
+    assert out[:done]["order_id"].tolist() == rows[len(rows) - done :]["order_id"].tolist()
