@@ -1,6 +1,5 @@
 """The report of a backtest: tables, an HTML page, JSON and a picture."""
 
-import io
 from collections.abc import Sequence
 from decimal import Decimal
 from html import escape
@@ -13,6 +12,7 @@ from serl.agents.backtest.result import Result
 from serl.agents.backtest.seeds import mean_interval
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
+from serl.agents.pages.picture import picture
 from serl.exchange.config import time_of_day_text
 
 TRADES_SHOWN = 200
@@ -156,7 +156,4 @@ def draw(results: Sequence[Result]) -> bytes:
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=130)
-    plt.close(figure)
-    return data.getvalue()
+    return picture(figure)

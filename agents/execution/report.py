@@ -1,6 +1,5 @@
 """The transaction-cost report of one parent order: a table, an HTML page, JSON, and a plot."""
 
-import io
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -13,6 +12,7 @@ from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
+from serl.agents.pages.picture import picture
 from serl.exchange.config import time_of_day_text
 
 Fills = list[tuple[int, int, int]]
@@ -140,10 +140,7 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> byt
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=130)
-    plt.close(figure)
-    return data.getvalue()
+    return picture(figure)
 
 
 def _columns(fills: list[tuple[int, int, int, int]]) -> tuple[Any, Any, Any]:

@@ -1,6 +1,5 @@
 """The impact of metaorders in a replay as a table, a page, JSON and a picture."""
 
-import io
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from rich.table import Table
 from serl.agents.impact.replay import ReplayImpact
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
+from serl.agents.pages.picture import picture
 from serl.exchange.config import time_of_day_text
 
 COLOURS = ("#f39c12", "#27ae60", "#2471a3", "#c0392b", "#2c3e50")
@@ -103,7 +103,4 @@ def draw(found: ReplayImpact) -> bytes:
         axes.axhline(0, color="#999999", lw=0.8, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=130)
-    plt.close(figure)
-    return data.getvalue()
+    return picture(figure)

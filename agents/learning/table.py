@@ -15,6 +15,7 @@ from rich.table import Table
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
+from serl.agents.pages.picture import picture
 
 UNITS = {
     "PA": "bps",
@@ -178,9 +179,7 @@ def _figure(evaluation: Evaluation) -> bytes:
         third.set_ylim(-0.05, 1.05)
     for column, name in enumerate(("bps", "action", "share of the window")):
         axes[-1][column].set_xlabel(name)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=100)
-    return data.getvalue()
+    return picture(figure, dpi=100)
 
 
 def _histogram_range(evaluation: Evaluation) -> tuple[float, float]:

@@ -1,11 +1,11 @@
 """The report's figures as PNG."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from serl.agents.pages.picture import picture
 from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import bin_width, grid_step
 from serl.agents.realism.impact_response import EVENT_TYPES, ImpactResponse
@@ -30,10 +30,7 @@ def _png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
     with plt.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9}):
         figure = plt.figure(figsize=size, layout="constrained")
         draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=130)
-        plt.close(figure)
-    return buffer.getvalue()
+        return picture(figure)
 
 
 def distances(measurement: Measurement) -> bytes:

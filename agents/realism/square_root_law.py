@@ -4,11 +4,11 @@ A run is a pair of simulations with the same seed, with and without a metaorder 
 volatility sigma. The impact I is the difference of the mids.
 """
 
-import io
 from dataclasses import dataclass
 
 import numpy as np
 
+from serl.agents.pages.picture import picture
 from serl.agents.realism.distances import Estimate, check_bootstraps
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import Floats, Ints
@@ -116,7 +116,4 @@ def plot_impact_law(law: ImpactLaw) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2, which="both")
     axes.legend(frameon=False)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=130)
-    plt.close(figure)
-    return data.getvalue()
+    return picture(figure)

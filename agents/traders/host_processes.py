@@ -24,6 +24,7 @@ UNKNOWN = -(1 << 63)
 """The shared offset before the first host sets it."""
 SHUTDOWN_S = 4.0
 """Time for a host to stop before it is killed."""
+DEFERRED = signal.SIGINT, signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class HostProcesses:
         self._connections: list[Connection] = []
         self.processes: list[BaseProcess] = []
         try:
-            with _interrupts_blocked():
+            with starting_processes():
                 for host in range(settings.hosts):
                     self._start(context, host)
         except BaseException:
@@ -125,15 +126,22 @@ class HostProcesses:
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
+def starting_processes() -> Iterator[None]:
     """Processes that are started meanwhile never receive a SIGINT: Ctrl-C reaches all processes of a terminal, and theirs is to end with this
-    one."""
+    one. A signal to this process waits until they have what it sends them; without it they end with a traceback. For the main thread."""
     resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    # a mask alone would not do: another thread would take the signal, and Python handles it here
+    handlers = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in DEFERRED}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def shared_progress(context: Any, hosts: int) -> Any:
