@@ -167,7 +167,8 @@ class ClientCore:
         return not is_repeat or before is not None
 
     def raise_if_silent(self) -> None:
-        """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""
+        """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
+        expected: in a process that stood still, the reply may be there."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
             raise ExchangeUnreachable(
                 f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, "
@@ -178,8 +179,8 @@ class ClientCore:
         """Sends HELLO; returns with WELCOME."""
         self.send(self.session.hello())
         while not self.session.live:
-            yield
             self.raise_if_silent()
+            yield
 
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
@@ -231,8 +232,8 @@ class ClientCore:
             if command_id not in self.session.unanswered:
                 return
             seen = len(self.inbox)
-            yield
             self.raise_if_silent()
+            yield
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`.
@@ -248,9 +249,9 @@ class ClientCore:
         self.queries.send(message)
         self._waiting.add(request)
         while request not in self._replies:
-            yield
             self.raise_if_silent()
-            if time.monotonic() - asked_s > REPLY_TIMEOUT_S:
+            yield
+            if request not in self._replies and time.monotonic() - asked_s > REPLY_TIMEOUT_S:
                 asked_s = time.monotonic()
                 self.queries.send(message)
         self._waiting.discard(request)

@@ -13,6 +13,7 @@ import msgpack
 import numpy as np
 import pytest
 
+import serl.clients.core
 from serl.clients import asynchronous
 from serl.clients.blocking import Exchange, connect
 from serl.clients.book import L2Book, L3Book
@@ -28,6 +29,7 @@ from serl.clients.errors import (
 from serl.clients.session import Session
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.wire import Kind
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,20 @@ def test_the_blocking_client(exchange: Served) -> None:
         alice.cancel(order)
         assert order.state == "done"
         assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
+
+
+def test_a_client_that_stood_still_finds_the_reply(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked whether the exchange had been silent for too long before it looked for the reply."""
+    with connect(exchange.endpoint, "stopped") as client:
+        number = client.instrument("DEMO").number
+        steps = client.core.ask(Kind.STATUS, number)
+        next(steps)
+        assert client.core.queries.poll(10_000), "the reply has arrived"
+        monkeypatch.setattr(serl.clients.core, "REPLY_TIMEOUT_S", -1.0)  # as if the process had been stopped meanwhile
+        client.core.receive()
+        with pytest.raises(StopIteration) as returned:
+            next(steps)
+        assert returned.value.value[5][0] == 0, "not halted"
 
 
 def test_an_order_of_an_earlier_session_is_kept_up_to_date(exchange: Served) -> None:
