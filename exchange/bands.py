@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.config import ExchangeConfig
-from serl.exchange.core import Core
-from serl.exchange.gateway.state import EVENTS
 from serl.exchange.journal.journal import is_trade
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import BAND_HIGH, BAND_LOW, LAST_TICKS, PHASE, EventFlag, EventKind, Phase, Rows
@@ -26,6 +24,7 @@ from serl.exchange.reference_price import (
     is_replaced,
 )
 from serl.exchange.settings import band_rows
+from serl.exchange.venue import Venue
 
 CONTINUOUS = int(Phase.CONTINUOUS)
 
@@ -34,9 +33,9 @@ class Bands:
     """The bands of the symbols with a band_ppm. `now_ns` returns the time, `next_arrival_ns` when the next waiting command arrives."""
 
     def __init__(
-        self, core: Core, config: ExchangeConfig, now_ns: Callable[[], int], next_arrival_ns: Callable[[], int]
+        self, venue: Venue, config: ExchangeConfig, now_ns: Callable[[], int], next_arrival_ns: Callable[[], int]
     ) -> None:
-        self._core, self._now_ns, self._next_arrival_ns = core, now_ns, next_arrival_ns
+        self._venue, self._now_ns, self._next_arrival_ns = venue, now_ns, next_arrival_ns
         self._ppm = [symbol.band_ppm or 0 for symbol in config.symbols]
         self._price_ticks_max = config.limits.price_ticks_max
         self._follows = np.array(self._ppm) > 0
@@ -52,45 +51,46 @@ class Bands:
         """Starts with the trades of the last five minutes; the auctions among them have moved the bands already."""
         self._since_ns[:] = time_ns
         self._check_ns = _second_after(time_ns)
-        self._event_log, self._rows_read = self._core.journal.events, int(self._core.gateway.counter[EVENTS])
         if self._follows.any():
-            chunks = self._core.journal.newest_events(self._core.gateway)
-            recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, chunks))
-            for rows in reversed(recent):
+            self._events = self._venue.read_events()
+            recent = takewhile(
+                lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, self._events.newest()
+            )
+            for rows in reversed(list(recent)):
                 self._read_rows(rows)
             self._auction_prices = self._zeros()
-            self._core.before_event_rotation.append(self._read_new_events)
-        self._last_marks, self._last_sequence = self._auction_marks(), self._core.event_sequence
+        self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
 
     @property
     def next_ns(self) -> int:
         """When to check next."""
         if not self._follows.any():
             return NEVER
-        if self._idle and self._core.event_sequence != self._last_sequence:
-            self._idle, self._check_ns = False, _second_after(self._core.time_ns)
+        if self._idle and self._venue.event_sequence != self._last_sequence:
+            self._idle, self._check_ns = False, _second_after(self._venue.time_ns)
         if not np.array_equal(self._auction_marks(), self._last_marks):
-            return self._core.time_ns
+            return self._venue.time_ns
         return _second_after(self._next_arrival_ns()) if self._idle else self._check_ns
 
     def _auction_marks(self) -> NDArray[np.int64]:
         """A number per symbol that changes with every auction that changes the phase or the last price, and is -1 throughout continuous
         trading. int64 (symbols,)."""
-        symbols = self._core.market.state.symbols
+        symbols = self._venue.market.state.symbols
         phases = symbols[:, PHASE]
         return np.where(phases == CONTINUOUS, -1, symbols[:, LAST_TICKS] * len(Phase) + phases)
 
     def rows(self, time_ns: int) -> list[Rows]:
         """RULE rows of the references that change at a time; everything before it must have been executed."""
-        self._read_new_events()
-        self._last_marks, self._last_sequence = self._auction_marks(), self._core.event_sequence
+        for events in self._events.new():
+            self._read_rows(events)
+        self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
         prices, self._auction_prices = self._auction_prices, self._zeros()
         if time_ns >= self._check_ns:
             prices = np.where(prices, prices, self._new_references(time_ns))
             # a fast clock may be several seconds ahead: they are not checked one by one
             self._check_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
         self._since_ns[prices > 0] = time_ns
-        current = self._core.market.state.symbols
+        current = self._venue.market.state.symbols
         rows: list[Rows] = []
         for number in np.flatnonzero(prices).tolist():
             rows += band_rows(
@@ -101,21 +101,13 @@ class Bands:
     def _new_references(self, time_ns: int) -> NDArray[np.int64]:
         """The mean prices that replace their references; 0 where the reference stays."""
         self._window.advance(time_ns // SECOND_NS - 1)
-        state, means = self._core.market.state, self._window.means()
+        state, means = self._venue.market.state, self._window.means()
         symbols = state.symbols
         is_trading = (symbols[:, PHASE] == CONTINUOUS) & (state.halted == 0)
         may_change = self._follows & is_trading & (time_ns - self._since_ns >= HOLD_NS)
         return np.where(
             may_change & is_replaced(means, band_midpoint(symbols[:, BAND_LOW], symbols[:, BAND_HIGH])), means, 0
         )
-
-    def _read_new_events(self) -> None:
-        """Reads new events; also called before the event log rotates."""
-        if self._event_log is not self._core.journal.events:
-            self._event_log, self._rows_read = self._core.journal.events, 0
-        start, self._rows_read = self._rows_read, int(self._core.gateway.counter[EVENTS])
-        if self._rows_read > start:
-            self._read_rows(self._event_log.rows[start : self._rows_read])
 
     def _read_rows(self, rows: Rows) -> None:
         """Adds trades to the window, which an auction empties, and notes the price of each symbol's last auction."""

@@ -1,7 +1,7 @@
 """What clients may cost the exchange's loop: shares of its time, and messages of one connection."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 BURST_S = 0.02
 """Work that may be done at once after a rest."""
@@ -13,6 +13,11 @@ TRACKED_MAX = 4096
 """Keys whose charges are remembered before those without debt are forgotten."""
 
 
+processor_time_s = time.thread_time
+"""The clock of costs. On a busy machine it stands still while others run: with real time a login cost many times its work, and hundreds of
+clients that came back at once gave up and tried again, for minutes."""
+
+
 class Budget:
     """Limits the work for one source to a share of the time, so that a flood of it cannot delay orders. Until the time is earned, the work
     waits in libzmq and then in TCP, where it slows its sender.
@@ -20,8 +25,11 @@ class Budget:
     Sources in one `ring` have the share together: those that wait for time get equal parts of it.
     """
 
-    def __init__(self, share: float, ring: list["Budget"] | None = None) -> None:
-        self._share = share
+    def __init__(
+        self, share: float, ring: list["Budget"] | None = None, is_limited: Callable[[], bool] = lambda: True
+    ) -> None:
+        """is_limited: whether work counts. What nobody waited for does not hold back what comes later."""
+        self._share, self._is_limited = share, is_limited
         self._free_s = 0.0
         self.spent_s = 0.0
         """Since the start."""
@@ -29,10 +37,12 @@ class Budget:
         self._ring.append(self)
 
     def spend(self, seconds: float) -> None:
-        """Charges work that has been done."""
+        """Charges work that has been done, in processor time."""
+        self.spent_s += seconds
+        if not self._is_limited():
+            return
         waiting = sum(each is self or each.wait_s() > 0 for each in self._ring)
         share = self._share / waiting
-        self.spent_s += seconds
         self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / share
 
     def wait_s(self) -> float:
@@ -66,7 +76,7 @@ class Shares:
 
     def __init__(self, names: Sequence[str], share: float) -> None:
         ring: list[Budget] = []
-        self._budgets = {name: Budget(share, ring) for name in names}
+        self._budgets = {name: Budget(share, ring, lambda: self.are_limited) for name in names}
         self._last_order_s = 0.0
         self._before_s: list[float] = []
         self._began_s = 0.0
@@ -93,7 +103,7 @@ class Shares:
 
     def begin_turn(self) -> None:
         """A turn of the loop begins, in which sources may be served."""
-        self._before_s, self._began_s = [each.spent_s for each in self._budgets.values()], time.monotonic()
+        self._before_s, self._began_s = [each.spent_s for each in self._budgets.values()], processor_time_s()
 
     def end_turn(self) -> None:
         """Charges the rest of the turn to the sources that were served in it."""
@@ -104,6 +114,6 @@ class Shares:
         ]
         if charged:
             total_s = sum(spent_s for _, spent_s in charged)
-            rest_s = time.monotonic() - self._began_s - total_s
+            rest_s = processor_time_s() - self._began_s - total_s
             for budget, spent_s in charged if rest_s > 0 and total_s > 0 else ():
                 budget.spend(rest_s * spent_s / total_s)

@@ -57,12 +57,9 @@ class FeesConfig(_Section):
         return [(Rule[name.upper()], value) for name, value in self]
 
 
-class SymbolConfig(_Section):
-    """Reference data and rules of one symbol; docs/orders.md explains the rules."""
+class MarketRules(_Section):
+    """Rules of a symbol and its day; docs/orders.md explains them."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
-    tick_size: str = "0.01"
-    lot_size: str = "1"
     day: list[PhaseConfig] = []
     auction_every_s: float = Field(0, ge=0)
     volatility_s: float = Field(300, gt=0)
@@ -75,6 +72,14 @@ class SymbolConfig(_Section):
     reference_ticks: int | None = Field(None, gt=0)
     band_action: Literal["reject", "auction"] = "reject"
     fees: FeesConfig = FeesConfig()
+
+
+class SymbolConfig(MarketRules):
+    """Reference data and rules of one symbol."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
+    tick_size: str = "0.01"
+    lot_size: str = "1"
 
     @property
     def reference(self) -> dict[str, str]:

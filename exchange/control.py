@@ -110,8 +110,10 @@ class Control:
         kind = message[0]
         if kind == Kind.HELLO:
             self._sessions.log_in(route, message, self._peer())
+            self._strangers.unmute(route)
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
+            self._strangers.mute(route)
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)

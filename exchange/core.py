@@ -33,6 +33,7 @@ from serl.exchange.gateway.state import (
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
+from serl.exchange.journal.event_reader import JournalReader
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.meta import is_new
 from serl.exchange.journal.segment import Segment, first_sequence
@@ -89,6 +90,10 @@ class Core:
     def time_ns(self) -> int:
         """Exchange time of the last command."""
         return int(self.gateway.counter[LAST_COMMAND_NS])
+
+    def read_events(self) -> JournalReader:
+        """A reader of trades and phases that starts at the next event."""
+        return JournalReader(self.journal, self.gateway, self.before_event_rotation)
 
     def map_segments(self) -> None:
         """Points the compiled code at the arrays of the current segments."""

@@ -8,7 +8,7 @@ from typing import Any
 import zmq
 
 from serl.exchange import wire
-from serl.exchange.budget import Budget
+from serl.exchange.budget import Budget, processor_time_s
 from serl.exchange.peer import Peer, Refusals, peer_of
 from serl.exchange.wire import Kind, RequestError, pack
 
@@ -40,15 +40,15 @@ class Requests:
         """Answers waiting requests, up to the limits of a turn."""
         began = time.monotonic()
         for _ in range(TURN_REQUESTS_MAX):
-            start = time.monotonic()
-            if start - began > TURN_S_MAX:
+            if time.monotonic() - began > TURN_S_MAX:
                 return
+            start = processor_time_s()
             try:
                 free = self._answer_one()
             except zmq.Again:
                 return
             if not free:
-                self._budget.spend(time.monotonic() - start)
+                self._budget.spend(processor_time_s() - start)
 
     def _answer_one(self) -> bool:
         """Answers a request, or drops frames of a malformed one. Returns whether it costs nothing. Raises zmq.Again if none waits."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange import wire
-from serl.exchange.budget import Budget
+from serl.exchange.budget import Budget, processor_time_s
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import LIVE
 from serl.exchange.sessions import Sessions
@@ -63,9 +63,9 @@ class Resends:
 
     def send(self, is_limited: bool) -> None:
         """Answers commands, one of each session in turn, up to the limits of a turn."""
-        began = now = time.monotonic()
+        began, spent = time.monotonic(), processor_time_s()
         turn_s = TURN_S_MAX if is_limited else QUIET_TURN_S_MAX
-        while self._ring and now - began < turn_s and not (is_limited and self._budget.wait_s()):
+        while self._ring and time.monotonic() - began < turn_s and not (is_limited and self._budget.wait_s()):
             slot, queue = next(iter(self._ring.items()))
             del self._ring[slot]
             gateway = self._core.gateway
@@ -78,8 +78,8 @@ class Resends:
                 queue.parts.appendleft((command_ids[1:], last_sent))
             if queue.parts:
                 self._ring[slot] = queue
-            start, now = now, time.monotonic()
-            self._budget.spend(now - start)
+            start, spent = spent, processor_time_s()
+            self._budget.spend(spent - start)
 
     def _send_reports(self, slot: int, route: int, command_id: int, last_sent: int | None) -> None:
         """Sends the stored reports of a command. Sends nothing where they are delayed by latency."""

@@ -12,10 +12,9 @@ import numpy as np
 from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
 from serl.exchange.config import ExchangeConfig
-from serl.exchange.core import Core
-from serl.exchange.gateway.state import LAST_COMMAND_NS
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
+from serl.exchange.venue import Venue
 
 
 class Schedule:
@@ -24,15 +23,15 @@ class Schedule:
 
     def __init__(
         self,
-        core: Core,
+        venue: Venue,
         config: ExchangeConfig,
         exchange_participant: Callable[[], int],
         now_ns: Callable[[], int],
         next_arrival_ns: Callable[[], int],
     ) -> None:
-        self._core, self._exchange_participant = core, exchange_participant
+        self._venue, self._exchange_participant = venue, exchange_participant
         self._calendar = Calendar(config, now_ns())
-        self._bands = Bands(core, config, now_ns, next_arrival_ns)
+        self._bands = Bands(venue, config, now_ns, next_arrival_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
         self._calendar_phase = np.full(len(config.symbols), Phase.CONTINUOUS)  # by symbol, according to the calendar
         self._stopped_ns = self._now_ns  # exchange time of the last command before this start
@@ -44,7 +43,7 @@ class Schedule:
         exchange was stopped."""
         self._bands.start(now_ns)
         rows: list[Rows] = []
-        market = self._core.market
+        market = self._venue.market
         for number, symbol in enumerate(config.symbols):
             rows += rule_rows(symbol, number, market.state.symbols[number], config.limits.price_ticks_max)
         accounts = {participant(name): account for name, account in config.accounts.items()}
@@ -68,13 +67,13 @@ class Schedule:
     @property
     def _now_ns(self) -> int:
         """Exchange time of the last command."""
-        return int(self._core.gateway.counter[LAST_COMMAND_NS])
+        return self._venue.time_ns
 
     def _send(self, rows: list[Rows], time_ns: int) -> None:
         if rows:
             sent = np.concatenate(rows)
             sent["participant"], sent["time_ns"] = self._exchange_participant(), max(time_ns, self._now_ns)
-            self._core.submit(sent)
+            self._venue.submit(sent)
 
     @property
     def next_ns(self) -> int:
@@ -82,7 +81,7 @@ class Schedule:
         self._update_interruptions()
         if self._resumed_symbols():
             return self._now_ns
-        expiry_ns = int(self._core.market.state.counters["next_expiry_ns"][0])
+        expiry_ns = int(self._venue.market.state.counters["next_expiry_ns"][0])
         return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
@@ -114,20 +113,20 @@ class Schedule:
                 self._phase_after_halt[scheduled.symbol] = scheduled.phase
                 return
         elif scheduled.kind == CommandKind.UNCROSS:
-            state = self._core.market.state
+            state = self._venue.market.state
             if state.symbols[scheduled.symbol, PHASE] != Phase.INTRADAY or state.halted[scheduled.symbol]:
                 return
         self._send([command(scheduled.kind, symbol=scheduled.symbol, flags=scheduled.phase)], scheduled.time_ns)
 
     def _must_wait(self, number: int, phase: int) -> bool:
         """Whether a phase must wait: it would begin with an auction of a halted symbol, which is rejected."""
-        state = self._core.market.state
+        state = self._venue.market.state
         collects = state.symbols[number, PHASE] in COLLECTING
         return bool(state.halted[number] and collects and phase not in COLLECTING)
 
     def _resumed_symbols(self) -> list[int]:
         """Symbols with a waiting phase whose halt has ended."""
-        return [number for number in self._phase_after_halt if not self._core.market.state.halted[number]]
+        return [number for number in self._phase_after_halt if not self._venue.market.state.halted[number]]
 
     def _end_interruptions(self, time_ns: int) -> list[Rows]:
         """PHASE rows of the symbols whose interruption is over. Removes the interruptions first, because the rows can cause new ones."""
@@ -139,7 +138,7 @@ class Schedule:
     def _update_interruptions(self) -> None:
         """Sets the end of new interruptions by price bands, and removes those that the calendar, an operator or a halt ended. The end
         of a halt restarts the interruption."""
-        state = self._core.market.state
+        state = self._venue.market.state
         stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._calendar_phase != Phase.VOLATILITY)
         self._interruption_ends_ns = {
             number: self._interruption_ends_ns.get(number, self._now_ns + self._volatility_ns[number])

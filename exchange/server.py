@@ -14,7 +14,7 @@ import zmq
 
 from serl.exchange.admin import Admin
 from serl.exchange.ahead import warm_rule_book
-from serl.exchange.budget import Shares
+from serl.exchange.budget import Shares, processor_time_s
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig, endpoint_port
 from serl.exchange.connections import Connections, raise_descriptor_limit
@@ -310,10 +310,10 @@ class Exchange:
 
     def _answer_control(self) -> None:
         """Answers the message that the compiled loop left, and charges a stranger's."""
-        began, is_stranger = time.monotonic(), self.core.gateway.counter[PENDING_SESSION] < 0
+        began, is_stranger = processor_time_s(), self.core.gateway.counter[PENDING_SESSION] < 0
         self.control.answer_pending()
         if is_stranger:
-            self._shares["strangers"].spend(time.monotonic() - began)
+            self._shares["strangers"].spend(processor_time_s() - began)
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
@@ -377,10 +377,10 @@ class Exchange:
         if "admin" in self._affordable:
             self.admin.answer()
         if "feed" in self._affordable:
-            began = time.monotonic()
+            began = processor_time_s()
             self._publish()  # a chain begins behind what is published
             self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns())
-            self._shares["feed"].spend(time.monotonic() - began)
+            self._shares["feed"].spend(processor_time_s() - began)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import zmq
 
 from serl.exchange.connections import open_connection
-from serl.exchange.gateway.state import CLOSED_ROUTES, GatewayState
+from serl.exchange.gateway.state import CLOSED_ROUTES, MUTED_ROUTES, GatewayState
 from serl.exchange.peer import Peer, Refusals
 
 ANSWERS_MIN = 8
@@ -52,6 +52,18 @@ class Strangers:
     def forget(self, route: int) -> None:
         """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login."""
         self._answered.pop(route, None)
+
+    def mute(self, route: int) -> None:
+        """A connection heard that it is not logged in. The compiled loop drops what else it sends, up to a HELLO: many commands are on their
+        way when a session ends."""
+        gateway = self._gateway
+        gateway.muted_route[gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)] = route
+        gateway.counter[MUTED_ROUTES] += 1
+
+    def unmute(self, route: int) -> None:
+        """A connection has logged in."""
+        muted = self._gateway.muted_route
+        muted[muted == route] = -1
 
     def close(self, route: int, peer: Peer, message: bytes) -> None:
         """Sends a connection a message, which shows that it still exists, and closes it in GRACE_S. The compiled loop drops what it has

@@ -41,6 +41,7 @@ from serl.exchange.gateway.state import (
     count_undurable,
     find_session,
     is_closed,
+    is_muted,
     write_reports_header,
 )  # fmt: skip
 from serl.exchange.gateway.timing import MONOTONIC, system_ns
@@ -61,6 +62,7 @@ from serl.exchange.libzmq import (
     zmq_send,
 )  # fmt: skip
 from serl.exchange.records import EventKind
+from serl.exchange.wire import Kind
 
 # Why `serve` returned to Python
 (
@@ -84,7 +86,9 @@ TURN_EVENTS_MAX = 16_384
 UNDURABLE_MAX = 16_384
 """Commands that wait to be on the disk, after which the loop receives no more."""
 POLL_ITEM_BYTES = POLL_ITEM.itemsize
-_REJECTED = int(EventKind.REJECTED)
+_REJECTED, _HELLO = int(EventKind.REJECTED), int(Kind.HELLO)
+_SHORT_ARRAY, _ARRAY_16, _ARRAY_32 = 0x90, 0xDC, 0xDD
+"""First bytes of msgpack arrays; the first has the length in its lower half."""
 
 
 @inlined
@@ -177,15 +181,25 @@ def journal_rows(gateway: GatewayState, commands: Any, words: Any, rows: Any) ->
 
 
 @inlined
+def _may_be_hello(gateway: GatewayState, size: int) -> bool:
+    """Whether Python must look at the message of a connection that is not logged in: a msgpack array that begins with HELLO, or has an
+    unusual header, or is too long or in frames."""
+    first = gateway.message[0]
+    return (
+        size < 2 or (first & 0xF0 == _SHORT_ARRAY and gateway.message[1] == _HELLO) or first in (_ARRAY_16, _ARRAY_32)
+    )
+
+
+@inlined
 def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int) -> int:
     """Calls `accept` on the message in gateway.message, which stays there unless it is ACCEPTED or DELAYED."""
-    session = find_session(gateway, gateway.counter[PENDING_ROUTE])
+    route, size = gateway.counter[PENDING_ROUTE], gateway.counter[PENDING_SIZE]
+    session = find_session(gateway, route)
     gateway.counter[PENDING_SESSION] = session
-    if session < 0 and is_closed(gateway, gateway.counter[PENDING_ROUTE]):
+    if session < 0 and (is_closed(gateway, route) or (is_muted(gateway, route) and not _may_be_hello(gateway, size))):
         gateway.counter[PENDING_SIZE] = 0
         gateway.counter[DROPPED] += 1
         return ACCEPTED
-    size = gateway.counter[PENDING_SIZE]
     if session < 0 or size < 0:
         return NEEDS_PYTHON
     commands, words, row_bytes, _, _ = journal

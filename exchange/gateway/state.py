@@ -18,6 +18,7 @@ HEADER_BYTES = 16
 """Bytes reserved in front of a session's outgoing body for the REPORTS header, whose size is known only at the send."""
 EVENT_BYTES_MAX = 128
 CLOSED_REMEMBERED = 64
+MUTED_REMEMBERED = 1024
 """Connections whose messages are dropped after the exchange closed them: libzmq has up to a thousand of each."""
 
 # Indices of GatewayState.counter
@@ -45,9 +46,10 @@ COMMIT_FD = 20  # a byte written here requests a sync
 WAKE_FD = 21  # a byte is read here after each sync
 ROWS_USABLE = 22  # rows of the command segment for the commands of participants; 0: the disk is full
 CLOSED_ROUTES = 23  # connections that the exchange closed
-DROPPED = 24  # their messages that were dropped since the start
+DROPPED = 24  # messages of closed and muted connections that were dropped since the start
 DRAINED = 25  # times that no message was left on the orders socket
-COUNTERS = 26
+MUTED_ROUTES = 26  # connections that heard that they are not logged in
+COUNTERS = 27
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -90,6 +92,7 @@ class GatewayState(NamedTuple):
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
     scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
     closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
+    muted_route: NDArray[np.int64]  # (MUTED_REMEMBERED,) ring of the last ones that heard that they are not logged in
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
@@ -129,6 +132,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         message=np.zeros(limits.message_bytes_max, np.uint8),
         scratch=np.zeros(64, np.uint8),
         closed_route=np.full(CLOSED_REMEMBERED, -1, np.int64),
+        muted_route=np.full(MUTED_REMEMBERED, -1, np.int64),
         zmq_message=np.zeros(8, np.int64),
         handle=np.zeros(0, np.int64),
     )
@@ -155,6 +159,15 @@ def is_closed(gateway: GatewayState, route: int) -> bool:
     """Whether the exchange closed the connection of a routing number."""
     for index in range(min(gateway.counter[CLOSED_ROUTES], CLOSED_REMEMBERED)):
         if gateway.closed_route[index] == route:
+            return True
+    return False
+
+
+@inlined
+def is_muted(gateway: GatewayState, route: int) -> bool:
+    """Whether a connection has heard that it is not logged in, so that only a HELLO of it is looked at."""
+    for index in range(min(gateway.counter[MUTED_ROUTES], MUTED_REMEMBERED)):
+        if gateway.muted_route[index] == route:
             return True
     return False
 

@@ -55,6 +55,33 @@ def test_malformed_messages_before_login_get_a_typed_error(raw: RawClient, data:
     assert raw.receive(97)[1] == code
 
 
+def test_a_connection_hears_once_that_it_is_not_logged_in(raw: RawClient) -> None:
+    """Commands that were on their way when a session ended got an error each, for time that the next logins needed."""
+
+    def answers_until_the_login() -> list[Any]:
+        for command_id in range(1, 65):
+            raw.send(1, command_id, 0, 0, 10, 100, 1, 0, 0)
+        raw.send(64, 1, 1, "once", "", -1, {})
+        answers = [raw.receive()]
+        while answers[-1][0] != 96:
+            answers.append(raw.receive())
+        return [answer[1] if answer[0] == 97 else answer[0] for answer in answers]
+
+    assert answers_until_the_login() == ["not_logged_in", 96]
+    raw.send(65)
+    assert raw.receive()[0] == 100
+    assert answers_until_the_login() == ["not_logged_in", 96], "a login begins anew"
+    raw.send(66, 7)
+    assert raw.receive()[:2] == [98, 7]
+    raw.send(65)
+    assert raw.receive()[0] == 100
+    raw.send(66, 8)
+    assert raw.receive()[1] == "not_logged_in"
+    hello = msgpack.packb([64, 1, 1, "once", "", -1, {}])
+    raw.socket.send(b"\xdc\x00" + bytes([hello[0] & 0x0F]) + hello[1:])
+    assert raw.receive()[0] == 96, "an array with a longer header is a HELLO too"
+
+
 @pytest.mark.parametrize(
     ("message", "code"),
     [

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from serl.exchange import connections
+from serl.exchange import budget, connections
 from serl.exchange.budget import BURST_S, Shares
 from serl.exchange.config import LimitsConfig
 from serl.exchange.connections import Connections
@@ -19,11 +19,12 @@ PIECE_S, SHARE = 0.001, 0.05
 
 
 class FakeTime:
-    """time.monotonic that moves when it is told to."""
+    """Clocks that move when they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(budget, "processor_time_s", lambda: self.now_s)
 
 
 def served_pieces(clock: FakeTime, shares: Shares, flooding: list[str], seconds: float) -> Counter[str]:
@@ -67,6 +68,26 @@ def test_the_rest_of_a_turn_is_charged_to_those_it_served(monkeypatch: pytest.Mo
     shares.end_turn()
     assert shares["strangers"].spent_s == pytest.approx(0.004)
     assert shares["queries"].spent_s == 0.0
+
+
+def test_work_that_nobody_waited_for_is_no_debt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of logins before the first order held back the next ones for as long as they would have taken in their share."""
+    clock = FakeTime(monkeypatch)
+    shares = Shares(["strangers", "queries"], SHARE)
+    shares["strangers"].spend(1.0)
+    shares.note_order()
+    assert shares.wait_s("strangers") == 0.0
+    assert served_pieces(clock, shares, ["strangers"], 20.0)["strangers"] * PIECE_S < 1.1 * SHARE * 20.0 + BURST_S
+
+
+def test_what_a_busy_machine_takes_away_is_not_charged() -> None:
+    """Logins were charged for the time in which other processes ran, and hundreds of clients that came back at once waited for minutes."""
+    shares = Shares(["strangers", "queries"], SHARE)
+    shares.begin_turn()
+    time.sleep(0.2)  # as if the process did not run
+    shares["strangers"].spend(0.0001)
+    shares.end_turn()
+    assert shares["strangers"].spent_s < 0.1
 
 
 def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
