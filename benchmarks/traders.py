@@ -49,7 +49,9 @@ def _advance(simulation: Simulation, tape: Rows, until_ns: int) -> int:
     wakes, commands, status = int(crowd.traders.counter[WAKEUPS]), 0, -1
     while status != FINISHED:
         first = int(market.state.counters["command_sequence"][0]) + 1
-        status, count = run_market(crowd.traders, market.state, events, tape, 0, first, until_ns)
+        status, count = run_market(
+            crowd.traders, market.state, events, tape, 0, first, until_ns, events[:0], np.zeros(1, np.int64)
+        )
         commands += count
         if status == TRADERS_FULL:
             crowd.grow()

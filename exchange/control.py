@@ -78,7 +78,8 @@ class Control:
                 )
             self._dispatch(route, slot, gateway.message[:size].tobytes())
         except RequestError as error:
-            self._sessions.send_error(route, error)
+            if self._sessions.send_error(route, error) and error.code == "not_logged_in":
+                self._strangers.mute(route)
 
     def _may_be_answered(self, route: int, slot: int) -> bool:
         """Charges a message to who sent it: a participant, however often he connects, or a connection of the strangers."""
@@ -113,7 +114,6 @@ class Control:
             self._strangers.unmute(route)
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
-            self._strangers.mute(route)
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)

@@ -80,10 +80,10 @@ class Sessions:
             return False
         return True
 
-    def send_error(self, route: int, error: RequestError) -> None:
-        """Answers a rejected message with ERROR."""
+    def send_error(self, route: int, error: RequestError) -> bool:
+        """Answers a rejected message with ERROR. Returns False if the client does not read it."""
         self.refusals.errors[error.code] += 1
-        self.send(route, pack(Kind.ERROR, error.code, str(error)))
+        return self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
     def log_in(self, route: int, message: list[Any], peer: Peer) -> int:
         """Logs a participant in: sends WELCOME, then missed reports. Returns the slot. Raises RequestError if the login is rejected."""

@@ -54,10 +54,11 @@ class Strangers:
         self._answered.pop(route, None)
 
     def mute(self, route: int) -> None:
-        """A connection heard that it is not logged in. The compiled loop drops what else it sends, up to a HELLO: many commands are on their
-        way when a session ends."""
+        """A connection heard that it is not logged in. For MUTE_NS the compiled loop drops what else it sends, up to a HELLO: many commands are
+        on their way when a session ends."""
         gateway = self._gateway
-        gateway.muted_route[gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)] = route
+        place = gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)
+        gateway.muted_route[place], gateway.muted_ns[place] = route, time.monotonic_ns()
         gateway.counter[MUTED_ROUTES] += 1
 
     def unmute(self, route: int) -> None:

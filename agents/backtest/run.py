@@ -13,7 +13,7 @@ from serl.agents.backtest.result import Result, fill_forward
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
 from serl.agents.realism.days import day_origin
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.population import GroupConfig, PopulationConfig
+from serl.agents.traders.population import GroupConfig, PopulationConfig, require_no_rules
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.registry import Kind
 from serl.agents.traders.simulate import fingerprint
@@ -51,6 +51,8 @@ def backtest(
     """
     references, span_ns, data = _market(population, day)
     start_ns, end_ns = _window(span_ns, window_ns)
+    if population is not None:
+        require_no_rules(population, "a backtest")
     crowd = None if population is None else Crowd(population, seed)
     bots = None
     if isinstance(strategy, Kind):

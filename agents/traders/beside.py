@@ -11,7 +11,7 @@ from serl.agents.traders.errors import PopulationError, SimulationError
 from serl.agents.traders.host_processes import HostProcesses, HostSettings
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.exchange.beside import TradersOptions
-from serl.exchange.config import ExchangeConfig, endpoint_port
+from serl.exchange.config import ExchangeConfig, MarketRules, endpoint_port
 from serl.exchange.keys import read_keys
 from serl.exchange.login import Permission
 
@@ -41,10 +41,12 @@ class TradersBeside:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """See Traders. The exchange has the population's symbols, its day starts at the population's open, and lockstep waits for the hosts."""
+        """See Traders. The exchange has the population's symbols and rules, its day starts at the population's open, and lockstep waits for the hosts."""
         population = self._population
-        symbols = [{"name": name, "tick_size": population.tick_size} for name in population.symbols]
-        return {"symbols": symbols, "clock": {"start": population.open, "participants": self._options.hosts}}
+        return {
+            "symbols": population.symbol_settings,
+            "clock": {"start": population.open, "participants": self._options.hosts},
+        }
 
     def start(self, settings: ExchangeConfig) -> None:
         """See Traders."""
@@ -162,6 +164,16 @@ def match_symbols(population: PopulationConfig, settings: ExchangeConfig) -> Pop
             raise PopulationError(
                 f"symbols: expected a tick size of {population.tick_size} for {name}, as {population.name} has, got {ticks[name]}; start with "
                 f"--symbols {','.join(f'{one}={population.tick_size}' for one in matched.symbols)}"
+            )
+    rules = set(MarketRules.model_fields)
+    for symbol in settings.symbols:
+        if (
+            population.has_rules
+            and symbol.name in matched.symbols
+            and symbol.model_dump(include=rules) != population.market.model_dump()
+        ):
+            raise PopulationError(
+                f"symbols.{symbol.name}: expected the rules of {population.name} (market), got others; leave them and --symbols out"
             )
     return matched
 

@@ -74,6 +74,7 @@ class Crowd:
             public_totals=np.zeros((symbols, 4), np.int64),
             value=np.stack([population.value.path(seed, symbol, duration) for symbol in range(symbols)]),
             times=np.array([population.open_ns, population.close_ns, step_ns]),
+            fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)),
         )
         traders.counter[SPACING] = population.spacing_ns
         view = traders.market_view[0]
@@ -136,7 +137,7 @@ class Crowd:
         """An independent copy in the same state; it reuses the memory of `spare`, a crowd that is no longer needed."""
         other = copy.copy(self)
         other._memory = copy_array(self._memory, spare and spare._memory)
-        other.traders = copy_arrays(self.traders, spare and spare.traders, shared=("value", "times"))
+        other.traders = copy_arrays(self.traders, spare and spare.traders, shared=("value", "times", "fees"))
         other.traders.agents["memory_address"] += other._memory.ctypes.data - self._memory.ctypes.data
         other.traders.market_view["nodes_address"] = other.traders.nodes.ctypes.data
         return other

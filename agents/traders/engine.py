@@ -33,7 +33,9 @@ from serl.exchange.records import EventFlag, EventKind
 _ACCEPTED, _REJECTED, _FILL = int(EventKind.ACCEPTED), int(EventKind.REJECTED), int(EventKind.FILL)
 _CANCELLED, _REDUCED, _RESTED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.RESTED)
 _RESTING, _MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
-_HIDDEN = int(EventFlag.HIDDEN)
+_HIDDEN, _AUCTION = int(EventFlag.HIDDEN), int(EventFlag.AUCTION)
+_MAKER_FEE, _TAKER_FEE, _AUCTION_FEE = 0, 2, 4
+"""Columns of Traders.fees."""
 _AGENT_BYTES = AGENT.itemsize
 BID, ASK = 0, 1
 NEVER = 1 << 62
@@ -83,7 +85,7 @@ def observe_public(traders: Traders, event: Any) -> None:
 
 @inlined
 def apply_report(traders: Traders, event: Any) -> None:
-    """Applies a private report to its trader's position, cash and open orders."""
+    """Applies a private report to its trader's position, cash, fees and open orders."""
     number = open_orders.find(traders, event.order_id)
     if number < 0:
         return
@@ -93,6 +95,9 @@ def apply_report(traders: Traders, event: Any) -> None:
         signed = event.qty_lots if node.side == BID else -event.qty_lots
         agent.position_lots += signed
         agent.cash_ticks -= signed * event.price_ticks
+        column = _AUCTION_FEE if event.flags & _AUCTION else (_MAKER_FEE if event.flags & _MAKER else _TAKER_FEE)
+        fees = traders.fees[int64(event.symbol)]
+        agent.fee_microticks += event.qty_lots * (fees[column] + event.price_ticks * fees[column + 1])
         node.open_lots -= event.qty_lots
     elif event.kind == _REDUCED:
         node.open_lots -= event.qty_lots

@@ -18,11 +18,12 @@ from serl.agents.traders.timeline import Timeline, day_offset_ns
 from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
+from serl.exchange.ahead import warm_rule_book
 from serl.exchange.config import time_of_day_text
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, EVENT, Rows, command
+from serl.exchange.records import COLLECTING, COMMAND, EVENT, CommandKind, Phase, Rows, command
 from serl.exchange.wire import FeedKind, Kind
 
 BATCH_ROWS = 512
@@ -101,6 +102,7 @@ class Host:
     def _subscribe(self) -> None:
         """Subscribes, waits until the feed arrives, then loads the books."""
         self.book = Market(self.population.symbols, limits=MarketLimits(participants_max=2))
+        self.book.grant_operator(0)  # it changes phases
         for name in self.population.symbols:
             self.client.subscribe("rows", name)
         deadline = time.monotonic() + SUBSCRIBE_TIMEOUT_S
@@ -116,12 +118,22 @@ class Host:
     def _load_book(self, name: str) -> None:
         """Copies a book of the exchange."""
         symbol = self.population.symbols.index(name)
-        reply = self.client.ask(Kind.L3, self.client.instrument(name).number)
+        phase, reply = self._query_book(name)
         self._sequences[name] = reply[3]
+        if phase in COLLECTING:  # orders may cross
+            self.book.submit(command(CommandKind.PHASE, symbol=symbol, flags=phase))
         for number, side, price_ticks, qty_lots in sorted(reply[5]):
             self.book.submit(
                 command(1, symbol=symbol, side=side, price_ticks=price_ticks, qty_lots=qty_lots, command_id=number, time_in_force=1)
             )  # fmt: skip
+
+    def _query_book(self, name: str) -> tuple[Phase, list[Any]]:
+        """The phase of a symbol, and a reply to L3 from that phase."""
+        while True:
+            phase = self.client.status(name).phase
+            reply = self.client.ask(Kind.L3, self.client.instrument(name).number)
+            if self.client.status(name).phase == phase:
+                return phase, reply
 
     def _buffer(self, item: Any) -> None:
         """Buffers an item and all others of the inbox: rows of the feed and own reports."""
@@ -264,4 +276,6 @@ def compile_traders(crowd: Crowd) -> None:
     book.submit(command(1, price_ticks=1, qty_lots=1, command_id=1))
     row, scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
     run_traders(crowd.traders, book.state, row, scratch, no_events, no_events, np.zeros(2, np.int64), 0)
+    if crowd.population.has_rules:
+        warm_rule_book()
     collect_commands(crowd.traders, 0, row)

@@ -12,14 +12,25 @@ from serl.agents.traders.engine import (
     wake_next,
 )
 from serl.agents.traders.records import Traders
-from serl.exchange.compiling import compiled
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.feed import ADD, book_action
 from serl.exchange.kernel.commands import DONE, execute
-from serl.exchange.records import CommandKind, TimeInForce
+from serl.exchange.records import CommandKind, EventKind, TimeInForce
 
 NEW, REDUCE, GTC = int(CommandKind.NEW), int(CommandKind.REDUCE), int(TimeInForce.GTC)
+PHASE, PHASED = int(CommandKind.PHASE), int(EventKind.PHASED)
 # Why run_traders returned
 FINISHED, TRADERS_FULL, BOOK_FULL = 0, 1, 2
+
+
+@inlined
+def _change_phase(book: Any, command: Any, scratch: Any, event: Any) -> bool:
+    """Gives a symbol of the copy the phase of the exchange's. While orders are collected none of the copy may trade; the auction's trades came
+    before. Returns False if the book is full."""
+    row = command[0]
+    row.kind, row.flags, row.symbol = PHASE, event.flags, event.symbol
+    row.command_id = row.order_id = 0
+    return execute(book, command, 0, scratch, 0)[1] == DONE
 
 
 @compiled(nogil=True)
@@ -42,11 +53,13 @@ def run_traders(
                 positions[1] += 1
                 continue
             event = public[positions[0]]
+            if event.kind == PHASED and not _change_phase(book, command, scratch, event):
+                return BOOK_FULL
             action = book_action(event)
             if action != 0:
                 row = command[0]
                 row.kind = NEW if action == ADD else REDUCE
-                row.time_in_force = GTC
+                row.time_in_force, row.flags = GTC, 0
                 row.symbol, row.side, row.price_ticks = event.symbol, event.side, event.price_ticks
                 row.qty_lots = event.qty_lots  # of an iceberg what is displayed
                 row.command_id = event.order_number if action == ADD else 0

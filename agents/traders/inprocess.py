@@ -12,21 +12,41 @@ from serl.agents.traders.engine import (
     wake_next,
 )
 from serl.agents.traders.records import Traders
-from serl.exchange.compiling import compiled
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
+from serl.exchange.records import EventFlag, EventKind
 
 # Why run_market returned
-FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL = 0, 1, 2, 3
+FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL, PHASE_CHANGED, KEPT_FULL = 0, 1, 2, 3, 4, 5
+_PHASED, _FILL, _MAKER = int(EventKind.PHASED), int(EventKind.FILL), int(EventFlag.MAKER)
+
+
+@inlined
+def _observe(traders: Traders, events: Any, event_count: int, kept: Any, kept_count: Any) -> bool:
+    """Shows a command's events to the traders; returns whether a symbol's phase changed. kept: EVENT rows for trades and phases, or none."""
+    phase_changed = False
+    for index in range(event_count):
+        event = events[index]
+        observe_public(traders, event)
+        apply_report(traders, event)
+        is_phase = event.kind == _PHASED
+        phase_changed |= is_phase
+        if kept.size and (is_phase or (event.kind == _FILL and event.flags & _MAKER)):
+            kept[kept_count[0]] = event
+            kept_count[0] += 1
+    return phase_changed
 
 
 @compiled(nogil=True)
 def run_market(
-    traders: Traders, state: Any, events: Any, tape: Any, count: int, first_sequence: int, until_ns: int
-) -> tuple[int, int]:
+    traders: Traders, state: Any, events: Any, tape: Any, count: int, first_sequence: int, until_ns: int, kept: Any,
+    kept_count: Any,
+) -> tuple[int, int]:  # fmt: skip
     """Runs the market up to `until_ns` (exclusive); returns (why it returned, commands on the tape).
 
-    tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already.
-    O(log traders + log commands in flight) per event.
+    tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already. kept: see `_observe`; kept_count: (1,) how
+    many there are. Returns PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band). O(log traders + log
+    commands in flight) per event.
     """
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
@@ -41,14 +61,29 @@ def run_market(
             return TAPE_FULL, count
         slot = traders.in_flight_item[1]
         traders.in_flight[slot].sequence = first_sequence + count
-        status = EVENTS_FULL
+        status, phase_changed = EVENTS_FULL, False
         while status == EVENTS_FULL:
+            if kept.size and kept_count[0] + events.size > kept.size:
+                return KEPT_FULL, count
             event_count, status = execute(state, traders.in_flight, slot, events, 0)
-            for index in range(event_count):
-                observe_public(traders, events[index])
-                apply_report(traders, events[index])
+            phase_changed |= _observe(traders, events, event_count, kept, kept_count)
         if status != DONE:
             return MARKET_FULL, count
         tape[count] = traders.in_flight[slot]
         count += 1
         remove_arrived(traders)
+        if phase_changed:
+            return PHASE_CHANGED, count
+
+
+@compiled
+def execute_scheduled(traders: Traders, state: Any, events: Any, command: Any, kept: Any, kept_count: Any) -> int:
+    """Executes one of the exchange's own commands, a COMMAND row (1,); the traders see its events. Returns FINISHED, MARKET_FULL or KEPT_FULL:
+    then call it again. kept, kept_count: as in `run_market`."""
+    status = EVENTS_FULL
+    while status == EVENTS_FULL:
+        if kept.size and kept_count[0] + events.size > kept.size:
+            return KEPT_FULL
+        event_count, status = execute(state, command, 0, events, 0)
+        _observe(traders, events, event_count, kept, kept_count)
+    return FINISHED if status == DONE else MARKET_FULL

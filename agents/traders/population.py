@@ -13,7 +13,8 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
 from serl.agents.traders.shipped import shipped_populations
 from serl.agents.traders.value import ValueConfig
-from serl.exchange.config import time_of_day_ns
+from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
+from serl.exchange.errors import ConfigError
 
 
 class _StrictModel(BaseModel):
@@ -53,6 +54,7 @@ class PopulationConfig(_StrictModel):
     open: str = "09:30"
     close: str = "16:00"
     value: ValueConfig = ValueConfig()
+    market: MarketRules = Field(MarketRules(), description="rules of every symbol: docs/orders.md")
     modules: list[str] = Field([], description="Python modules that define your own traders; imported first")
     groups: list[GroupConfig] = Field(min_length=1)
 
@@ -65,6 +67,24 @@ class PopulationConfig(_StrictModel):
     def close_ns(self) -> int:
         """Nanoseconds after midnight."""
         return time_of_day_ns(self.close)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether its market has other rules than continuous trading without fees."""
+        return self.market != MarketRules()
+
+    @property
+    def symbol_settings(self) -> list[dict[str, Any]]:
+        """The symbols as in the configuration of an exchange, with their rules."""
+        rules = self.market.model_dump(mode="json", exclude_defaults=True)
+        return [{"name": name, "tick_size": self.tick_size} | rules for name in self.symbols]
+
+    @property
+    def exchange(self) -> ExchangeConfig:
+        """An exchange for these traders, whose day starts at the open. Raises ConfigError if the rules contradict each other."""
+        return load_config(
+            overrides={"symbols": self.symbol_settings, "clock": {"kind": "lockstep", "start": self.open}}
+        )
 
     @property
     def traders(self) -> int:
@@ -128,6 +148,8 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
         raise PopulationError(
             f"{source}: close: expected a time after open ({population.open}), got {population.close}; correct one"
         )
+    if population.has_rules:
+        _check_rules(population, source)
     for name in population.modules:
         try:
             importlib.import_module(name)
@@ -143,3 +165,26 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
             )
         group.parameters()
     return population
+
+
+def _check_rules(population: PopulationConfig, source: str) -> None:
+    try:
+        _ = population.exchange
+    except ConfigError as error:
+        raise PopulationError(f"{source}: market: {error}") from None
+    times = [entry.at for entry in population.market.day]
+    if times and min(map(time_of_day_ns, times)) > population.open_ns:
+        raise PopulationError(
+            f"{source}: market.day: expected a phase from the open ({population.open}) on, got the first at {min(times)}; add "
+            f'{{at: "{population.open}", phase: continuous}}'
+        )
+
+
+def require_no_rules(population: PopulationConfig, what: str) -> None:
+    """PopulationError if the market of a population has rules, which `what` does not know."""
+    if population.has_rules:
+        raise PopulationError(
+            f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
+            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate` or "
+            "`serl exchange start --with`"
+        )

@@ -24,7 +24,8 @@ AGENT = np.dtype(
         ("seed", "<u8"),
         ("draws", "<u8"),  # random numbers drawn so far
         ("position_lots", "<i8"),
-        ("cash_ticks", "<i8"),  # ticks x lots
+        ("cash_ticks", "<i8"),  # ticks x lots, before fees
+        ("fee_microticks", "<i8"),  # fees paid so far, microticks x lots
         ("function_address", "<i8"),
         ("profile_address", "<i8"),
         ("memory_address", "<i8"),
@@ -118,6 +119,7 @@ class Traders(NamedTuple):
     public_totals: NDArray[np.int64]  # (S, 4) last trade price, traded lots, flow rows so far, trades
     value: NDArray[np.float64]  # (S, T) fundamental value in ticks on a grid
     times: NDArray[np.int64]  # (3,) open, close, step of `value`
+    fees: NDArray[np.int64]  # (S, 6) of a fill: microticks a lot and ppm of the notional for makers, takers, auctions
 
 
 # Columns of Traders.public_totals

@@ -7,9 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TAPE_FULL, TRADERS_FULL, run_market
+from serl.agents.traders.inprocess import (
+    FINISHED,
+    MARKET_FULL,
+    PHASE_CHANGED,
+    TAPE_FULL,
+    TRADERS_FULL,
+    run_market,
+)
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import REQUESTS_DROPPED
+from serl.agents.traders.venue import SimulatedVenue
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
@@ -20,7 +28,11 @@ TAPE_ROWS, EVENT_ROWS = (16_384, 262_144), 4096
 
 
 class Simulation:
-    """A market and its traders in this process: `advance` it in steps of any length and inspect it in between."""
+    """A market and its traders in this process: `advance` it in steps of any length and inspect it in between.
+
+    What the population's `market` schedules happens as on an exchange: before the traders' commands of the same nanosecond. What is scheduled
+    at the population's close happens at the end.
+    """
 
     def __init__(self, population: PopulationConfig, seed: int) -> None:
         if seed < 0:
@@ -36,6 +48,11 @@ class Simulation:
         self._full_count = 0
         """Commands in the chunks before it."""
         self._events = np.zeros(EVENT_ROWS, EVENT)
+        self._kept, self._kept_count = np.zeros(0, EVENT), np.zeros(1, np.int64)
+        self._venue = None
+        if population.has_rules:
+            self._venue = SimulatedVenue(self.crowd, self.market, EVENT_ROWS, self._record)
+            self._kept, self._kept_count = self._venue.kept, self._venue.kept_count
 
     @property
     def count(self) -> int:
@@ -49,29 +66,69 @@ class Simulation:
 
     def advance(self, until_ns: int) -> None:
         """Runs up to `until_ns` (exclusive)."""
-        status = -1
-        while status != FINISHED:
+        if self._venue is None:
+            self._run(until_ns)
+        else:
+            self._run_schedule(self._venue, until_ns)
+        self.time_ns = max(self.time_ns, until_ns)
+
+    def _run_schedule(self, venue: SimulatedVenue, until_ns: int) -> None:
+        last_ns = until_ns if until_ns >= self.population.close_ns else until_ns - 1
+
+        def run_before(time_ns: int) -> None:
+            """Up to a time (exclusive), or to what becomes due earlier."""
+            while (due_ns := venue.due_ns(time_ns, self.time_ns)) > self.time_ns:
+                if self._run(due_ns) == FINISHED:
+                    self.time_ns = due_ns
+
+        while self.time_ns < until_ns or venue.schedule.next_ns <= last_ns:
+            venue.schedule.run(last_ns, run_before)
+            run_before(until_ns)
+
+    def _run(self, until_ns: int) -> int:
+        """Runs the traders up to a time (exclusive), FINISHED, or until PHASE_CHANGED."""
+        while True:
+            count = self._chunk_count
             status, self._chunk_count = run_market(
                 self.crowd.traders, self.market.state, self._events, self._chunks[-1], self._chunk_count,
-                self._full_count + 1, until_ns,
+                self._full_count + 1, until_ns, self._kept, self._kept_count,
             )  # fmt: skip
-            if status == TRADERS_FULL:
-                self.crowd.grow()
+            if self._venue is not None:
+                if self._chunk_count > count:
+                    self._venue.note(int(self._chunks[-1]["time_ns"][self._chunk_count - 1]))
+                self._venue.make_room(status)
             elif status == MARKET_FULL:
                 self.market.grow()
+            if status in (FINISHED, PHASE_CHANGED):
+                return status
+            if status == TRADERS_FULL:
+                self.crowd.grow()
             elif status == TAPE_FULL:
-                self._full_count += self._chunk_count
-                self._chunk_count = 0
-                self._chunks.append(np.zeros(min(2 * len(self._chunks[-1]), TAPE_ROWS[1]), COMMAND))
-        self.time_ns = max(self.time_ns, until_ns)
+                self._add_chunk()
+
+    def _add_chunk(self) -> None:
+        self._full_count += self._chunk_count
+        self._chunk_count = 0
+        self._chunks.append(np.zeros(min(2 * len(self._chunks[-1]), TAPE_ROWS[1]), COMMAND))
+
+    def _record(self, command: Rows) -> None:
+        """Adds a command of the exchange, a COMMAND row (1,), to the tape, and numbers it."""
+        if self._chunk_count == len(self._chunks[-1]):
+            self._add_chunk()
+        command["sequence"] = self.count + 1
+        self._chunks[-1][self._chunk_count] = command[0]
+        self._chunk_count += 1
 
     def day(self) -> Day:
         """The commands so far as a day, renumbered 1, 2, 3 ..."""
         rows = self.commands
-        ids = rows["command_id"].copy()
+        ids, own = (
+            rows["command_id"].copy(),
+            np.flatnonzero(rows["command_id"]),
+        )  # the exchange's own commands have none
         rows["command_id"] = np.arange(1, len(rows) + 1)
-        has_order = rows["order_id"] > 0
-        rows["order_id"][has_order] = np.searchsorted(ids, rows["order_id"][has_order]) + 1
+        changes = own[rows["order_id"][own] > 0]
+        rows["order_id"][changes] = own[np.searchsorted(ids[own], rows["order_id"][changes])] + 1
         rows["sequence"] = 0
         market = self.market
         counts = {"commands": len(rows), "requests_dropped": int(self.crowd.traders.counter[REQUESTS_DROPPED])}
@@ -107,8 +164,9 @@ def simulate_many(
 
 
 def fingerprint(population: PopulationConfig) -> str:
-    """SHA-256 prefix of all of a population's settings."""
-    return hashlib.sha256(population.model_dump_json().encode()).hexdigest()[:16]
+    """SHA-256 prefix of all of a population's settings; rules of a market count where there are any, as before there were any."""
+    without = None if population.has_rules else {"market"}
+    return hashlib.sha256(population.model_dump_json(exclude=without).encode()).hexdigest()[:16]
 
 
 def tape_hash(events: Rows) -> str:

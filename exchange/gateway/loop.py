@@ -196,7 +196,9 @@ def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int
     route, size = gateway.counter[PENDING_ROUTE], gateway.counter[PENDING_SIZE]
     session = find_session(gateway, route)
     gateway.counter[PENDING_SESSION] = session
-    if session < 0 and (is_closed(gateway, route) or (is_muted(gateway, route) and not _may_be_hello(gateway, size))):
+    if session < 0 and (
+        is_closed(gateway, route) or (is_muted(gateway, route, now_ns) and not _may_be_hello(gateway, size))
+    ):
         gateway.counter[PENDING_SIZE] = 0
         gateway.counter[DROPPED] += 1
         return ACCEPTED

@@ -18,7 +18,7 @@ HEADER_BYTES = 16
 """Bytes reserved in front of a session's outgoing body for the REPORTS header, whose size is known only at the send."""
 EVENT_BYTES_MAX = 128
 CLOSED_REMEMBERED = 64
-MUTED_REMEMBERED = 1024
+MUTED_REMEMBERED, MUTE_NS = 1024, 100_000_000
 """Connections whose messages are dropped after the exchange closed them: libzmq has up to a thousand of each."""
 
 # Indices of GatewayState.counter
@@ -93,6 +93,7 @@ class GatewayState(NamedTuple):
     scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
     closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
     muted_route: NDArray[np.int64]  # (MUTED_REMEMBERED,) ring of the last ones that heard that they are not logged in
+    muted_ns: NDArray[np.int64]  # (MUTED_REMEMBERED,) monotonic time at which they did
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
@@ -133,6 +134,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         scratch=np.zeros(64, np.uint8),
         closed_route=np.full(CLOSED_REMEMBERED, -1, np.int64),
         muted_route=np.full(MUTED_REMEMBERED, -1, np.int64),
+        muted_ns=np.zeros(MUTED_REMEMBERED, np.int64),
         zmq_message=np.zeros(8, np.int64),
         handle=np.zeros(0, np.int64),
     )
@@ -164,10 +166,10 @@ def is_closed(gateway: GatewayState, route: int) -> bool:
 
 
 @inlined
-def is_muted(gateway: GatewayState, route: int) -> bool:
-    """Whether a connection has heard that it is not logged in, so that only a HELLO of it is looked at."""
+def is_muted(gateway: GatewayState, route: int, now_ns: int) -> bool:
+    """Whether a connection heard within MUTE_NS that it is not logged in, so that only a HELLO of it is looked at."""
     for index in range(min(gateway.counter[MUTED_ROUTES], MUTED_REMEMBERED)):
-        if gateway.muted_route[index] == route:
+        if gateway.muted_route[index] == route and now_ns - gateway.muted_ns[index] < MUTE_NS:
             return True
     return False
 

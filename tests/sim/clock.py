@@ -53,5 +53,6 @@ def install() -> None:
     binding.add_symbol("clock_gettime", address)
     time.monotonic = lambda: CLOCK.monotonic_ns * 1e-9
     time.monotonic_ns = lambda: CLOCK.monotonic_ns
+    time.thread_time = lambda: CLOCK.monotonic_ns * 1e-9
     time.time = lambda: CLOCK.system_ns * 1e-9
     time.time_ns = lambda: CLOCK.system_ns

@@ -39,7 +39,7 @@ from serl.agents.traders.engine import (
     wake_next,
 )
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
-from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.population import PopulationConfig, require_no_rules
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
@@ -142,6 +142,7 @@ class DynamicMarket:
             raise ConfigError(
                 f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, states_kept {states_kept}, threads {threads}"
             )
+        require_no_rules(population, "an environment")
         self.count, self.population, self.latency_ns = count, population, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._states_kept = states_kept

@@ -23,7 +23,7 @@ from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.keys import new_keys
-from serl.exchange.records import EVENT, EventKind
+from serl.exchange.records import EVENT, EventKind, Phase
 from tests.server_fixture import free_endpoint
 
 SMALL = load_population("small")
@@ -78,17 +78,28 @@ def together(folder: Path, *options: str) -> Iterator[Together]:
         started.process.wait()
 
 
-def short_population(folder: Path) -> Path:
+def short_population(folder: Path, **more: Any) -> Path:
     """`liquid` with a day of two minutes."""
     path = folder / "short.yaml"
-    path.write_text(
-        yaml.safe_dump(load_population("liquid").model_dump(mode="json") | {"name": "short", "close": "09:32"})
-    )
+    values = load_population("liquid").model_dump(mode="json")
+    path.write_text(yaml.safe_dump(values | {"name": "short", "close": "09:32"} | more))
     return path
 
 
-def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(tmp_path: Path) -> None:
-    path = short_population(tmp_path)
+RULES: dict[str, Any] = {
+    "day": [
+        {"at": "09:29", "phase": "pre_open"}, {"at": "09:30:05", "phase": "continuous"}, {"at": "09:31:40", "phase": "closing"},
+        {"at": "09:31:55", "phase": "closed"},
+    ],
+    "band_ppm": 200, "reference_ticks": 10000, "band_action": "auction", "volatility_s": 7, "fees": {"taker_ppm": 100, "maker_ppm": -50},
+    "matching": "pro-rata", "lot_multiple": 1,
+}  # fmt: skip
+"""Rules of a market in which everything happens within two minutes."""
+
+
+@pytest.mark.parametrize("more", [{}, {"market": RULES}], ids=["continuous", "with rules"])
+def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(more: dict[str, Any], tmp_path: Path) -> None:
+    path = short_population(tmp_path, **more)
     participants = {f"traders-short-{host}": {"token": f"secret {host}"} for host in range(2)}
     (tmp_path / "exchange.yaml").write_text(yaml.safe_dump({"login": {"participants": participants}}))
     (tmp_path / "exchange.yaml").chmod(0o600)
@@ -107,6 +118,8 @@ def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(tmp_path:
     found = np.concatenate([read_rows(path, EVENT) for path in sorted(journal.glob("events-*.rows"))])
     found = found[(found["sequence"] > 0) & (found["time_ns"] < population.close_ns)]
     assert len(found) > 1000
+    phases = found[found["kind"] == EventKind.PHASED]
+    assert (np.count_nonzero(phases["flags"] == Phase.VOLATILITY) > 0) == bool(more), "bands are met"
     assert (len(found), tape_hash(found)) == (len(expected), tape_hash(expected))
     assert len(list((tmp_path / "flow").glob("traders-short-*.jsonl"))) == 2
 
