@@ -150,4 +150,4 @@ def describe(name: str) -> tuple[str, str]:
     if name in MEASURES:
         return MEASURES[name].title, MEASURES[name].unit
     _, index, kind = name.split(".", 2)
-    return f"PnL of a trader of groups.{index}, {kind}", "money"
+    return f"PnL, groups.{index} {kind}", "money"

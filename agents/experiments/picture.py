@@ -70,7 +70,7 @@ def _groups(axes: Any, experiment: Experiment, cells: list[Cell], groups: list[s
     axes.set_xscale("symlog", linthresh=max(1e-6, sorted(size)[len(size) // 4]))
     axes.set_title("PnL of a trader by group, money", loc="left")
     axes.grid(axis="x", alpha=0.2)
-    axes.legend(frameon=False, loc="best")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncol=len(names), borderaxespad=0.2)
 
 
 def _point(axes: Any, cell: Cell, place: float, colour: str, *, vertical: bool, label: str | None = None) -> None:
@@ -78,4 +78,7 @@ def _point(axes: Any, cell: Cell, place: float, colour: str, *, vertical: bool, 
     value, interval = cell.mean.mean, cell.mean.interval
     if interval is not None:
         (axes.vlines if vertical else axes.hlines)(place, *interval, color=colour, lw=2.5, alpha=0.45)
-    axes.plot(*((place, value) if vertical else (value, place)), "o", ms=5, color=colour, label=label)
+    x, y = (place, value) if vertical else (value, place)
+    axes.plot(x, y, "o", ms=5, color=colour, label=label)
+    if cell.is_clear:
+        axes.annotate("*", (x, y), (5, 0), textcoords="offset points", color=colour, fontsize=12, va="center")

@@ -24,11 +24,11 @@ HEADS = ("measure", "arm", "mean", "95 %", "difference", "95 %", "p", "p (Holm)"
 """Of the page's table."""
 
 
-def number(value: float) -> str:
-    """Four digits, or all before the point."""
+def number(value: float, digits: int = 4) -> str:
+    """So many digits, or all before the point."""
     if value == 0.0:
         return "0"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
 
 
 def _interval(mean: Mean | None) -> str:
@@ -57,14 +57,9 @@ def _rows(cells: Sequence[Cell]) -> list[tuple[Cell, list[str]]]:
     return rows
 
 
-def _is_clear(cell: Cell) -> bool:
-    """Whether the corrected p-value is below .05."""
-    return cell.difference is not None and cell.difference.p_holm is not None and cell.difference.p_holm < 0.05
-
-
 def summary_table(experiment: Experiment, cells: Sequence[Cell]) -> Table:
     """A section for each measure, a row for each arm; clear differences are bold."""
-    found = Table(title=_title(experiment), box=box.SIMPLE_HEAD, caption="+-: half of the 95 % interval", pad_edge=False)
+    found = Table(title=_title(experiment), box=box.SIMPLE_HEAD, caption="±: half of the 95 % interval. Bold: corrected p below .05", pad_edge=False)
     for head in ("", "mean", "difference", "p (Holm)"):
         found.add_column(head, justify="right" if head else "left")
     last = ""
@@ -74,7 +69,7 @@ def summary_table(experiment: Experiment, cells: Sequence[Cell]) -> Table:
         last, difference = cell.measure, cell.difference
         found.add_row(
             f"  {escape_markup(cell.arm)}", _spread(cell.mean), _spread(difference, sign="+"), _p(difference and difference.p_holm),
-            style="bold" if _is_clear(cell) else None,
+            style="bold" if cell.is_clear else None,
         )  # fmt: skip
     return found
 
@@ -89,7 +84,7 @@ def _spread(mean: Mean | None, sign: str = "") -> str:
     if mean is None:
         return "" if sign else "none"
     text = f"{sign if mean.mean > 0 else ''}{number(mean.mean)}"
-    return text if mean.interval is None else f"{text} +- {number((mean.interval[1] - mean.interval[0]) / 2)}"
+    return text if mean.interval is None else f"{text} ± {number((mean.interval[1] - mean.interval[0]) / 2, 3)}"
 
 
 def _title(experiment: Experiment) -> str:
@@ -144,7 +139,7 @@ def html(experiment: Experiment, cells: Sequence[Cell], origin: Origin, picture:
     """The page around the picture."""
     baseline = escape(experiment.baseline.name)
     rows = [
-        [f"<strong>{escape(text)}</strong>" if _is_clear(cell) else escape(text) for text in texts]
+        [f"<strong>{escape(text)}</strong>" if cell.is_clear else escape(text) for text in texts]
         for cell, texts in _rows(cells)
     ]
     tested = sum(1 for cell in cells if cell.difference is not None and cell.difference.p is not None)
@@ -155,7 +150,7 @@ def html(experiment: Experiment, cells: Sequence[Cell], origin: Origin, picture:
     ]  # fmt: skip
     parts = [
         f"<p>Each arm is simulated with the same {len(experiment.seeds)} seeds. Differences are an arm minus {baseline}, paired by seed, with "
-        f"95 % t-intervals and two-sided p-values; Holm's correction counts all {tested} differences. Bold: corrected p below .05.</p>",
+        f"95 % t-intervals and two-sided p-values; Holm's correction counts all {tested} differences. Bold, and a star in the picture: corrected p below .05.</p>",
         png(picture, "mean and 95 % interval of each measure by arm"),
         table([escape(head) for head in HEADS], rows),
         "<h2>Arms</h2>",

@@ -17,8 +17,8 @@ STEPS = 50
 """Parts of a run between which it can be stopped."""
 
 
-class _Stopped(Exception):
-    """A run was given up."""
+class RunStopped(Exception):
+    """Raised in a run that is given up."""
 
 
 def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, float]:
@@ -30,7 +30,7 @@ def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: Fa
     step_ns = max(1, (arm.end_ns - population.open_ns) // STEPS)
     while simulation.time_ns < arm.end_ns:
         if is_stopped():
-            raise _Stopped
+            raise RunStopped
         simulation.advance(min(arm.end_ns, simulation.time_ns + step_ns))
     rows, totals, costs = replay_quotes(market, simulation.commands, population.open_ns)
     traders = simulation.crowd.traders

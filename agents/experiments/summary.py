@@ -42,6 +42,11 @@ class Cell:
     difference: Difference | None
     """None for the baseline, and if no seed has a value in both."""
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the corrected p-value of the difference is below .05."""
+        return self.difference is not None and self.difference.p_holm is not None and self.difference.p_holm < 0.05
+
 
 def summarise(experiment: Experiment, results: Results) -> list[Cell]:
     """Every measure, of every arm, in this order. Holm's correction counts all arms but the baseline, times all measures."""
