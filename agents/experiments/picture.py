@@ -45,7 +45,10 @@ def _panel(axes: Any, experiment: Experiment, cells: list[Cell]) -> None:
     for cell in cells:
         place = names.index(cell.arm)
         _point(axes, cell, place, COLOURS[place % len(COLOURS)], vertical=True)
-    axes.set_xticks(range(len(names)), names, rotation=0 if max(map(len, names)) * len(names) < 24 else 20)
+    is_narrow = max(map(len, names)) * len(names) > 24
+    axes.set_xticks(
+        range(len(names)), names, rotation=20 * is_narrow, ha="right" if is_narrow else "center", rotation_mode="anchor"
+    )
     axes.set_xlim(-0.6, len(names) - 0.4)
     title, unit = describe(cells[0].measure)
     axes.set_title(f"{title}, {unit}" if unit else title, loc="left")
