@@ -77,5 +77,7 @@ def _run(found: "Experiment", kept: "RunFile", threads: int | None) -> "Results"
             return run_experiment(found, done, threads, keep)
         except KeyboardInterrupt:
             finished = int(progress.tasks[0].completed)
-            click.echo(f"stopped after {finished} of {total} runs; continue with the same command and --resume", err=True)
+            click.echo(
+                f"stopped after {finished} of {total} runs; continue with the same command and --resume", err=True
+            )
             raise

@@ -26,7 +26,9 @@ class ExperimentConfig(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
     population: str = Field(description="a name that comes with serl, or a YAML file, relative to the experiment's")
-    until: str | None = Field(None, description="time of day at which every run ends; the population's close by default")
+    until: str | None = Field(
+        None, description="time of day at which every run ends; the population's close by default"
+    )
     seeds: int | list[int] = Field(SEEDS, description="their number, from 1 on, or a list of them")
     baseline: str | None = Field(None, description="the arm that the others are compared with; the first by default")
     measures: list[str] | None = Field(None, description="what is measured; everything by default")

@@ -121,7 +121,12 @@ def record_quotes(state: Any, commands: Any, events: Any, touch: Any, quotes: An
         ):
             after = quotes[last + 1]
             after[TIME_NS] = commands[index].time_ns
-            after[BID_TICKS], after[BID_LOTS], after[ASK_TICKS], after[ASK_LOTS] = bid_ticks, bid_lots, ask_ticks, ask_lots
+            after[BID_TICKS], after[BID_LOTS], after[ASK_TICKS], after[ASK_LOTS] = (
+                bid_ticks,
+                bid_lots,
+                ask_ticks,
+                ask_lots,
+            )
             totals[LAST_QUOTE] = last + 1
         totals[NEXT_COMMAND] = index + 1
     return DONE

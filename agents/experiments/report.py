@@ -28,7 +28,13 @@ def number(value: float, digits: int = 4) -> str:
     """So many digits, or all before the point."""
     if value == 0.0:
         return "0"
-    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 10 ** (digits - 1)
+        else f"{value:.{digits}g}"
+        if abs(value) >= 1e-4
+        else f"{value:.1e}"
+    )
 
 
 def _interval(mean: Mean | None) -> str:
@@ -45,7 +51,7 @@ def cells_text(cell: Cell, is_first: bool) -> list[str]:
     return [
         _name(cell) if is_first else "", cell.arm, "none" if mean is None else number(mean.mean), _interval(mean),
         "" if difference is None else f"{'+' if difference.mean > 0 else ''}{number(difference.mean)}", _interval(difference),
-        _p(difference and difference.p), _p(difference and difference.p_holm),
+        _p(None if difference is None else difference.p), _p(None if difference is None else difference.p_holm),
     ]  # fmt: skip
 
 
@@ -59,7 +65,12 @@ def _rows(cells: Sequence[Cell]) -> list[tuple[Cell, list[str]]]:
 
 def summary_table(experiment: Experiment, cells: Sequence[Cell]) -> Table:
     """A section for each measure, a row for each arm; clear differences are bold."""
-    found = Table(title=_title(experiment), box=box.SIMPLE_HEAD, caption="±: half of the 95 % interval. Bold: corrected p below .05", pad_edge=False)
+    found = Table(
+        title=_title(experiment),
+        box=box.SIMPLE_HEAD,
+        caption="±: half of the 95 % interval. Bold: corrected p below .05",
+        pad_edge=False,
+    )
     for head in ("", "mean", "difference", "p (Holm)"):
         found.add_column(head, justify="right" if head else "left")
     last = ""
@@ -68,7 +79,7 @@ def summary_table(experiment: Experiment, cells: Sequence[Cell]) -> Table:
             found.add_row(_name(cell), style="italic")
         last, difference = cell.measure, cell.difference
         found.add_row(
-            f"  {escape_markup(cell.arm)}", _spread(cell.mean), _spread(difference, sign="+"), _p(difference and difference.p_holm),
+            f"  {escape_markup(cell.arm)}", _spread(cell.mean), _spread(difference, sign="+"), _p(None if difference is None else difference.p_holm),
             style="bold" if cell.is_clear else None,
         )  # fmt: skip
     return found
@@ -124,7 +135,9 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
 
 def experiment_origin(experiment: Experiment) -> Origin:
     """The command, the arms' populations and the versions."""
-    data = ", ".join(f"{arm.name}: {arm.population.name} sha256 {fingerprint(arm.population)}" for arm in experiment.arms)
+    data = ", ".join(
+        f"{arm.name}: {arm.population.name} sha256 {fingerprint(arm.population)}" for arm in experiment.arms
+    )
     return current_origin(f"{data}; seeds {', '.join(map(str, experiment.seeds))}", experiment.seeds[0])
 
 

@@ -64,12 +64,12 @@ def test_a_killed_experiment_continues(file: Path, tmp_path: Path) -> None:
     before = kept(folder)
     with subprocess.Popen(
         [*words, "20000", "--resume"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    ) as continued:
         wait_for_runs(folder / FILE, len(before) + 1)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
+        continued.send_signal(signal.SIGINT)
+        _, errors = continued.communicate(timeout=120)
     after = kept(folder)
-    assert process.returncode == 130, errors
+    assert continued.returncode == 130, errors
     assert f"stopped after {len(after)} of 40000 runs; continue with the same command and --resume" in errors
     assert after[: len(before)] == before and len({(run["arm"], run["seed"]) for run in after}) == len(after)
 
@@ -88,7 +88,9 @@ def kept(folder: Path) -> list[dict[str, object]]:
 
 
 def test_an_unknown_name_gets_advice() -> None:
-    with pytest.raises(ExperimentError, match=r"tick-sizes: expected a YAML file or one of .*; did you mean tick-size\?"):
+    with pytest.raises(
+        ExperimentError, match=r"tick-sizes: expected a YAML file or one of .*; did you mean tick-size\?"
+    ):
         experiment.main(["tick-sizes"], standalone_mode=False)
 
 

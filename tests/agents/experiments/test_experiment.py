@@ -12,6 +12,7 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.shipped import EXPERIMENTS, shipped_names
 from serl.agents.traders.simulate import fingerprint
 from tests.agents.experiments.sample import sample
+from tests.doc_blocks import blocks
 
 
 def test_arms_change_values_lists_and_settings_that_the_file_leaves_out() -> None:
@@ -67,7 +68,10 @@ def test_a_wrong_experiment_is_one_clear_error(changes: dict[str, Any], message:
     ("overrides", "message"),
     [
         ({"tick_sise": "0.05"}, "expected a setting of the population, got tick_sise; did you mean tick_size?"),
-        ({"groups.0.latency": 5}, "expected a setting of the population, got groups.0.latency; did you mean latency_us?"),
+        (
+            {"groups.0.latency": 5},
+            "expected a setting of the population, got groups.0.latency; did you mean latency_us?",
+        ),
         (
             {"groups": {1: {"profile": {"mean_tick": 5}}}},
             "expected a setting of the population, got groups.1.profile.mean_tick; did you mean mean_ticks?",
@@ -105,6 +109,14 @@ def test_shipped_experiments_are_valid(name: str) -> None:
     assert found.name == name and len(found.seeds) >= 20
 
 
+def test_the_documented_file_is_valid(tmp_path: Path) -> None:
+    (block,) = blocks("experiments.md", "yaml")
+    (tmp_path / "makers.yaml").write_text(block.text)
+    found = load_experiment(str(tmp_path / "makers.yaml"))
+    assert [arm.population.groups[1].count for arm in found.arms] == [4, 2, 4]
+    assert found.arms[2].population.groups[2].latency_us == 5000
+
+
 def test_arms_with_another_tick_have_the_same_market_in_money() -> None:
     """All that is in ticks scales, so that only the grid differs."""
     base, *others = load_experiment("tick-size").arms
@@ -118,7 +130,11 @@ def test_arms_with_another_tick_have_the_same_market_in_money() -> None:
             for name in type(profile).model_fields:
                 got, expected = getattr(profile, name), getattr(plain, name)
                 if name in ("limit_per_s", "opening_levels"):
-                    assert sum(got) == pytest.approx(sum(expected), rel=1e-3) if name == "limit_per_s" else got * scale == expected
+                    assert (
+                        sum(got) == pytest.approx(sum(expected), rel=1e-3)
+                        if name == "limit_per_s"
+                        else got * scale == expected
+                    )
                 elif "variance_ticks2" in name:
                     assert got * scale**2 == pytest.approx(expected), name
                 elif name in ("risk_aversion", "decay_per_tick", "lots_per_tick"):

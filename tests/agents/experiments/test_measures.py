@@ -99,7 +99,11 @@ def test_profit_of_a_group_is_the_mean_of_its_traders_in_money() -> None:
     agents["kind"] = [0] + [1] * 10 + [2] * 20
     agents["position_lots"][1:3], agents["cash_ticks"][1:3] = [10, -5], [-900, 600]
     found = group_pnl(population, agents, quotes([(0, 98, 1, 102, 1)], 1))
-    assert found == {"pnl.0.zero_intelligence": 0.0, "pnl.1.value": pytest.approx(0.05 * (100 + 100) / 10), "pnl.2.noise": 0.0}
+    assert found == {
+        "pnl.0.zero_intelligence": 0.0,
+        "pnl.1.value": pytest.approx(0.05 * (100 + 100) / 10),
+        "pnl.2.noise": 0.0,
+    }
 
 
 def test_the_replay_finds_quotes_trades_and_what_takers_pay() -> None:

@@ -33,7 +33,9 @@ def test_numbers_do_not_depend_on_the_threads(results: Results) -> None:
     values = results["plain", 1]
     assert list(values) == [*MEASURES, "pnl.0.zero_intelligence", "pnl.1.value", "pnl.2.noise"]
     assert values["trades"] > 100 and 0 < values["spread_bps"] < 10 and values["empty_share"] < 0.01
-    pnl = [values[f"pnl.{name}"] * count for name, count in (("0.zero_intelligence", 1), ("1.value", 10), ("2.noise", 20))]
+    pnl = [
+        values[f"pnl.{name}"] * count for name, count in (("0.zero_intelligence", 1), ("1.value", 10), ("2.noise", 20))
+    ]
     assert sum(pnl) == pytest.approx(0, abs=1e-6), "what one earns another loses"
 
 
@@ -52,16 +54,20 @@ def made(experiment: Experiment, spread: dict[str, list[float]]) -> Results:
 
 
 def test_differences_are_paired_by_seed() -> None:
-    experiment = sample(seeds=4, measures=["spread_bps"], arms={"a": {}, "b": {"tick_size": "0.02"}, "c": {"tick_size": "0.03"}})
+    experiment = sample(
+        seeds=4, measures=["spread_bps"], arms={"a": {}, "b": {"tick_size": "0.02"}, "c": {"tick_size": "0.03"}}
+    )
     values = {"a": [10.0, 20, 30, 40], "b": [11.0, 22, 31, 42], "c": [9.0, math.nan, 35, 39]}
     first, second, third = summarise(experiment, made(experiment, values))
     assert first.mean and second.mean and third.mean and second.difference and third.difference
     assert (first.mean.mean, second.mean.mean, third.mean.seeds, first.difference) == (25.0, 26.5, 3, None)
     half = 3.182 * math.sqrt(1 / 3) / 2  # differences 1, 2, 1, 2
-    assert second.difference.mean == 1.5 and second.difference.interval == pytest.approx((1.5 - half, 1.5 + half), abs=1e-3)
+    assert second.difference.mean == 1.5 and second.difference.interval == pytest.approx(
+        (1.5 - half, 1.5 + half), abs=1e-3
+    )
     assert second.difference.p == pytest.approx(0.0138, abs=1e-3), "t = 5.196 with 3 degrees of freedom"
     assert (third.difference.seeds, third.difference.mean) == (3, 1.0)
-    ps = [second.difference.p, third.difference.p or 0.0]
+    ps = [second.difference.p or 0.0, third.difference.p or 0.0]
     assert [second.difference.p_holm, third.difference.p_holm] == holm(ps)
     assert second.is_clear and not third.is_clear
 
@@ -70,7 +76,11 @@ def test_one_seed_has_means_without_intervals() -> None:
     experiment = sample(seeds=1, measures=["spread_bps"])
     cells = summarise(experiment, made(experiment, {"plain": [1.0], "slow": [3.0]}))
     assert cells[0].mean and cells[0].mean.interval is None
-    assert cells[1].difference and (cells[1].difference.mean, cells[1].difference.p, cells[1].difference.p_holm) == (2, None, None)
+    assert cells[1].difference and (cells[1].difference.mean, cells[1].difference.p, cells[1].difference.p_holm) == (
+        2,
+        None,
+        None,
+    )
 
 
 def test_statistics_against_known_values() -> None:
