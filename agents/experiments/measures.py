@@ -35,8 +35,8 @@ def spread_ticks(quotes: Quotes) -> float:
 def spread_bps(quotes: Quotes) -> float:
     """Time-weighted quoted spread, (ask - bid) / mid."""
     bid, ask = quotes.rows[:, BID_TICKS], quotes.rows[:, ASK_TICKS]
-    shares: Floats = (ask - bid) / np.maximum(1.0, 0.5 * (ask + bid))
-    return BPS * _time_mean(quotes, shares)
+    mid = np.maximum(1.0, 0.5 * (ask + bid))
+    return BPS * _time_mean(quotes, np.asarray((ask - bid) / mid, np.float64))
 
 
 def effective_spread_bps(quotes: Quotes) -> float:

@@ -1,6 +1,7 @@
 """`serl experiment` from end to end."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def test_a_killed_experiment_continues(file: Path, tmp_path: Path) -> None:
         _, errors = continued.communicate(timeout=120)
     after = kept(folder)
     assert continued.returncode == 130, errors
-    assert f"stopped after {len(after)} of 40000 runs; continue with the same command and --resume" in errors
+    told = re.search(r"stopped after (\d+) of 40000 runs; continue with the same command and --resume", errors)
+    assert told and len(after) - 1 <= int(told[1]) <= len(after), "one may be written while the signal comes"
     assert after[: len(before)] == before and len({(run["arm"], run["seed"]) for run in after}) == len(after)
 
 
