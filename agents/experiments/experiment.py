@@ -98,6 +98,8 @@ def parse_experiment(
 def _validate(values: dict[str, Any], source: str) -> ExperimentConfig:
     fields = list(ExperimentConfig.model_fields)
     _check_known(map(str, values), fields, "a setting of an experiment", source)
+    if isinstance(values.get("until"), int):  # YAML reads 10:30 as a number of base 60
+        raise ExperimentError(f'{source}: until: expected a time as text, got a number; put it in quotes, like "10:30"')
     arms = values.get("arms")
     if isinstance(arms, dict):
         for name in arms:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.agents.experiments.quotes import ASK_LOTS, ASK_TICKS, BID_LOTS, BID_TICKS, Floats, Quotes
 from serl.agents.realism.scores import last_before
@@ -20,7 +21,7 @@ LONG_MINUTES = 5
 PNL = "pnl"
 
 
-def _time_mean(quotes: Quotes, values: Floats) -> float:
+def _time_mean(quotes: Quotes, values: NDArray[np.floating[Any]]) -> float:
     """The mean of a value of each quote (Q,), weighted by the time that it stood, over the time with a bid and an ask."""
     weights = quotes.duration_ns[quotes.quoted]
     total = float(weights.sum())
@@ -36,7 +37,7 @@ def spread_bps(quotes: Quotes) -> float:
     """Time-weighted quoted spread, (ask - bid) / mid."""
     bid, ask = quotes.rows[:, BID_TICKS], quotes.rows[:, ASK_TICKS]
     mid = np.maximum(1.0, 0.5 * (ask + bid))
-    return BPS * _time_mean(quotes, np.asarray((ask - bid) / mid, np.float64))
+    return BPS * _time_mean(quotes, (ask - bid) / mid)
 
 
 def effective_spread_bps(quotes: Quotes) -> float:

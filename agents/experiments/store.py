@@ -80,9 +80,14 @@ class RunFile:
                 file.truncate(sum(map(len, whole)))
 
     def append(self, arm: str, seed: int, values: Mapping[str, float]) -> None:
-        """Keeps a run."""
-        self._file.write(_line({"arm": arm, "seed": seed, "values": to_json(values)}))
-        self._file.flush()
+        """Keeps a run. ExperimentError if it cannot be written."""
+        try:
+            self._file.write(_line({"arm": arm, "seed": seed, "values": to_json(values)}))
+            self._file.flush()
+        except OSError as error:
+            raise ExperimentError(
+                f"{self.path}: expected to keep a run, got {error.strerror}; make room, then continue with --resume"
+            ) from None
 
     def close(self) -> None:
         """Closes the file."""

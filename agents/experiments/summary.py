@@ -68,16 +68,10 @@ def summarise(experiment: Experiment, results: Results) -> list[Cell]:
 
 def measured_names(experiment: Experiment, results: Results) -> list[str]:
     """The chosen measures; PNL stands for that of every group of any arm."""
-    names: dict[str, None] = {}
-    for measure in experiment.measures:
-        found = [
-            name
-            for arm in experiment.arms
-            for name in results[arm.name, experiment.seeds[0]]
-            if name.startswith(f"{PNL}.")
-        ]
-        names |= dict.fromkeys(sorted(found, key=lambda name: int(name.split(".")[1])) if measure == PNL else [measure])
-    return list(names)
+    first = experiment.seeds[0]
+    found = {name for arm in experiment.arms for name in results[arm.name, first] if name.startswith(f"{PNL}.")}
+    groups = sorted(found, key=lambda name: (int(name.split(".")[1]), name))
+    return [name for measure in experiment.measures for name in (groups if measure == PNL else [measure])]
 
 
 def _p(cell: Cell) -> float:

@@ -56,6 +56,7 @@ def test_seeds_measures_and_baseline_have_defaults() -> None:
         ({"seeds": [1, 1]}, "seeds: expected a number from 1 on, or a list of different ones, got [1, 1]"),
         ({"seeds": 0}, "seeds: expected a number from 1 on"),
         ({"until": "09:30"}, "arm 'plain': until: expected a time after 09:30 and up to 16:00, got 09:30"),
+        ({"until": 630}, 'until: expected a time as text, got a number; put it in quotes, like "10:30"'),
         ({"population": "smal"}, "smal: expected a YAML file or one of"),
     ],
 )
