@@ -22,6 +22,7 @@ name: sample
 population: small
 until: "09:32"
 seeds: 2
+measures: [trades, spread_bps, variance_ratio, pnl]
 arms:
   plain:
   "slow [x]": {groups.1.latency_us: 500000}
@@ -44,7 +45,7 @@ def test_a_table_a_page_and_all_numbers(file: Path, tmp_path: Path) -> None:
     assert [(run["arm"], run["seed"]) for run in found["runs"]] == [
         ("plain", 1), ("slow [x]", 1), ("plain", 2), ("slow [x]", 2),
     ]  # fmt: skip
-    assert len(found["summary"]) == 2 * (11 + 3)
+    assert len(found["summary"]) == 2 * (3 + 3)
     assert found["arms"][1]["overrides"] == {"groups.1.latency_us": 500000} and found["arms"][1]["until"] == "09:32:00"
     assert {"command", "versions", "data"} < set(found["made"]) and found["arms"][0]["sha256"] in found["made"]["data"]
     assert (folder / "results.png").read_bytes()[:4] == b"\x89PNG"
