@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.proof_methods import CEILING, DEFAULT
-from serl.agents.learning.students_t import student, tail
+from serl.agents.learning.students_t import holm, student, tail
 
 Found = Mapping[tuple[str, str], Sequence[float]]
 """PA on fresh days in bps of each seed, by (method, task)."""
@@ -69,16 +69,6 @@ def in_gaps(by_task: Sequence[Sequence[float]], tasks: Sequence[str]) -> Estimat
     if not all(task in GAPS_BPS for task in tasks):
         return None
     return pooled([[one / GAPS_BPS[task] for one in values] for task, values in zip(tasks, by_task, strict=True)])
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number (Holm 1979, Scandinavian Journal of Statistics 6)."""
-    order = np.argsort(p_values)
-    corrected, highest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = highest
-    return corrected
 
 
 def gap_share(found: Found, method: str, tasks: Sequence[str]) -> Estimate | None:

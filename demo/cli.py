@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.agents.traders.shipped import PopulationName
+from serl.agents.traders.shipped import POPULATIONS, ShippedFile
 from serl.clients.dashboard import PORT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SPEED, POPULATION, SEED = "30", "liquid", 1
 )
 @click.option(
     "--population",
-    type=PopulationName(),
+    type=ShippedFile("population", POPULATIONS),
     help=f"Population of traders: a YAML file, or the name of a shipped one  [default: {POPULATION}]",
 )
 @click.option("--seed", type=click.IntRange(0), help=f"Seed of the traders, or of the generated day  [default: {SEED}]")

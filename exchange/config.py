@@ -103,7 +103,6 @@ class AccountConfig(_Section):
 
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
-
     self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
     order_lots_max: int = Field(0, ge=0)
     order_notional_max: int = Field(0, ge=0)

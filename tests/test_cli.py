@@ -75,7 +75,7 @@ def test_the_shell_completes_names_of_populations(words: str) -> None:
 
 
 def test_the_shell_completes_commands() -> None:
-    assert completions("", "ex") == ["exchange", "execute"]
+    assert completions("", "ex") == ["exchange", "experiment", "execute"]
     assert completions("exchange", "st") == ["start", "status", "stop"]
     assert "demo" in completions("quux", ""), "an unknown command is no error here"
 

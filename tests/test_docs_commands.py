@@ -37,6 +37,7 @@ PYTHON = {
 YAML = {
     "journal.md",
     "latency.md",
+    "experiments.md",
     "orders.md",
     "researcher.md",
     "traders.md",

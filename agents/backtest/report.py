@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.backtest.result import Result
-from serl.agents.backtest.seeds import mean_interval
+from serl.agents.learning.students_t import mean_interval
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture

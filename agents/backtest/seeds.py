@@ -6,17 +6,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.load import Loaded, load_strategy, user_code
 from serl.agents.backtest.result import Result
 from serl.agents.backtest.run import Progress, backtest
-from serl.agents.learning.students_t import student
 from serl.agents.realism.days import load_day
 from serl.agents.traders.population import check_population
 from serl.exchange.latency import Delays
@@ -72,13 +68,3 @@ def _prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     collect_rarely()
-
-
-def mean_interval(values: Sequence[Decimal]) -> tuple[float, float, float] | None:
-    """(mean, lower, upper) of a 95 % interval over seeds (Student's t); None for fewer than two."""
-    if len(values) < 2:
-        return None
-    numbers = np.array(values, float)
-    mean = float(numbers.mean())
-    half = student(len(numbers) - 1) * float(numbers.std(ddof=1)) / len(numbers) ** 0.5
-    return mean, mean - half, mean + half

@@ -1,6 +1,8 @@
-"""Student's t distribution, for intervals of means of few values."""
+"""Means of few values: intervals and tests by Student's t distribution, and Holm's correction for many tests."""
 
 import math
+from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 
@@ -24,3 +26,34 @@ def tail(value: float, freedom: float) -> float:
     heights = np.cos(angles) ** (freedom - 1)
     area = float((heights[1:] + heights[:-1]).sum() / 2 * (angles[1] - angles[0]))
     return math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi) * area
+
+
+def mean_interval(values: Sequence[Decimal] | Sequence[float]) -> tuple[float, float, float] | None:
+    """(mean, lower, upper) of a 95 % interval of independent values; None for fewer than two."""
+    if len(values) < 2:
+        return None
+    numbers = np.array(values, float)
+    mean = float(numbers.mean())
+    half = student(len(numbers) - 1) * float(numbers.std(ddof=1)) / len(numbers) ** 0.5
+    return mean, mean - half, mean + half
+
+
+def p_value(values: Sequence[float]) -> float | None:
+    """Two-sided p-value of a mean of 0 (one-sample t-test); None for fewer than two values. 1 if all of them are 0."""
+    if len(values) < 2:
+        return None
+    numbers = np.array(values, float)
+    mean, error = abs(float(numbers.mean())), float(numbers.std(ddof=1)) / len(numbers) ** 0.5
+    if error == 0.0:
+        return 1.0 if mean == 0.0 else 0.0
+    return min(1.0, 2.0 * tail(mean / error, len(numbers) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number (Holm 1979, Scandinavian Journal of Statistics 6)."""
+    order = np.argsort(p_values)
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected

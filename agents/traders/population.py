@@ -1,17 +1,14 @@
 """Populations: YAML files that define who trades."""
 
-import difflib
 import importlib
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
-from serl.agents.traders.shipped import shipped_populations
+from serl.agents.traders.shipped import POPULATIONS, read_yaml
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
@@ -109,33 +106,7 @@ def describe_error(error: ValidationError) -> str:
 
 def load_population(source: Path | str) -> PopulationConfig:
     """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is invalid."""
-    path = Path(source)
-    if not path.exists():
-        bundled = files("serl.configs").joinpath("populations", f"{source}.yaml")
-        if not bundled.is_file():
-            names = shipped_populations()
-            close = difflib.get_close_matches(str(source), names)
-            advice = f"did you mean {' or '.join(close)}?" if close else "check the path"
-            raise PopulationError(f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; {advice}")
-        text = bundled.read_text()
-    else:
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise PopulationError(
-                f"{source}: expected a YAML file, got one that cannot be read as text ({error}); give another"
-            ) from None
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise PopulationError(
-            f"{source}: expected YAML, got {' '.join(str(error).split())}; correct the file"
-        ) from None
-    if not isinstance(values, dict):
-        raise PopulationError(
-            f"{source}: expected a mapping with name and groups, got {type(values).__name__}; see docs/traders.md"
-        )
-    return check_population(values, str(source))
+    return check_population(read_yaml(source, POPULATIONS, PopulationError, "name and groups"), str(source))
 
 
 def check_population(values: dict[str, Any], source: str) -> PopulationConfig:

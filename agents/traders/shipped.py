@@ -1,26 +1,84 @@
-"""Populations that come with serl, and options that take one."""
+"""YAML files that come with serl, by name: populations, experiments. Options that take one, and how they are read."""
 
+import difflib
+from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from serl.exchange.errors import ConfigError
+
+POPULATIONS, EXPERIMENTS = "populations", "experiments"
+"""Folders of serl.configs."""
+DOCS = {POPULATIONS: "traders.md", EXPERIMENTS: "experiments.md"}
+"""The page about the files of a folder."""
+
+
+def shipped_names(folder: str) -> list[str]:
+    """Names of the files of a folder, sorted."""
+    found = files("serl.configs").joinpath(folder)
+    return sorted(item.name.removesuffix(".yaml") for item in found.iterdir() if item.name.endswith(".yaml"))
+
 
 def shipped_populations() -> list[str]:
-    """Their names, sorted."""
-    folder = files("serl.configs").joinpath("populations")
-    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+    """Names of the populations, sorted."""
+    return shipped_names(POPULATIONS)
 
 
-class PopulationName(click.types.StringParamType):
-    """A shipped population or a YAML file. The shell completes both; `load_population` says what is wrong with another."""
+class ShippedFile(click.types.StringParamType):
+    """A shipped name or a YAML file. The shell completes both; `read_yaml` says what is wrong with another."""
 
-    name = "population"
+    def __init__(self, name: str, folder: str) -> None:
+        self.name, self.folder = name, folder
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """See click.ParamType."""
-        names = [CompletionItem(name) for name in shipped_populations() if name.startswith(incomplete)]
+        names = [CompletionItem(name) for name in shipped_names(self.folder) if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *names]  # files first: they make bash forget what came before
 
 
-POPULATION = PopulationName()
+POPULATION = ShippedFile("population", POPULATIONS)
+EXPERIMENT = ShippedFile("experiment", EXPERIMENTS)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Advice for an unknown name: the known ones that are close to it, else `otherwise`."""
+    close = difflib.get_close_matches(name, list(known))
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
+def read_yaml(
+    source: Path | str, folder: str, error: type[ConfigError], needed: str, near: Path = Path()
+) -> dict[str, Any]:
+    """The mapping in a YAML file, by its path (relative to `near`), or by its name in a folder of serl.configs.
+
+    needed: what the mapping must have, for the error. Raises `error` if there is no such file, or no mapping in it.
+    """
+    import yaml  # here, so that --help is quick
+
+    path, shipped = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
+    if not path.exists() or (path.is_dir() and shipped.is_file()):
+        if not shipped.is_file():
+            names = shipped_names(folder)
+            raise error(
+                f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; "
+                f"{did_you_mean(str(source), names, 'check the path')}"
+            )
+        text = shipped.read_text()
+    else:
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as reason:
+            raise error(
+                f"{source}: expected a YAML file, got one that cannot be read as text ({reason}); give another"
+            ) from None
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as reason:
+        raise error(f"{source}: expected YAML, got {' '.join(str(reason).split())}; correct the file") from None
+    if not isinstance(values, dict):
+        raise error(f"{source}: expected a mapping with {needed}, got {type(values).__name__}; see docs/{DOCS[folder]}")
+    return values

@@ -52,6 +52,10 @@ GROUPS = {
             "serl.agents.impact.cli:impact",
             "Measure the impact of a metaorder on a replayed or simulated day.",
         ),
+        "experiment": (
+            "serl.agents.experiments.cli:experiment",
+            "Compare designs of a simulated market: tick sizes, latencies, traders.",
+        ),
     },
     "Strategies": {
         "backtest": (

@@ -81,8 +81,6 @@ def test_statistics_against_known_values() -> None:
     error = np.sqrt((5 / 3) / 4 + (4 / 3) / 4) / 2
     assert (found.mean, found.freedom) == (2.75, 6)
     assert found.high - found.mean == pytest.approx(2.447 * error)
-    assert proof_table.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert proof_table.holm([0.9, 0.8]) == [1.0, 1.0]
     in_rooms = proof_table.in_gaps([[0.46, 0.92], [1.4, 0.7]], ["liquid", "slow"])
     assert in_rooms and in_rooms.mean == pytest.approx((1.5 + 1.05 / 0.65) / 2)
     assert proof_table.in_gaps([[1.0, 2.0]], ["thin"]) is None

@@ -1,0 +1,1 @@
+"""Market-design experiments: variants of a population, simulated with the same seeds, measured and compared."""

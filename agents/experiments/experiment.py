@@ -1,0 +1,146 @@
+"""Experiments: YAML files that define arms, variants of one population that are simulated with the same seeds."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serl.agents.experiments.errors import ExperimentError
+from serl.agents.experiments.measures import MEASURES, PNL
+from serl.agents.experiments.overrides import arm_population, merge
+from serl.agents.traders.population import PopulationConfig, describe_error
+from serl.agents.traders.shipped import EXPERIMENTS, POPULATIONS, did_you_mean, read_yaml
+from serl.agents.traders.simulate import fingerprint
+from serl.exchange.config import time_of_day_ns
+
+SEEDS = 20
+
+
+class ExperimentConfig(BaseModel):
+    """What is in the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    population: str = Field(description="a name that comes with serl, or a YAML file, relative to the experiment's")
+    until: str | None = Field(
+        None, description="time of day at which every run ends; the population's close by default"
+    )
+    seeds: int | list[int] = Field(SEEDS, description="their number, from 1 on, or a list of them")
+    baseline: str | None = Field(None, description="the arm that the others are compared with; the first by default")
+    measures: list[str] | None = Field(None, description="what is measured; everything by default")
+    arms: dict[str, dict[str | int, Any]] = Field(min_length=2, description="by name, what each changes")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant of the population."""
+
+    name: str
+    overrides: dict[str | int, Any]
+    population: PopulationConfig
+    end_ns: int
+    """When its runs end, ns after midnight."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A validated experiment."""
+
+    name: str
+    arms: tuple[Arm, ...]
+    """The baseline first."""
+    seeds: tuple[int, ...]
+    measures: tuple[str, ...]
+    """Names in MEASURES, and PNL."""
+
+    @property
+    def baseline(self) -> Arm:
+        """The arm that the others are compared with."""
+        return self.arms[0]
+
+    def settings(self) -> dict[str, Any]:
+        """What the results of a run depend on, by arm: the population's fingerprint, and the end."""
+        return {arm.name: [fingerprint(arm.population), arm.end_ns] for arm in self.arms}
+
+
+def load_experiment(source: str, seeds: int | None = None, until: str | None = None) -> Experiment:
+    """Reads an experiment: a YAML file, or the name of one that comes with serl.
+
+    seeds, until: replace those of the file. ExperimentError or PopulationError if anything in it is invalid.
+    """
+    values = read_yaml(source, EXPERIMENTS, ExperimentError, "name, population and arms")
+    near = Path(source).parent if Path(source).is_file() else Path()
+    return parse_experiment(values, source, near, seeds=seeds, until=until)
+
+
+def parse_experiment(
+    values: dict[str, Any], source: str, near: Path = Path(), *, seeds: int | None = None, until: str | None = None
+) -> Experiment:
+    """An experiment from plain values; `near` is the folder that its population is relative to. Errors as in `load_experiment`."""
+    config = _validate(values, source)
+    base = read_yaml(config.population, POPULATIONS, ExperimentError, "name and groups", near)
+    end = config.until if until is None else until
+    arms = [_arm(name, base, changed, end, source) for name, changed in config.arms.items()]
+    baseline = next(iter(config.arms)) if config.baseline is None else config.baseline
+    _check_known([baseline], config.arms, "an arm", f"{source}: baseline")
+    measures = [*MEASURES, PNL] if config.measures is None else config.measures
+    _check_known(measures, (*MEASURES, PNL), "a measure", f"{source}: measures")
+    return Experiment(
+        config.name, tuple(sorted(arms, key=lambda arm: arm.name != baseline)),
+        _seeds(config.seeds if seeds is None else seeds, source), tuple(dict.fromkeys(measures)),
+    )  # fmt: skip
+
+
+def _validate(values: dict[str, Any], source: str) -> ExperimentConfig:
+    fields = list(ExperimentConfig.model_fields)
+    _check_known(map(str, values), fields, "a setting of an experiment", source)
+    if isinstance(values.get("until"), int):  # YAML reads 10:30 as a number of base 60
+        raise ExperimentError(f'{source}: until: expected a time as text, got a number; put it in quotes, like "10:30"')
+    arms = values.get("arms")
+    if isinstance(arms, dict):
+        for name in arms:
+            if not isinstance(name, str):
+                raise ExperimentError(f"{source}: arms: expected names as text, got {name!r}; put it in quotes")
+        values = {**values, "arms": {name: changed or {} for name, changed in arms.items()}}
+    try:
+        return ExperimentConfig(**values)
+    except ValidationError as error:
+        raise ExperimentError(f"{source}: {describe_error(error)}; correct the file (docs/experiments.md)") from None
+
+
+def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            advice = did_you_mean(name, known, f"choose from {', '.join(known)}")
+            raise ExperimentError(f"{where}: expected {what}, got {name!r}; {advice}")
+
+
+def _seeds(given: int | list[int], source: str) -> tuple[int, ...]:
+    found = list(range(1, given + 1)) if isinstance(given, int) else given
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise ExperimentError(
+            f"{source}: seeds: expected a number from 1 on, or a list of different ones, got {given}; correct it"
+        )
+    return tuple(found)
+
+
+def _arm(name: str, base: dict[str, Any], overrides: dict[str | int, Any], until: str | None, source: str) -> Arm:
+    where = f"{source}: arm {name!r}"
+    values = copy.deepcopy(base)
+    merge(values, overrides, where)
+    population = arm_population(values, overrides, where)
+    if len(population.symbols) != 1:
+        raise ExperimentError(
+            f"{where}: expected a population with one symbol, got {len(population.symbols)}; give one of them"
+        )
+    end_ns = population.close_ns if until is None else time_of_day_ns(until)
+    if not population.open_ns < end_ns <= population.close_ns:
+        raise ExperimentError(
+            f"{where}: until: expected a time after {population.open} and up to {population.close}, got {until}; give another"
+        )
+    return Arm(name, overrides, population, end_ns)

@@ -1,0 +1,104 @@
+"""Overrides: what an arm changes in the settings of a population."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from serl.agents.experiments.errors import ExperimentError
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.population import GroupConfig, PopulationConfig, check_population
+from serl.agents.traders.registry import load_kind
+from serl.agents.traders.shipped import did_you_mean
+
+Path = tuple[str, ...]
+
+
+def merge(target: dict[str, Any] | list[Any], overrides: Mapping[Any, Any], source: str, above: Path = ()) -> None:
+    """Merges overrides into the settings in place.
+
+    Keys may be dotted (`value.mean_ticks`), numbers index lists (`groups.0.latency_us`), mappings are merged deeply, and all else
+    replaces what is there. Mappings that are missing are made. ExperimentError for an index or a key that leads nowhere.
+    """
+    for key, value in overrides.items():
+        _set(target, tuple(str(key).split(".")), value, source, above)
+
+
+def _set(target: dict[str, Any] | list[Any], path: Path, value: Any, source: str, above: Path) -> None:
+    part, rest, here = path[0], path[1:], (*above, path[0])
+    place: Any = _index(target, part, source, above) if isinstance(target, list) else part
+    current = target[place] if isinstance(target, list) else target.get(part)
+    if not rest and not isinstance(value, Mapping):
+        target[place] = value
+        return
+    if current is None:
+        if rest and rest[0].isdigit():
+            raise ExperimentError(
+                f"{source}: expected a list of {'.'.join(here)} in the population's file to index, got none; give the whole list"
+            )
+        current = {}
+    elif not isinstance(current, dict | list):
+        if rest:
+            raise ExperimentError(
+                f"{source}: expected a mapping or a list at {'.'.join(here)}, got {current!r}; end the key there"
+            )
+        current = {}
+    if rest:
+        _set(current, rest, value, source, here)
+    else:
+        merge(current, value, source, here)
+    target[place] = current
+
+
+def _index(target: list[Any], part: str, source: str, above: Path) -> int:
+    if not part.isdigit() or int(part) >= len(target):
+        raise ExperimentError(
+            f"{source}: expected an index from 0 to {len(target) - 1} after {'.'.join(above)}, got {part!r}; correct it, or give the whole list"
+        )
+    return int(part)
+
+
+def leaves(overrides: Mapping[Any, Any], above: Path = ()) -> Iterator[Path]:
+    """The paths of all values of overrides."""
+    for key, value in overrides.items():
+        path = (*above, *str(key).split("."))
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, path)
+        else:
+            yield path
+
+
+def arm_population(values: dict[str, Any], overrides: Mapping[Any, Any], source: str) -> PopulationConfig:
+    """The population of an arm. values: the settings with the overrides merged in. ExperimentError if they are invalid."""
+    try:
+        return check_population(values, source)
+    except PopulationError as error:
+        found = next(filter(None, (_unknown(values, path) for path in leaves(overrides))), None)
+        if found is None:
+            raise ExperimentError(f"{source}: {str(error).removeprefix(f'{source}: ')}; correct the arm") from None
+        key, known = found
+        advice = did_you_mean(key.rpartition(".")[2], known, f"choose from {', '.join(known)}")
+        raise ExperimentError(f"{source}: expected a setting of the population, got {key}; {advice}") from None
+
+
+def _unknown(values: dict[str, Any], path: Path) -> tuple[str, Sequence[str]] | None:
+    """(the path up to its first unknown key, the keys known there); None if all may exist."""
+    known: Any = PopulationConfig(name="any", groups=[GroupConfig(trader="noise")]).model_dump()
+    setting: Any = values
+    for place, part in enumerate(path):
+        if isinstance(known, list):
+            known, setting = known[0], setting[int(part)]
+            continue
+        if part not in known:
+            return ".".join(path[: place + 1]), list(known)
+        known = _profile(setting) if part == "profile" else known[part]
+        setting = setting[part]
+        if not known or not isinstance(known, dict | list) or type(setting) is not type(known):
+            return None
+    return None
+
+
+def _profile(group: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parameters of a group's kind; None if there is no such kind."""
+    try:
+        return dict(load_kind(group["trader"]).profile.model_fields)
+    except (PopulationError, KeyError):
+        return None

@@ -1,0 +1,1 @@
+"""Tests of market-design experiments."""
