@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from serl.garbage import collect_rarely
 from tests import forked
@@ -26,6 +27,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_rarely()
 forked.install()
+settings.register_profile("busy", deadline=None)  # a machine that does much else is no failure
+settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -169,7 +169,7 @@ def test_the_largest_shares_are_exact(whole: int) -> None:
         assert long_share(amount, part, whole) == amount * part // whole, f"{amount} x {part} / {whole}"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(AMOUNTS, WHOLES, st.data())
 def test_a_share_is_exact(amount: int, whole: int, data: st.DataObject) -> None:
     part = data.draw(st.one_of(st.integers(0, whole), st.sampled_from([0, whole, whole // 2])))
@@ -229,7 +229,7 @@ def test_cash_cost_and_fees_beyond_64_bits() -> None:
 WIDES = st.integers(0, 2**126)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(WIDES, st.integers(2, 2**63 - 1), st.data())
 def test_a_share_of_two_words_is_exact(amount: int, whole: int, data: st.DataObject) -> None:
     part = data.draw(st.integers(0, whole - 1))
@@ -238,7 +238,7 @@ def test_a_share_of_two_words_is_exact(amount: int, whole: int, data: st.DataObj
     assert (found[0] << 64) + found[1] == amount * part // whole
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @example([(1, 2, 2**40, 2**13), (2, 1, 2**40 - 1, 1)])
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 2**40), st.integers(1, 2**13)), max_size=30)

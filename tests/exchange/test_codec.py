@@ -16,7 +16,7 @@ def as_array(data: bytes) -> Any:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_integers_round_trip_and_match_msgpack(value: int) -> None:
     buffer = np.zeros(16, np.uint8)
@@ -57,7 +57,7 @@ def test_golden_orders(message: str, fields: dict[str, int]) -> None:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60))
 def test_random_bytes_are_an_order_only_if_msgpack_agrees(data: bytes) -> None:
     row = np.zeros(1, COMMAND)

@@ -263,5 +263,5 @@ class BothMarkets(RuleBasedStateMachine):
 
 
 EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "30"))
-BothMarkets.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)
+BothMarkets.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40)
 TestBothMarkets = BothMarkets.TestCase

@@ -57,7 +57,7 @@ class _Stream:
 MESSAGE = st.tuples(st.sampled_from("AAAAEECXDU"), st.integers(0, 50), st.integers(1, 5), st.integers(0, LEVELS - 1))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(MESSAGE, min_size=1, max_size=60))
 def test_the_book_equals_the_reference_reader(drawn: list[tuple[str, int, int, int]]) -> None:
     stream = _Stream()

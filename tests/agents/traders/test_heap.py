@@ -13,7 +13,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STEPS)
 def test_against_heapq(steps: list[int | tuple[str, int] | None]) -> None:
     """An integer is pushed, None pops, ("replace_first", key) replaces the first one."""

@@ -53,7 +53,7 @@ def play(steps: list[tuple[int, int]]) -> None:
     check(crowd, plain)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, TRADERS - 1), st.integers(0, 3)), max_size=60))
 def test_against_a_dictionary(steps: list[tuple[int, int]]) -> None:
     play(steps)
