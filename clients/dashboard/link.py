@@ -27,6 +27,7 @@ FEED_BATCH = 500
 """Feed messages to process before pages can read the board again."""
 POLL_MS = 5
 COLUMN_S = 0.25
+FEES_S = 1.0
 SNAPSHOT_RETRY_S = 1.0
 
 
@@ -48,7 +49,7 @@ class Link(threading.Thread):
         self._snapshot_requested_s: dict[str, float] = {}
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._next_column_s = 0.0
+        self._next_column_s = self._next_fees_s = 0.0
 
     def stop(self) -> None:
         """Stops the thread; returns once it has stopped."""
@@ -96,11 +97,22 @@ class Link(threading.Thread):
         mids = {view.number: _mid(view) for view in self._board.views.values()}
         self._board.put("exchange", self._vitals.as_json())
         if self._account.active:
+            self._request_fees()
             self._board.put("account", self._account.as_json(mids))
+            self._board.put("account_trades", self._account.trades_json())
         if self._executions:
             self._board.put("executions", [execution.as_json() for execution in self._executions])
         if self._flow is not None:
             self._show_flow(self._flow)
+
+    def _request_fees(self) -> None:
+        def on_balances(reply: list[Any], round_trip_s: float) -> None:
+            if reply[0] != Kind.ERROR:
+                self._account.set_balances(reply[5])
+
+        if self._account.live and (now_s := time.monotonic()) >= self._next_fees_s:
+            self._next_fees_s = now_s + FEES_S
+            self._sockets.request(on_balances, Kind.ACCOUNT, self._token, self._account.name)
 
     def _show_flow(self, flow: Flow) -> None:
         changed = flow.read()
@@ -212,6 +224,10 @@ class Link(threading.Thread):
         return self._enqueue(
             lambda future: self._account.order(future, self._view(symbol).name, side, qty_lots, price_ticks)
         )
+
+    def cancel(self, order_id: int) -> "Future[str]":
+        """Cancels an open order of the dashboard's account."""
+        return self._enqueue(lambda future: self._account.cancel(future, order_id))
 
     def _view(self, symbol: str) -> SymbolView:
         if symbol not in self._board.views:

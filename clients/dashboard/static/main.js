@@ -1,6 +1,6 @@
 // The market page: stores the frames of the server and draws what has changed, once per screen refresh.
 import { Connection } from "./connection.js";
-import { drawAccount } from "./account.js";
+import { AccountPanel } from "./account.js";
 import { Executions } from "./executions.js";
 import { facts, PriceFormat, haltText, joined, make, phaseText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
@@ -15,7 +15,7 @@ import { Vitals } from "./vitals.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "traders", "exchange", "market", "account", "executions", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "traders", "exchange", "market", "account", "account_trades", "executions", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -30,6 +30,7 @@ const charts = new MarketCharts(element);
 const traders = new TraderFlow(element("flow-panel"), element("flow"), element("flow-hint"));
 const vitals = new Vitals(element("vitals"), element("load"));
 const operator = new Operator(element("replay"), element("operate"), connection, store, showToast);
+const account = new AccountPanel(element("account"), element("account-body"), operator);
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
 const executions = new Executions(element("executions"));
 
@@ -63,6 +64,7 @@ function schedule() {
   });
 }
 
+/** How to format the prices of a symbol; undefined before the first frame. */
 function grid(name = store.symbol) {
   const symbol = store.sections.market?.symbols.find(([symbolName]) => symbolName === name);
   return symbol && new PriceFormat(symbol[1], symbol[2]);
@@ -86,10 +88,8 @@ function draw() {
     if (exchange) vitals.draw(exchange);
     operator.draw(prices);
   }
-  if (parts.has("account") && store.sections.account) {
-    element("account").hidden = false;
-    drawAccount(element("account-body"), store.sections.account, store.sections.market);
-  }
+  if (parts.has("account") || parts.has("market")) account.draw(store.sections.account, grid);
+  if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
