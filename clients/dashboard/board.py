@@ -7,6 +7,7 @@ from typing import Any
 from serl.clients.dashboard.symbol import SymbolView
 
 TRADES_A_FRAME = 60
+"""A page that has shown the symbol before gets at most this many at once; one that begins gets all that are kept."""
 
 
 @dataclass
@@ -35,8 +36,6 @@ class Board:
         #: increases with each new process of the exchange
         self.generation = 0
         self.views: dict[str, SymbolView] = {}
-        #: symbols that pages show
-        self.requested: set[str] = set()
         self._sections: dict[str, tuple[int, Any]] = {}
 
     def put(self, section: str, value: Any) -> None:
@@ -61,7 +60,6 @@ class Board:
             cursor.select(next(iter(self.views)))
             view = self.views[cursor.symbol]
         if view is not None:
-            self.requested.add(view.name)
             frame |= self._symbol_frame(view, cursor)
         return frame
 
@@ -71,10 +69,11 @@ class Board:
             cursor.select(view.name)
             cursor.generation = self.generation
             frame["fresh"] = True
+        begins = not cursor.book
         if cursor.book != view.version:
             cursor.book = view.version
             frame["book"] = view.ladder()
-        trades = view.trades.since(cursor.trades, TRADES_A_FRAME)
+        trades = view.trades.since(cursor.trades, None if begins else TRADES_A_FRAME)
         columns = view.columns.since(cursor.columns)
         cursor.trades, cursor.columns = view.trades.count, view.columns.count
         if trades:

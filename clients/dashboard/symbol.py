@@ -20,6 +20,8 @@ SECOND_NS = 1_000_000_000
 DAY_S = 86_400
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
 """Of one column or trade: those that take more leave room for fewer."""
+HISTORY_BYTES = COLUMNS * COLUMN_BYTES
+"""Memory for the columns of a symbol, unless there are very many symbols."""
 
 
 def time_of_day_s(time_ns: int) -> float:
@@ -30,7 +32,9 @@ def time_of_day_s(time_ns: int) -> float:
 class SymbolView:
     """Book, trades, and columns: a column sums up the time since the column before, with the book at its end and the last trade (`match`)."""
 
-    def __init__(self, number: int, name: str, tick_size: str, lot_size: str = "1") -> None:
+    def __init__(
+        self, number: int, name: str, tick_size: str, lot_size: str = "1", history_bytes: int = HISTORY_BYTES
+    ) -> None:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
         self.book = L2Book()
         self.halted: bool | None = None
@@ -42,8 +46,10 @@ class SymbolView:
         self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
-        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, COLUMNS * COLUMN_BYTES)
+        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
         self._column_ns = -1
+        self._column: dict[str, Any] | None = None
+        self._column_version: tuple[object, ...] = ()
         self._last_ticks = self._last_match = 0
         self._clear_column()
 
@@ -99,29 +105,33 @@ class SymbolView:
         if time_ns <= self._column_ns and not self._rows:
             return
         self._column_ns = time_ns
-        bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
-        self.columns.append(
-            {
-                "t": time_of_day_s(time_ns),
-                "bid": bids[0][0] if bids else None,
-                "ask": asks[0][0] if asks else None,
-                "match": self._last_match,
-                "traded": traded_by_price(self._traded),
-                "imbalance": imbalance(bids, asks),
-                "flow": order_flow(b"".join(self._rows)),
-                "bids": bids,
-                "asks": asks,
-            }
-            | self._status()
-        )
+        if self._column is None or self._column_version != self.version or self._rows or self._traded:
+            self._column = self._new_column()
+            # the next one is the same if nothing happens until then
+            self._column_version = () if self._rows or self._traded else self.version
+        self._column["t"] = time_of_day_s(time_ns)
+        self.columns.append(self._column)
         self._clear_column()
+
+    def _new_column(self) -> dict[str, Any]:
+        bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
+        return {
+            "bid": bids[0][0] if bids else None,
+            "ask": asks[0][0] if asks else None,
+            "match": self._last_match,
+            "traded": traded_by_price(self._traded),
+            "imbalance": imbalance(bids, asks),
+            "flow": order_flow(b"".join(self._rows)),
+            "bids": bids,
+            "asks": asks,
+        } | self._status()
 
     def reset(self) -> None:
         """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
         self.reason = HaltReason.NONE
-        self._column_ns, self._last_match = -1, 0
+        self._column_ns, self._column, self._last_match = -1, None, 0
         self.columns.clear()
         self.trades.clear()
         self._clear_column()

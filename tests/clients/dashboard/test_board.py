@@ -124,6 +124,18 @@ def test_a_slow_page_gets_the_newest_state_instead_of_a_queue() -> None:
     assert board.frame(cursor) == {}
 
 
+def test_a_page_that_begins_with_a_symbol_gets_all_that_is_kept() -> None:
+    view, other = with_book(), with_book("ABC")
+    board, cursor = board_of(view, other), Cursor()
+    board.frame(cursor)
+    for second in range(COLUMNS):
+        other.apply(trades(10 * second + 1, 10))
+        other.add_column(second * SECOND_NS)
+    cursor.select("ABC")
+    frame = board.frame(cursor)
+    assert len(frame["columns"]) == COLUMNS and len(frame["trades"]) == TRADES
+
+
 def test_memory_is_bounded() -> None:
     view = with_book()
     for step in range(3 * COLUMNS):
@@ -145,6 +157,33 @@ def test_a_column_holds_the_trades_since_the_one_before() -> None:
     assert first["last"] == 101
     assert (first["bid"], first["ask"], first["t"]) == (99, 101, 1.0)
     assert second["traded"] == []
+
+
+def test_a_column_in_which_nothing_happened_repeats_the_book_alone() -> None:
+    view = with_book()
+    row = np.zeros(1, EVENT)
+    row["kind"], row["flags"], row["qty_lots"] = EventKind.ACCEPTED, EventFlag.RESTING, 5
+    view.apply([118, 1, 9, 11, 0, row.tobytes()])
+    view.apply([115, 1, 0, 11, 0, [[1, 0, 101, 3, 0, 0]]])
+    for second in range(4):
+        view.add_column(second * SECOND_NS)
+    view.apply(l2(10, 12, [0, 99, 6, 1]))
+    view.add_column(4 * SECOND_NS)
+    first, *quiet, last = view.columns.since(0)
+    assert first["traded"] and first["flow"]["added_bid"] == 5
+    assert [column["t"] for column in quiet] == [1.0, 2.0, 3.0]
+    for column in quiet:
+        assert column == first | {"t": column["t"], "traded": [], "flow": dict.fromkeys(first["flow"], 0)}
+    assert last["bids"][0] == [99, 6, 1]
+
+
+def test_a_symbol_among_many_has_less_memory() -> None:
+    view = SymbolView(0, "DEMO", "0.01", history_bytes=50_000)
+    view.book.apply_snapshot([0, 0, 1, 10, 0, [[[99 - level, 5, 1] for level in range(40)], []]])
+    for step in range(COLUMNS):
+        view.add_column(step * SECOND_NS)
+    columns = view.columns.since(0)
+    assert 20 < len(columns) < COLUMNS and columns[-1]["t"] == COLUMNS - 1
 
 
 def test_no_column_while_time_stands_still() -> None:
