@@ -19,13 +19,14 @@ class Cursor:
     book: tuple[object, ...] = ()
     trades: int = 0
     columns: int = 0
+    candles: dict[int, tuple[int, int]] = field(default_factory=dict)
     traders: dict[str, Any] | None = None
     sections: dict[str, int] = field(default_factory=dict)
 
     def select(self, symbol: str) -> None:
         """Switches to another symbol, of which the page has nothing yet."""
         self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (), 0, 0
-        self.traders = None
+        self.traders, self.candles = None, {}
 
 
 class Board:
@@ -76,8 +77,12 @@ class Board:
         trades = view.trades.since(cursor.trades, None if begins else TRADES_A_FRAME)
         columns = view.columns.since(cursor.columns)
         cursor.trades, cursor.columns = view.trades.count, view.columns.count
+        candles = view.candles.since(cursor.candles)
+        cursor.candles = view.candles.counts
         if trades:
             frame["trades"] = trades
+        if candles:
+            frame["candles"] = candles
         if columns:
             frame["columns"] = columns
         if view.traders is not cursor.traders:

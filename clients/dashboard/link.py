@@ -189,7 +189,7 @@ class Link(threading.Thread):
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and not view.trades.since(0):
-                view.add_trades(reply[5])
+                view.restore_trades(reply[5])
 
         def on_status(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.phase is None:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from serl.clients.book import L2Book
+from serl.clients.dashboard.candles import CROSSED, PRINTED, Candles
 from serl.clients.dashboard.ring import Ring
+from serl.exchange.calendar import SECOND_NS
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 from serl.exchange.wire import FeedKind
 
@@ -14,9 +16,6 @@ CHANNELS = ("l2", "trade", "status", "rows")
 """Feed channels to subscribe to: l2 for the book, rows for the order flow."""
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
-PRINTED, CROSSED = 1, 2
-"""off_book of a trade: a print; an auction, which has no aggressor."""
-SECOND_NS = 1_000_000_000
 DAY_S = 86_400
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
 """Of one column or trade: those that take more leave room for fewer."""
@@ -47,6 +46,7 @@ class SymbolView:
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
+        self.candles = Candles()
         self._column_ns = -1
         self._column: dict[str, Any] | None = None
         self._column_version: tuple[object, ...] = ()
@@ -66,6 +66,8 @@ class SymbolView:
             if items:  # none in a repeat
                 self._rows.append(items)
         elif kind == FeedKind.TRADE:
+            if items and items[0][0] <= self._last_match:  # the reply to TRADES had them already
+                items = [item for item in items if item[0] > self._last_match]
             self.add_trades(items)
             self._traded.extend(items)
         elif kind == FeedKind.STATUS:
@@ -100,11 +102,17 @@ class SymbolView:
         on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
         self._last_ticks = on_book[-1] if on_book else self._last_ticks
 
+    def restore_trades(self, items: list[list[int]]) -> None:
+        """Adds the trades before the first of the feed."""
+        self.add_trades(items)
+        self.candles.add(items)
+
     def add_column(self, time_ns: int) -> None:
         """Completes a column at time_ns; does nothing if time stands still and nothing happened."""
         if time_ns <= self._column_ns and not self._rows:
             return
         self._column_ns = time_ns
+        self.candles.add(self._traded)
         if self._column is None or self._column_version != self.version or self._rows or self._traded:
             self._column = self._new_column()
             # the next one is the same if nothing happens until then
@@ -134,6 +142,7 @@ class SymbolView:
         self._column_ns, self._column, self._last_match = -1, None, 0
         self.columns.clear()
         self.trades.clear()
+        self.candles = Candles()
         self._clear_column()
 
     def ladder(self) -> dict[str, Any]:

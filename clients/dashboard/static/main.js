@@ -1,6 +1,7 @@
 // The market page: stores the frames of the server and draws what has changed, once per screen refresh.
 import { Connection } from "./connection.js";
 import { AccountPanel } from "./account.js";
+import { PriceCandles } from "./candles.js";
 import { Executions } from "./executions.js";
 import { facts, PriceFormat, haltText, joined, make, phaseText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
@@ -15,7 +16,7 @@ import { Vitals } from "./vitals.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "traders", "exchange", "market", "account", "account_trades", "executions", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -27,6 +28,7 @@ const tape = new Tape(element("tape"));
 const lookBack = new LookBack(element("look-back"), element("look-back-time"), element("now"), store, onSelect);
 const heat = new HeatMap(element("heat"), element("heat-hover"), (column) => lookBack.select(lookBack.oldest + store.columns.indexOf(column)));
 const charts = new MarketCharts(element);
+const candles = new PriceCandles(element("price-panel"), element("price"));
 const traders = new TraderFlow(element("flow-panel"), element("flow"), element("flow-hint"));
 const vitals = new Vitals(element("vitals"), element("load"));
 const operator = new Operator(element("replay"), element("operate"), connection, store, showToast);
@@ -50,7 +52,7 @@ function onOpen(open) {
 /** Selecting another moment unfreezes the page. */
 function onSelect() {
   if (frozen) freeze();
-  for (const part of ["book", "trades", "columns"]) changed.add(part);
+  for (const part of ["book", "trades", "columns", "candles"]) changed.add(part);
   schedule();
 }
 
@@ -95,6 +97,7 @@ function draw() {
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);
   if (parts.has("traders")) traders.draw(store.traders);
+  if (parts.has("candles") || parts.has("market")) candles.draw(store.candles, prices, selected);
   if (parts.has("columns")) {
     lookBack.draw();
     heat.draw(store.columns, prices, selected);
