@@ -101,6 +101,8 @@ class Link(threading.Thread):
         self._request_indicatives([view for view in views if view.is_collecting])
         self._vitals.gaps = sum(view.book.gaps for view in views)
         self._sockets.request(self._on_statistics, Kind.STATISTICS)
+        if len(views) > 1:
+            self._board.put("watch", [view.watch_row() for view in views])
         mids = {view.number: _mid(view) for view in views}
         self._board.put("exchange", self._vitals.as_json())
         if self._account.active:

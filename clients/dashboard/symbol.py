@@ -51,6 +51,10 @@ class SymbolView:
         self._column: dict[str, Any] | None = None
         self._column_version: tuple[object, ...] = ()
         self._last_ticks = self._last_match = 0
+        #: price from which changes are counted: the last one at the start, else the first one after it
+        self._first_ticks = 0
+        #: traded in the book since the start
+        self._volume_lots = 0
         self._clear_column()
 
     def _clear_column(self) -> None:
@@ -100,11 +104,14 @@ class SymbolView:
             self.trades.append([match_id, time_of_day_s(time_ns), *rest])
             self._last_match = match_id
         on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
-        self._last_ticks = on_book[-1] if on_book else self._last_ticks
+        if on_book:
+            self._first_ticks = self._first_ticks or on_book[0]
+            self._last_ticks = on_book[-1]
 
     def restore_trades(self, items: list[list[int]]) -> None:
         """Adds the trades before the first of the feed."""
         self.add_trades(items)
+        self._first_ticks = self._last_ticks
         self.candles.add(items)
 
     def add_column(self, time_ns: int) -> None:
@@ -123,11 +130,13 @@ class SymbolView:
 
     def _new_column(self) -> dict[str, Any]:
         bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
+        traded = traded_by_price(self._traded)
+        self._volume_lots += sum(sum(lots) for _, *lots in traded)
         return {
             "bid": bids[0][0] if bids else None,
             "ask": asks[0][0] if asks else None,
             "match": self._last_match,
-            "traded": traded_by_price(self._traded),
+            "traded": traded,
             "imbalance": imbalance(bids, asks),
             "flow": order_flow(b"".join(self._rows)),
             "bids": bids,
@@ -143,12 +152,20 @@ class SymbolView:
         self.columns.clear()
         self.trades.clear()
         self.candles = Candles()
+        self._first_ticks = self._volume_lots = 0
         self._clear_column()
 
     def ladder(self) -> dict[str, Any]:
         """The best levels of the book, and the status."""
         bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
         return {"bids": bids, "asks": asks, "sequence": self.book.sequence} | self._status()
+
+    def watch_row(self) -> list[Any]:
+        """For the watchlist: [name, last_ticks, change_ticks, bid_ticks, ask_ticks, volume_lots, halted, phase, reason], at the last column."""
+        status, column = self._status(), self._column or {}
+        change = self._last_ticks - self._first_ticks if self._last_ticks else None
+        quote = column.get("bid"), column.get("ask")
+        return [self.name, status["last"], change, *quote, self._volume_lots, self.halted, status["phase"], status["reason"]]  # fmt: skip
 
     def _status(self) -> dict[str, Any]:
         return {

@@ -13,10 +13,11 @@ import { Store } from "./store.js";
 import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
 import { Vitals } from "./vitals.js";
+import { Watchlist } from "./watchlist.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -34,6 +35,7 @@ const vitals = new Vitals(element("vitals"), element("load"));
 const operator = new Operator(element("replay"), element("operate"), connection, store, showToast);
 const account = new AccountPanel(element("account"), element("account-body"), operator);
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
+const watchlist = new Watchlist(element("watch"), element("watch-rows"), selectSymbol);
 const executions = new Executions(element("executions"));
 
 function onFrame(frame) {
@@ -93,6 +95,7 @@ function draw() {
   if (parts.has("account") || parts.has("market")) account.draw(store.sections.account, grid);
   if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
+  if (parts.has("watch") || parts.has("market") || parts.has("book")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);
