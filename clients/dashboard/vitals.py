@@ -71,7 +71,17 @@ class Vitals:
         moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[-2][1]
         kind, speed = self.clock[:2]
         settable = kind == "scaled" or (kind == "lockstep" and speed > 0)
-        return {"kind": kind, "speed": speed, "settable": settable, "time_ns": str(self.time_ns), "running": moving}
+        return {
+            "kind": kind, "speed": speed, "measured": self._measured_speed(), "settable": settable,
+            "time_ns": str(self.time_ns), "running": moving,
+        }  # fmt: skip
+
+    def _measured_speed(self) -> float | None:
+        """Exchange seconds per second over the last replies, to three digits; None until there are two."""
+        if len(self._counts) < 2:
+            return None
+        (first_s, first_ns, _), (last_s, last_ns, _) = self._counts[0], self._counts[-1]
+        return float(f"{(last_ns - first_ns) / 1e9 / (last_s - first_s):.3g}") if last_s > first_s else None
 
     def _rate(self, name: str) -> float:
         (first_s, _, first), (last_s, _, last) = self._counts[0], self._counts[-1]

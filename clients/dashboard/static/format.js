@@ -47,9 +47,12 @@ export function timeOfDay(seconds, decimals = 0) {
   return decimals ? text + (seconds - Math.floor(seconds)).toFixed(decimals).slice(1) : text;
 }
 
-export function fixed(value, decimals) {
-  return value == null ? "–" : value.toFixed(decimals);
+/** The speed of a clock: the one that is set; of a lockstep clock the measured one; "" while it stands still. */
+export function speedText(clock) {
+  const speed = clock?.kind === "lockstep" ? clock.measured : clock?.running && clock.speed;
+  return !speed ? "" : `× ${speed < 10_000 ? Number(speed.toPrecision(3)) : compactNumber.format(speed)}`;
 }
+
 
 /** Creates an element with text, which is never parsed as markup. */
 export function make(tag, className = "", text = "") {

@@ -3,7 +3,7 @@ import { Connection } from "./connection.js";
 import { AccountPanel } from "./account.js";
 import { PriceCandles } from "./candles.js";
 import { Executions } from "./executions.js";
-import { facts, PriceFormat, haltText, joined, make, phaseText, timeOfDay } from "./format.js";
+import { facts, PriceFormat, haltText, joined, make, phaseText, speedText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
 import { LookBack } from "./look_back.js";
@@ -155,6 +155,7 @@ function drawState(selected = lookBack.column) {
   notice.textContent = failed ? failed : connection.open ? `No reply from the exchange at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
   if (selected) element("clock").textContent = timeOfDay(selected.t);
   else if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
+  element("speed").textContent = name === "offline" ? "" : speedText(exchange.clock);
   document.body.classList.toggle("stale", name === "offline");
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.ring import Ring
 from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
+from serl.clients.dashboard.vitals import Vitals
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
@@ -249,6 +251,18 @@ def test_the_indicative_auction_is_shown_while_orders_are_collected() -> None:
     shown = board.frame(cursor)
     assert shown["book"]["indicative"] is None, "a late reply from before the end of the auction"
     assert [column["indicative"] for column in shown["columns"]] == [[100, 30, -5], None]
+
+
+def test_the_speed_of_a_lockstep_clock_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    vitals = Vitals("tcp://127.0.0.1:1")
+    vitals.clock = ["lockstep", 0.0, 0, 0]
+    for quarter in range(12):
+        monkeypatch.setattr(time, "monotonic", lambda quarter=quarter: 5 + quarter / 4)
+        counts = dict.fromkeys(("commands", "events", "messages"), 0) | {"uptime_s": 1.0}
+        vitals.add_reply([148, 1, 1, 1, quarter**2 * SECOND_NS, counts], 0.001)
+    clock = vitals.as_json()["clock"]
+    assert clock["measured"] == pytest.approx((11**2 - 4**2) / (7 / 4), rel=1e-2), "over the last seven quarters"
+    assert clock["speed"] == 0
 
 
 def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -185,11 +185,13 @@ def test_the_operator_pauses_the_clock_and_sets_its_speed(opened: Any, endpoint:
         at = page.inner_text("#clock")
         time.sleep(1.3)
         assert page.inner_text("#clock") == at
+        assert page.inner_text("#speed") == ""
         page.get_by_role("button", name="Run").click()
         page.wait_for_selector("#state:text('scaled')")
         page.get_by_label("speed").select_option("10")
         before = page.inner_text("#clock")
         wait_until(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds per second", 10)
+        wait_until(lambda: page.inner_text("#speed") == "× 10", "the speed beside the clock")
         page.get_by_label("Time of day to skip to").fill("15:00")
         page.keyboard.press("Enter")
         wait_until(lambda: page.inner_text("#clock").startswith("15:0"), "the clock skipped ahead")
@@ -221,6 +223,11 @@ def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path
             if not has_controls:
                 looked.page.wait_for_selector(":text('it advances with the promises of the participants')")
                 assert not pause.is_visible()
+                for second in range(3601, 1_000_000):  # it advances as quickly as these promises
+                    trader.send(67, second * 1_000_000_000)
+                    if looked.page.inner_text("#speed").startswith("× "):
+                        break
+                assert looked.page.inner_text("#speed").startswith("× "), "the measured speed"
                 continue
             looked.page.wait_for_selector("#state:text('lockstep')")
             pause.click()
