@@ -1,11 +1,15 @@
 """The state that pages show. Each page gets what has changed since its last frame, however long ago that was."""
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from serl.clients.dashboard.symbol import SymbolView
 
+OPERATOR_SECTIONS = {"standings"}
+"""Sections that only pages with the operator token get: they show what participants cannot read of each other."""
+OPERATOR_S = 3.0
 TRADES_A_FRAME = 60
 """A page that has shown the symbol before gets at most this many at once; one that begins gets all that are kept."""
 
@@ -14,6 +18,8 @@ TRADES_A_FRAME = 60
 class Cursor:
     """What a page has been sent."""
 
+    #: whether the page has given the operator token
+    operator: bool = False
     symbol: str = ""
     generation: int = -1
     book: tuple[object, ...] = ()
@@ -38,6 +44,7 @@ class Board:
         self.generation = 0
         self.views: dict[str, SymbolView] = {}
         self._sections: dict[str, tuple[int, Any]] = {}
+        self._operator_s = -OPERATOR_S
 
     def put(self, section: str, value: Any) -> None:
         """Sets a section of the page, a JSON value that is sent in full whenever it changes."""
@@ -49,10 +56,19 @@ class Board:
         """The value of a section; None if it was never set."""
         return self._sections.get(name, (0, None))[1]
 
+    @property
+    def has_operator(self) -> bool:
+        """Whether a page with the operator token is open."""
+        return time.monotonic() - self._operator_s < OPERATOR_S
+
     def frame(self, cursor: Cursor) -> dict[str, Any]:
         """Everything new for a page, and advances its cursor; empty if nothing is."""
         frame: dict[str, Any] = {}
+        if cursor.operator:
+            self._operator_s = time.monotonic()
         for name, (version, value) in self._sections.items():
+            if name in OPERATOR_SECTIONS and not cursor.operator:
+                continue
             if cursor.sections.get(name) != version:
                 cursor.sections[name] = version
                 frame[name] = value

@@ -14,6 +14,7 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
+from serl.clients.dashboard.standings import Standings
 from serl.clients.dashboard.symbol import CHANNELS, HISTORY_BYTES, TRADES, SymbolView
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import RequestRejected
@@ -50,6 +51,7 @@ class Link(threading.Thread):
         self._endpoint = endpoint
         self._sockets = Sockets(endpoint, curve, token)
         self._vitals = Vitals(endpoint)
+        self._standings = Standings(self._sockets, self._operator_token)
         self._executions = [Progress(path) for path in executions]
         self._flow = None if flow is None else Flow(flow)
         self._topics: dict[bytes, SymbolView] = {}
@@ -103,8 +105,11 @@ class Link(threading.Thread):
         self._sockets.request(self._on_statistics, Kind.STATISTICS)
         if len(views) > 1:
             self._board.put("watch", [view.watch_row() for view in views])
-        mids = {view.number: _mid(view) for view in views}
+        mids = {view.number: view.mid_ticks for view in views}
         self._board.put("exchange", self._vitals.as_json())
+        if self._board.has_operator and (statistics := self._vitals.statistics):
+            self._standings.update(statistics)
+            self._board.put("standings", self._standings.as_json(self._board.views, mids))
         if self._account.active:
             self._request_fees()
             self._board.put("account", self._account.as_json(mids))
@@ -143,6 +148,7 @@ class Link(threading.Thread):
         """Starts again with a new process of the exchange."""
         self._vitals.reset()
         self._account.reset()
+        self._standings.reset()
         for view in self._board.views.values():
             view.reset()
 
@@ -277,9 +283,11 @@ class Link(threading.Thread):
         def on_timeout() -> None:
             future.set_exception(ActionFailed("no reply from the exchange; it may still carry this out later"))
 
-        token = self._token or local_operator_token(self._endpoint)
-        if not self._sockets.request(on_reply, kind, token, *values, on_timeout=on_timeout):
+        if not self._sockets.request(on_reply, kind, self._operator_token(), *values, on_timeout=on_timeout):
             raise ActionFailed("the exchange is not reachable")
+
+    def _operator_token(self) -> str:
+        return self._token or local_operator_token(self._endpoint)
 
     def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
         if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
@@ -288,8 +296,3 @@ class Link(threading.Thread):
             f"expected a time after {time_of_day_text(self._vitals.time_ns)}, got {time_of_day_text(value)}: an exchange's time never goes back; "
             f"restart the exchange (with another --journal folder, or none) and the replay with --from {time_of_day_text(value)}"
         )
-
-
-def _mid(view: SymbolView) -> float | None:
-    bid, ask = view.book.bid_ticks, view.book.ask_ticks
-    return (bid + ask) / 2 if bid and ask else None

@@ -98,6 +98,12 @@ class SymbolView:
         """Changes whenever the ladder changes."""
         return self.book.sequence, self._last_ticks, self.halted, self.phase, self.reason, self.indicative
 
+    @property
+    def mid_ticks(self) -> float | None:
+        """(bid + ask) / 2; None while a side is empty."""
+        bid, ask = self.book.bid_ticks, self.book.ask_ticks
+        return (bid + ask) / 2 if bid and ask else None
+
     def add_trades(self, items: list[list[int]]) -> None:
         """Adds trades as on the feed, oldest first."""
         for match_id, time_ns, *rest in items[-TRADES:]:

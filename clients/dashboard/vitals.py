@@ -20,7 +20,7 @@ class Vitals:
         self.last_reply_s: float | None = None
         self._epoch: int | None = None
         self._round_trips_ms: deque[float] = deque(maxlen=ROUND_TRIPS_KEPT)
-        self._counts: deque[tuple[float, int, dict[str, float]]] = deque(maxlen=8)
+        self._counts: deque[tuple[float, int, dict[str, Any]]] = deque(maxlen=8)
         self.feed_messages = 0
         #: gaps in the feed that snapshots filled
         self.gaps = 0
@@ -45,6 +45,11 @@ class Vitals:
         """Starts again for a new process, whose counts begin at zero."""
         self._counts.clear()
         self._round_trips_ms.clear()
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """The last reply to STATISTICS; empty before the first."""
+        return self._counts[-1][2] if self._counts else {}
 
     @property
     def offline(self) -> bool:
@@ -85,4 +90,4 @@ class Vitals:
 
     def _rate(self, name: str) -> float:
         (first_s, _, first), (last_s, _, last) = self._counts[0], self._counts[-1]
-        return (last[name] - first[name]) / (last_s - first_s) if last_s > first_s else 0.0
+        return float(last[name] - first[name]) / (last_s - first_s) if last_s > first_s else 0.0

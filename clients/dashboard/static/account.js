@@ -31,7 +31,7 @@ export class AccountPanel {
     this.positions.replaceChildren(line("th", ["symbol", "position", "profit", ...(withFees ? ["fees"] : [])]));
     for (const row of rows) {
       const grid = gridOf(row.symbol);
-      const cells = line("td", [row.symbol, count.format(row.position), grid?.money(row.profit) ?? "–", ...(withFees ? [grid?.money(row.fees / 1e6) ?? "–"] : [])]);
+      const cells = line("td", [row.symbol, count.format(row.position), grid?.money(row.profit) ?? "–", ...(withFees ? [grid?.money(row.fees / 1e6).replace("+", "") ?? "–"] : [])]);
       cells.children[2].className = row.profit > 0 ? "buy" : row.profit < 0 ? "sell" : "";
       this.positions.append(cells);
     }

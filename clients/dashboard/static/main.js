@@ -9,6 +9,7 @@ import { Ladder } from "./ladder.js";
 import { LookBack } from "./look_back.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
+import { Standings } from "./standings.js";
 import { Store } from "./store.js";
 import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
@@ -17,7 +18,7 @@ import { Watchlist } from "./watchlist.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "standings", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -36,6 +37,7 @@ const operator = new Operator(element("replay"), element("operate"), connection,
 const account = new AccountPanel(element("account"), element("account-body"), operator);
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
 const watchlist = new Watchlist(element("watch"), element("watch-rows"), selectSymbol);
+const standings = new Standings(element("standings"), element("standings-rows"));
 const executions = new Executions(element("executions"));
 
 function onFrame(frame) {
@@ -47,6 +49,7 @@ function onFrame(frame) {
 
 function onOpen(open) {
   if (open && store.symbol) connection.send({ symbol: store.symbol });
+  if (open && connection.token) connection.act("standings").catch((error) => showToast(error.message, true));
   for (const part of ALL_PARTS) changed.add(part);
   schedule();
 }
@@ -96,6 +99,7 @@ function draw() {
   if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
   if (parts.has("watch") || parts.has("market") || parts.has("book")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
+  if (parts.has("standings")) standings.draw(store.sections.standings);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);

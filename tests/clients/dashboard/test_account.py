@@ -57,7 +57,8 @@ def read_until(socket: ClientConnection, wanted: Callable[[dict[str, Any]], bool
         assert time.monotonic() < deadline, (description, shown)
         frame = json.loads(socket.recv(60))
         shown |= frame
-        socket.send(json.dumps({"seen": frame["n"]}))
+        if "n" in frame:  # else it is the reply to an action
+            socket.send(json.dumps({"seen": frame["n"]}))
 
 
 def test_orders_of_an_earlier_session_are_shown_and_cancelled(tmp_path: Path) -> None:
