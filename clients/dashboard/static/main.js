@@ -9,7 +9,7 @@ import { Ladder } from "./ladder.js";
 import { LookBack } from "./look_back.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
-import { Standings } from "./standings.js";
+import { Kinds, Standings } from "./standings.js";
 import { Store } from "./store.js";
 import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
@@ -38,6 +38,7 @@ const account = new AccountPanel(element("account"), element("account-body"), op
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
 const watchlist = new Watchlist(element("watch"), element("watch-rows"), selectSymbol);
 const standings = new Standings(element("standings"), element("standings-rows"));
+const kinds = new Kinds(element("kinds"), element("kinds-rows"));
 const executions = new Executions(element("executions"));
 
 function onFrame(frame) {
@@ -104,6 +105,7 @@ function draw() {
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);
   if (parts.has("traders")) traders.draw(store.traders);
+  if (parts.has("traders") || parts.has("columns")) kinds.draw(store.traders?.accounts ?? {}, mid(store.symbol), prices);
   if (parts.has("candles") || parts.has("market")) candles.draw(store.candles, prices, selected);
   if (parts.has("columns")) {
     lookBack.draw();

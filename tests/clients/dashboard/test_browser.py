@@ -319,6 +319,8 @@ def test_order_flow_by_kind_of_trader(
             {"second": 34200 + second, "sent": {"DEMO": {kind: random.integers(1, 5 * place + 6, 4).tolist() for place, kind in enumerate(kinds)}}}
             for second in range(300)
         ]  # fmt: skip
+        held = {kind: [10, host - place, 1000 * place] for place, kind in enumerate(kinds)}
+        seconds[-1]["accounts"] = {"DEMO": held}
         (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
     with (
         dashboard(endpoint, "--flow", str(tmp_path)) as shown,
@@ -329,6 +331,10 @@ def test_order_flow_by_kind_of_trader(
         labels = panel.locator(".u-legend:visible .u-label").all_inner_texts()
         assert labels[1:] == ["others", *(f"trader {name}" for name in "cdefgh")]
         wait_until(lambda: "per 4 s" in panel.inner_text(), "300 seconds are 75 bars")
+        rows = looked.page.locator("#kinds tr")
+        assert rows.count() == 1 + len(kinds)
+        texts = {row.split("\t")[0]: row.split("\t")[1:3] for row in rows.all_inner_texts()}
+        assert texts["trader a"] == ["20", "1"] and texts["trader h"] == ["20", "-13"]
         panel.scroll_into_view_if_needed()
         looked.page.screenshot(path=str(screenshots / f"flow-{width}-{scheme}.png"), full_page=True)
         choice = looked.page.get_by_label("Order flow by")
