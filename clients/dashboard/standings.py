@@ -73,7 +73,7 @@ class Standings:
         mids: mid prices in ticks by symbol number. Profit = cash + position x mid (the last trade if a side is empty), before fees. Both are in currency: symbols have different sizes.
         """
         by_number = {view.number: view for view in views.values()}
-        rows = []
+        rows: list[list[Any]] = []
         for name, balances in self._accounts.items():
             profit = fees = 0.0
             positions = {}
