@@ -62,13 +62,15 @@ export class Kinds extends Ranking {
     this.panel.hidden = !rows.length;
     if (!rows.length) return;
     rows.sort((a, b) => b.profit - a.profit);
-    this.fill("", ["kind", "traders", "position", "profit"], rows.map(({ kind, traders, position, profit }) => cells([kind.replaceAll("_", " "), count.format(traders), count.format(position), grid.money(profit)], 3, profit)));
+    const line = ({ kind, traders, position, profit }) => cells([kind.replaceAll("_", " "), count.format(traders), count.format(position), grid.money(profit)], 3, profit);
+    this.fill("", ["kind", "traders", "position", "profit"], rows.map(line));
   }
 }
 
 /** A row; the profit at `place` in colour. */
 function cells(texts, place, profit) {
   const row = make("tr");
+  row.title = texts[0]; // a narrow table cuts long names
   row.append(...texts.map((text, index) => make("td", index === place ? (profit > 0 ? "buy" : profit < 0 ? "sell" : "") : "", text)));
   return row;
 }
