@@ -99,7 +99,7 @@ function draw() {
   if (parts.has("account") || parts.has("market")) account.draw(store.sections.account, grid);
   if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
-  if (parts.has("watch") || parts.has("market") || parts.has("book")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
+  if (parts.has("watch") || parts.has("market") || parts.has("columns")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
   if (parts.has("standings")) standings.draw(store.sections.standings);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
