@@ -103,8 +103,8 @@ class FlowFile:
     def _accounts(self) -> Counts:
         """(symbols, kinds, 3): the number of traders, their position in lots and their cash in ticks x lots, now."""
         sums = np.zeros((len(self._symbols) * len(self._kinds), 3), np.int64)
-        for place, values in enumerate((1, self._agents["position_lots"], self._agents["cash_ticks"])):
-            np.add.at(sums[:, place], self._agent_cells, values)
+        position, cash = self._agents["position_lots"], self._agents["cash_ticks"]
+        np.add.at(sums, self._agent_cells, np.stack([np.ones_like(position), position, cash], axis=1))
         return sums.reshape(len(self._symbols), len(self._kinds), 3)
 
     def _by_name(self, counts: Counts) -> dict[str, dict[str, list[int]]]:
