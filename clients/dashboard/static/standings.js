@@ -37,7 +37,7 @@ export class Standings extends Ranking {
     this.panel.hidden = !standings;
     if (!standings) return;
     const { problem, participants, rows } = standings;
-    const note = problem || (participants > rows.length ? `${rows.length} of ${count.format(participants)}` : rows.length ? "" : "nobody has traded yet");
+    const note = problem || (participants > rows.length ? `${rows.length} of ${count.format(participants)}` : rows.length ? "" : "no balances yet");
     const withFees = rows.some(([, , fees]) => fees);
     this.fill(note, ["name", "position", "profit", ...(withFees ? ["fees"] : [])], rows.map((row) => line(row, withFees)));
   }
