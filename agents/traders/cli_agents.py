@@ -34,7 +34,7 @@ def agents() -> None:
 @click.option(
     "--flow",
     type=click.Path(path_type=Path),
-    help="Folder for counts of what each kind of trader sends, for `serl dashboard --flow`.",
+    help="Folder for counts of what each kind of trader sends and holds, for `serl dashboard --flow`.",
 )
 @click.option("--cancel-on-disconnect", is_flag=True, help="Cancel the orders of a host that dies.")
 def start(

@@ -1,4 +1,4 @@
-"""Counts of what each kind of trader of a host sends, second by second, as JSON lines; clients/dashboard/flow.py defines the format.
+"""What each kind of trader of a host sends, second by second, and what it holds, as JSON lines; clients/dashboard/flow.py defines the format.
 
 Sent rows are buffered and counted together a few times a second, so that no Python code runs per command.
 """
@@ -6,6 +6,7 @@ Sent rows are buffered and counted together a few times a second, so that no Pyt
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Rows
 MEASURES = 4
 """Limit orders, market orders, cancels, lots ordered."""
 WRITE_S = 0.25
+Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def flow_file_path(folder: Path, population: str, host: int) -> Path:
@@ -37,8 +39,8 @@ def clear_flow_files(folder: Path, population: str, hosts_max: int) -> None:
 class FlowFile:
     """The flow file of one host."""
 
-    def __init__(self, path: Path, population: PopulationConfig) -> None:
-        """FlowFileError if the file cannot be written."""
+    def __init__(self, path: Path, population: PopulationConfig, agents: np.ndarray[tuple[int], Any]) -> None:
+        """agents: the AGENT rows of the host's traders, which it keeps up to date. FlowFileError if the file cannot be written."""
         try:
             self._file = path.open("w", buffering=1)
         except OSError as error:
@@ -49,6 +51,8 @@ class FlowFile:
         self._kinds = sorted(set(traders))
         group_kinds = [self._kinds.index(trader) for trader in traders]
         self._trader_kinds = np.repeat(group_kinds, [group.count for group in population.groups])
+        self._agents = agents
+        self._agent_cells = agents["symbol"] * len(self._kinds) + np.array(group_kinds)[agents["kind"]]
         self._symbols, self._spacing_ns = population.symbols, population.spacing_ns
         #: the exchange's time of day minus the population's
         self.offset_ns = 0
@@ -87,11 +91,24 @@ class FlowFile:
             ],
             axis=1,
         ).astype(np.int64)
-        for second, second_counts in zip(seconds.tolist(), counts.reshape(*shape, MEASURES), strict=True):
-            self._file.write(json.dumps({"second": second, "sent": self._by_name(second_counts)}) + "\n")
+        lines: list[dict[str, Any]] = [
+            {"second": second, "sent": self._by_name(second_counts)}
+            for second, second_counts in zip(seconds.tolist(), counts.reshape(*shape, MEASURES), strict=True)
+        ]
+        if lines:
+            lines[-1]["accounts"] = self._by_name(self._accounts())
+        for line in lines:
+            self._file.write(json.dumps(line) + "\n")
 
-    def _by_name(self, counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> dict[str, dict[str, list[int]]]:
-        """Counts by symbol and kind, without those that sent nothing; counts: (symbols, kinds, MEASURES)."""
+    def _accounts(self) -> Counts:
+        """(symbols, kinds, 3): the number of traders, their position in lots and their cash in ticks x lots, now."""
+        sums = np.zeros((len(self._symbols) * len(self._kinds), 3), np.int64)
+        position, cash = self._agents["position_lots"], self._agents["cash_ticks"]
+        np.add.at(sums, self._agent_cells, np.stack([np.ones_like(position), position, cash], axis=1))
+        return sums.reshape(len(self._symbols), len(self._kinds), 3)
+
+    def _by_name(self, counts: Counts) -> dict[str, dict[str, list[int]]]:
+        """Counts by symbol and kind, without those of which the first three are 0; counts: (symbols, kinds, n)."""
         found: dict[str, dict[str, list[int]]] = {}
         for symbol, kind in np.argwhere(counts[..., :3].any(axis=-1)).tolist():
             found.setdefault(self._symbols[symbol], {})[self._kinds[kind]] = counts[symbol, kind].tolist()

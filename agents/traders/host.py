@@ -66,10 +66,15 @@ class Host:
             self._exchange_symbols, self._own_symbols = self._match_symbols()
             self._check_ids()
             self._subscribe()
-            self._flow = None if flow is None else FlowFile(flow_file_path(flow, population.name, host), population)
+            self._flow = self._open_flow(flow, host)
         except BaseException:
             self.client.close()
             raise
+
+    def _open_flow(self, folder: Path | None, host: int) -> FlowFile | None:
+        if folder is None:
+            return None
+        return FlowFile(flow_file_path(folder, self.population.name, host), self.population, self.crowd.traders.agents)
 
     def _match_symbols(self) -> Any:
         """(the exchange's number of each of our symbols, our number of each of the exchange's)."""

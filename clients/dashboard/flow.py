@@ -1,7 +1,8 @@
 """Order flow by kind of trader: follows the files of JSON lines that `serl agents start --flow FOLDER` writes.
 
 Each line covers one second of exchange time: `{"second": 34200, "sent": {SYMBOL: {KIND: [limit orders, market orders, cancels, lots ordered]}}}`,
-counted since midnight by the arrival time of the commands. Each host writes its own file.
+counted since midnight by the arrival time of the commands. Some lines have `"accounts": {SYMBOL: {KIND: [traders, position in lots, cash in ticks x
+lots]}}` too: what the traders of the file hold when the line is written. Each host writes its own file.
 """
 
 import json
@@ -26,6 +27,7 @@ class Flow:
     def _reset(self) -> None:
         self._files: dict[Path, JsonLines] = {}
         self._counts: dict[str, dict[str, Bars]] = {}
+        self._accounts: dict[Path, dict[str, dict[str, list[int]]]] = {}
         self._bar_s = 1
         self._first_s = self._last_s = -1
         self._problem = ""
@@ -35,17 +37,17 @@ class Flow:
         before = self._current_problem
         for path in sorted(self._folder.glob("*.jsonl")):
             self._files.setdefault(path, JsonLines(path))
-        reads = [file.read_new() for file in self._files.values()]
-        if any(restarted for restarted, _ in reads):
+        reads = {path: file.read_new() for path, file in self._files.items()}
+        if any(restarted for restarted, _ in reads.values()):
             # the sums cannot be split by file: read all of them again
             self._reset()
             return True
-        for line in (line for _, lines in reads for line in lines):
+        for path, line in ((path, line) for path, (_, lines) in reads.items() for line in lines):
             try:
-                self._apply(json.loads(line))
+                self._apply(json.loads(line), path)
             except MALFORMED:
                 self._problem = f"expected a line of order flow, got {line[:80]!r}"
-        return self._current_problem != before or any(lines for _, lines in reads)
+        return self._current_problem != before or any(lines for _, lines in reads.values())
 
     @property
     def _current_problem(self) -> str:
@@ -53,7 +55,7 @@ class Flow:
             return f"{self._folder} does not exist yet: waiting for `serl agents start --flow {self._folder}`"
         return self._problem or next((file.problem for file in self._files.values() if file.problem), "")
 
-    def _apply(self, line: dict[str, Any]) -> None:
+    def _apply(self, line: dict[str, Any], path: Path) -> None:
         second = int(finite(line["second"]))
         self._first_s = second if self._first_s < 0 else min(self._first_s, second)
         self._last_s = max(self._last_s, second)
@@ -63,6 +65,11 @@ class Flow:
             for kind, counts in kinds.items():
                 bars = self._counts.setdefault(symbol, {}).setdefault(kind, {})
                 _add(bars, second // self._bar_s, [finite(count) for count in counts])
+        if "accounts" in line:
+            self._accounts[path] = {
+                symbol: {kind: [finite(amount) for amount in (traders, position, cash)] for kind, (traders, position, cash) in kinds.items()}
+                for symbol, kinds in line["accounts"].items()
+            }  # fmt: skip
 
     def _double_bars(self) -> None:
         self._bar_s *= 2
@@ -73,14 +80,20 @@ class Flow:
                     _add(kinds[kind], bar // 2, counts)
 
     def as_json(self, symbol: str) -> dict[str, Any]:
-        """For the page: `kinds` maps each kind to its four counts, each a list over the bars from `start_s` (since midnight) on."""
+        """For the page: `kinds` maps each kind to its four counts, each a list over the bars from `start_s` (since midnight) on; `accounts` maps it to
+        [traders, position_lots, cash in ticks x lots], over all files."""
         first, last = self._first_s // self._bar_s, self._last_s // self._bar_s
         bars = range(first, last + 1 if self._first_s >= 0 else first)
         kinds = {
             kind: [[counts[bar][measure] if bar in counts else 0 for bar in bars] for measure in range(MEASURES)]
             for kind, counts in sorted(self._counts.get(symbol, {}).items())
         }
-        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "problem": self._current_problem}  # fmt: skip
+        accounts: dict[str, list[int]] = {}
+        for by_symbol in self._accounts.values():
+            for kind, amounts in by_symbol.get(symbol, {}).items():
+                before = accounts.get(kind, [0, 0, 0])
+                accounts[kind] = [one + other for one, other in zip(before, amounts, strict=True)]
+        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "accounts": accounts, "problem": self._current_problem}  # fmt: skip
 
 
 def _add(bars: Bars, bar: int, counts: list[int]) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
-from serl.clients.dashboard.symbol import CHANNELS, TRADES, SymbolView
+from serl.clients.dashboard.standings import Standings
+from serl.clients.dashboard.symbol import CHANNELS, HISTORY_BYTES, TRADES, SymbolView
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import RequestRejected
 from serl.clients.sockets import Sockets
@@ -27,7 +29,14 @@ FEED_BATCH = 500
 """Feed messages to process before pages can read the board again."""
 POLL_MS = 5
 COLUMN_S = 0.25
+FEES_S = 1.0
 SNAPSHOT_RETRY_S = 1.0
+SNAPSHOTS_A_STEP = 8
+"""The exchange drops replies that a client is slow to read (`replies_unread_max`)."""
+INDICATIVES_A_COLUMN = 16
+"""Symbols whose indicative auction is requested at once; more take turns."""
+ALL_HISTORY_BYTES = 1 << 28
+"""Memory for the columns of all symbols: 90 symbols have their four minutes, more have less."""
 
 
 class Link(threading.Thread):
@@ -42,13 +51,15 @@ class Link(threading.Thread):
         self._endpoint = endpoint
         self._sockets = Sockets(endpoint, curve, token)
         self._vitals = Vitals(endpoint)
+        self._standings = Standings(self._sockets, self._operator_token)
         self._executions = [Progress(path) for path in executions]
         self._flow = None if flow is None else Flow(flow)
         self._topics: dict[bytes, SymbolView] = {}
         self._snapshot_requested_s: dict[str, float] = {}
+        self._columns = 0
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._next_column_s = 0.0
+        self._next_column_s = self._next_fees_s = 0.0
 
     def stop(self) -> None:
         """Stops the thread; returns once it has stopped."""
@@ -76,7 +87,7 @@ class Link(threading.Thread):
                 view.apply(message)
         self._sockets.process_replies()
         self._account.update()
-        self._follow_requested()
+        self._request_snapshots()
         while not self._actions.empty():
             self._run_action(*self._actions.get())
         if (now_s := time.monotonic()) >= self._next_column_s:
@@ -85,26 +96,41 @@ class Link(threading.Thread):
 
     def _add_columns(self) -> None:
         """Adds a column to each symbol and updates all other sections."""
-        followed = set(self._topics.values())
-        for view in followed:
+        views = self._board.views.values()
+        for view in views:
             if not self._vitals.offline and not view.book.needs_snapshot:
                 view.add_column(self._vitals.time_ns)
-            if view.is_collecting:
-                self._request_indicative(view)
-        self._vitals.gaps = sum(view.book.gaps for view in followed)
+        self._request_indicatives([view for view in views if view.is_collecting])
+        self._vitals.gaps = sum(view.book.gaps for view in views)
         self._sockets.request(self._on_statistics, Kind.STATISTICS)
-        mids = {view.number: _mid(view) for view in self._board.views.values()}
+        if len(views) > 1:
+            self._board.put("watch", [view.watch_row() for view in views])
+        mids = {view.number: view.mid_ticks for view in views}
         self._board.put("exchange", self._vitals.as_json())
+        if self._board.has_operator and (statistics := self._vitals.statistics):
+            self._standings.update(statistics)
+            self._board.put("standings", self._standings.as_json(self._board.views, mids))
         if self._account.active:
+            self._request_fees()
             self._board.put("account", self._account.as_json(mids))
+            self._board.put("account_trades", self._account.trades_json())
         if self._executions:
             self._board.put("executions", [execution.as_json() for execution in self._executions])
         if self._flow is not None:
             self._show_flow(self._flow)
 
+    def _request_fees(self) -> None:
+        def on_balances(reply: list[Any], round_trip_s: float) -> None:
+            if reply[0] != Kind.ERROR:
+                self._account.set_balances(reply[5])
+
+        if self._account.live and (now_s := time.monotonic()) >= self._next_fees_s:
+            self._next_fees_s = now_s + FEES_S
+            self._sockets.request(on_balances, Kind.ACCOUNT, self._token, self._account.name)
+
     def _show_flow(self, flow: Flow) -> None:
         changed = flow.read()
-        for view in set(self._topics.values()):
+        for view in self._board.views.values():
             if changed or view.traders is None:
                 view.traders = flow.as_json(view.name)
 
@@ -122,6 +148,7 @@ class Link(threading.Thread):
         """Starts again with a new process of the exchange."""
         self._vitals.reset()
         self._account.reset()
+        self._standings.reset()
         for view in self._board.views.values():
             view.reset()
 
@@ -130,30 +157,35 @@ class Link(threading.Thread):
         self._vitals.clock = clock
         before = self._board.views
         self._board.views = {}
+        history_bytes = min(HISTORY_BYTES, ALL_HISTORY_BYTES // len(symbols))
         for number, name, tick_size, lot_size in symbols:
             view = before.get(name)
             if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
-                view = SymbolView(number, name, tick_size, lot_size)
+                view = SymbolView(number, name, tick_size, lot_size, history_bytes)
             self._board.views[name] = view
-        self._topics = {topic: view for topic, view in self._topics.items() if self._board.views.get(view.name) is view}
+        self._subscribe()
         symbols_json = [[view.name, view.tick_size, view.lot_size] for view in self._board.views.values()]
         self._board.put("market", {"symbols": symbols_json, "qty_lots_max": limits["qty_lots_max"]})
-        self._board.requested.add(next(iter(self._board.views)))
 
-    def _follow_requested(self) -> None:
-        """Subscribes to the symbols that pages show and requests missing snapshots."""
-        for name in self._board.requested & self._board.views.keys():
-            view = self._board.views[name]
-            topics = {f"{channel}/{name}/".encode(): view for channel in CHANNELS}
-            if not topics.keys() <= self._topics.keys():
-                for topic in topics:
-                    self._sockets.subscribe(topic)
-                self._topics |= topics
-            if (
-                view.book.needs_snapshot
-                and time.monotonic() - self._snapshot_requested_s.get(name, 0.0) > SNAPSHOT_RETRY_S
-            ):
-                self._request_snapshot(view)
+    def _subscribe(self) -> None:
+        """Follows every symbol, also those that no page shows: their history is there when one does."""
+        followed = set(self._topics)
+        self._topics = {
+            f"{channel}/{view.name}/".encode(): view for view in self._board.views.values() for channel in CHANNELS
+        }
+        for topic in self._topics.keys() - followed:
+            self._sockets.subscribe(topic)
+
+    def _request_snapshots(self) -> None:
+        """Requests missing snapshots, of some symbols at a time."""
+        now_s = time.monotonic()
+        due = (
+            view
+            for view in self._board.views.values()
+            if view.book.needs_snapshot and now_s - self._snapshot_requested_s.get(view.name, 0.0) > SNAPSHOT_RETRY_S
+        )
+        for view in islice(due, SNAPSHOTS_A_STEP):
+            self._request_snapshot(view)
 
     def _request_snapshot(self, view: SymbolView) -> None:
         self._snapshot_requested_s[view.name] = time.monotonic()
@@ -165,7 +197,7 @@ class Link(threading.Thread):
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and not view.trades.since(0):
-                view.add_trades(reply[5])
+                view.restore_trades(reply[5])
 
         def on_status(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.phase is None:
@@ -175,6 +207,11 @@ class Link(threading.Thread):
         self._sockets.request(on_status, Kind.STATUS, view.number)
         if needs_trades:
             self._sockets.request(on_trades, Kind.TRADES, view.number, TRADES)
+
+    def _request_indicatives(self, collecting: list[SymbolView]) -> None:
+        self._columns += 1
+        for turn in range(min(INDICATIVES_A_COLUMN, len(collecting))):
+            self._request_indicative(collecting[(self._columns * INDICATIVES_A_COLUMN + turn) % len(collecting)])
 
     def _request_indicative(self, view: SymbolView) -> None:
         def on_indicative(reply: list[Any], round_trip_s: float) -> None:
@@ -213,6 +250,10 @@ class Link(threading.Thread):
             lambda future: self._account.order(future, self._view(symbol).name, side, qty_lots, price_ticks)
         )
 
+    def cancel(self, order_id: int) -> "Future[str]":
+        """Cancels an open order of the dashboard's account."""
+        return self._enqueue(lambda future: self._account.cancel(future, order_id))
+
     def _view(self, symbol: str) -> SymbolView:
         if symbol not in self._board.views:
             raise ActionFailed(f"expected a symbol of this exchange, got {symbol!r}")
@@ -242,9 +283,11 @@ class Link(threading.Thread):
         def on_timeout() -> None:
             future.set_exception(ActionFailed("no reply from the exchange; it may still carry this out later"))
 
-        token = self._token or local_operator_token(self._endpoint)
-        if not self._sockets.request(on_reply, kind, token, *values, on_timeout=on_timeout):
+        if not self._sockets.request(on_reply, kind, self._operator_token(), *values, on_timeout=on_timeout):
             raise ActionFailed("the exchange is not reachable")
+
+    def _operator_token(self) -> str:
+        return self._token or local_operator_token(self._endpoint)
 
     def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
         if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
@@ -253,8 +296,3 @@ class Link(threading.Thread):
             f"expected a time after {time_of_day_text(self._vitals.time_ns)}, got {time_of_day_text(value)}: an exchange's time never goes back; "
             f"restart the exchange (with another --journal folder, or none) and the replay with --from {time_of_day_text(value)}"
         )
-
-
-def _mid(view: SymbolView) -> float | None:
-    bid, ask = view.book.bid_ticks, view.book.ask_ticks
-    return (bid + ask) / 2 if bid and ask else None

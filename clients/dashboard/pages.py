@@ -24,7 +24,7 @@ WRONG_TOKENS_MAX, WRONG_TOKEN_S = 5, 0.5
 INTEGER_MAX = 1 << 53
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 N = TypeVar("N", int, float)
-ACTIONS = ("halt", "resume", "clock", "speed", "order")
+ACTIONS = ("halt", "resume", "clock", "speed", "order", "cancel", "standings")
 
 
 class Page:
@@ -93,7 +93,11 @@ class Page:
                 raise ActionFailed(
                     "expected the operator token; open the operator address that `serl dashboard` printed"
                 )
-            text, failed = await asyncio.wrap_future(self._start_action(message)), False
+            if message["do"] == "standings":
+                self._cursor.operator, text = True, "done"
+            else:
+                text = await asyncio.wrap_future(self._start_action(message))
+            failed = False
         except (SerlError, KeyError, TypeError, ValueError) as error:
             text, failed = (str(error) if isinstance(error, SerlError) else "not an action of a page"), True
         await self._send({"done": message["id"], "text": text, "failed": failed})
@@ -112,7 +116,9 @@ class Page:
             return link.set_clock(None if seek is None else time_of_day_ns(seek), bool(message["run"]))
         if kind == "speed":
             return link.set_speed(_within(message["speed"], float, SPEED_MIN, SPEED_MAX, "speed"))
-        if kind not in ("halt", "resume", "order"):
+        if kind == "cancel":
+            return link.cancel(_within(message["order"], int, 1, INTEGER_MAX, "order"))
+        if kind not in ACTIONS:
             raise ActionFailed(f"expected an action of {', '.join(ACTIONS)}, got {kind!r}")
         symbol = str(message["symbol"])
         if kind != "order":

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from serl.clients.book import L2Book
+from serl.clients.dashboard.candles import CROSSED, PRINTED, Candles
 from serl.clients.dashboard.ring import Ring
+from serl.exchange.calendar import SECOND_NS
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 from serl.exchange.wire import FeedKind
 
@@ -14,12 +16,11 @@ CHANNELS = ("l2", "trade", "status", "rows")
 """Feed channels to subscribe to: l2 for the book, rows for the order flow."""
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
-PRINTED, CROSSED = 1, 2
-"""off_book of a trade: a print; an auction, which has no aggressor."""
-SECOND_NS = 1_000_000_000
 DAY_S = 86_400
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
 """Of one column or trade: those that take more leave room for fewer."""
+HISTORY_BYTES = COLUMNS * COLUMN_BYTES
+"""Memory for the columns of a symbol, unless there are very many symbols."""
 
 
 def time_of_day_s(time_ns: int) -> float:
@@ -30,7 +31,9 @@ def time_of_day_s(time_ns: int) -> float:
 class SymbolView:
     """Book, trades, and columns: a column sums up the time since the column before, with the book at its end and the last trade (`match`)."""
 
-    def __init__(self, number: int, name: str, tick_size: str, lot_size: str = "1") -> None:
+    def __init__(
+        self, number: int, name: str, tick_size: str, lot_size: str = "1", history_bytes: int = HISTORY_BYTES
+    ) -> None:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
         self.book = L2Book()
         self.halted: bool | None = None
@@ -42,9 +45,16 @@ class SymbolView:
         self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
-        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, COLUMNS * COLUMN_BYTES)
+        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
+        self.candles = Candles()
         self._column_ns = -1
+        self._column: dict[str, Any] | None = None
+        self._column_version: tuple[object, ...] = ()
         self._last_ticks = self._last_match = 0
+        #: price from which changes are counted: the last one at the start, else the first one after it
+        self._first_ticks = 0
+        #: traded in the book since the start
+        self._volume_lots = 0
         self._clear_column()
 
     def _clear_column(self) -> None:
@@ -60,6 +70,8 @@ class SymbolView:
             if items:  # none in a repeat
                 self._rows.append(items)
         elif kind == FeedKind.TRADE:
+            if items and items[0][0] <= self._last_match:  # the reply to TRADES had them already
+                items = [item for item in items if item[0] > self._last_match]
             self.add_trades(items)
             self._traded.extend(items)
         elif kind == FeedKind.STATUS:
@@ -86,50 +98,80 @@ class SymbolView:
         """Changes whenever the ladder changes."""
         return self.book.sequence, self._last_ticks, self.halted, self.phase, self.reason, self.indicative
 
+    @property
+    def mid_ticks(self) -> float | None:
+        """(bid + ask) / 2; None while a side is empty."""
+        bid, ask = self.book.bid_ticks, self.book.ask_ticks
+        return (bid + ask) / 2 if bid and ask else None
+
     def add_trades(self, items: list[list[int]]) -> None:
         """Adds trades as on the feed, oldest first."""
         for match_id, time_ns, *rest in items[-TRADES:]:
             self.trades.append([match_id, time_of_day_s(time_ns), *rest])
             self._last_match = match_id
         on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
-        self._last_ticks = on_book[-1] if on_book else self._last_ticks
+        if on_book:
+            self._first_ticks = self._first_ticks or on_book[0]
+            self._last_ticks = on_book[-1]
+
+    def restore_trades(self, items: list[list[int]]) -> None:
+        """Adds the trades before the first of the feed."""
+        self.add_trades(items)
+        self._first_ticks = self._last_ticks
+        self.candles.add(items)
 
     def add_column(self, time_ns: int) -> None:
         """Completes a column at time_ns; does nothing if time stands still and nothing happened."""
         if time_ns <= self._column_ns and not self._rows:
             return
         self._column_ns = time_ns
-        bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
-        self.columns.append(
-            {
-                "t": time_of_day_s(time_ns),
-                "bid": bids[0][0] if bids else None,
-                "ask": asks[0][0] if asks else None,
-                "match": self._last_match,
-                "traded": traded_by_price(self._traded),
-                "imbalance": imbalance(bids, asks),
-                "flow": order_flow(b"".join(self._rows)),
-                "bids": bids,
-                "asks": asks,
-            }
-            | self._status()
-        )
+        self.candles.add(self._traded)
+        if self._column is None or self._column_version != self.version or self._rows or self._traded:
+            self._column = self._new_column()
+            # the next one is the same if nothing happens until then
+            self._column_version = () if self._rows or self._traded else self.version
+        self._column["t"] = time_of_day_s(time_ns)
+        self.columns.append(self._column)
         self._clear_column()
+
+    def _new_column(self) -> dict[str, Any]:
+        bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
+        traded = traded_by_price(self._traded)
+        self._volume_lots += sum(sum(lots) for _, *lots in traded)
+        return {
+            "bid": bids[0][0] if bids else None,
+            "ask": asks[0][0] if asks else None,
+            "match": self._last_match,
+            "traded": traded,
+            "imbalance": imbalance(bids, asks),
+            "flow": order_flow(b"".join(self._rows)),
+            "bids": bids,
+            "asks": asks,
+        } | self._status()
 
     def reset(self) -> None:
         """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
         self.reason = HaltReason.NONE
-        self._column_ns, self._last_match = -1, 0
+        self._column_ns, self._column, self._last_match = -1, None, 0
         self.columns.clear()
         self.trades.clear()
+        self.candles = Candles()
+        self._first_ticks = self._volume_lots = 0
         self._clear_column()
 
     def ladder(self) -> dict[str, Any]:
         """The best levels of the book, and the status."""
         bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
         return {"bids": bids, "asks": asks, "sequence": self.book.sequence} | self._status()
+
+    def watch_row(self) -> list[Any]:
+        """For the watchlist: [name, last_ticks, change_ticks, bid_ticks, ask_ticks, volume_lots, halted, phase, reason], at the last column."""
+        status, column = self._status(), self._column or {}
+        change = self._last_ticks - self._first_ticks if self._last_ticks else None
+        quote = column.get("bid"), column.get("ask")
+        return [self.name, status["last"], change, *quote, self._volume_lots, self.halted, status["phase"], status["reason"]]  # fmt: skip
 
     def _status(self) -> dict[str, Any]:
         return {

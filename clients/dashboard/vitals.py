@@ -20,7 +20,7 @@ class Vitals:
         self.last_reply_s: float | None = None
         self._epoch: int | None = None
         self._round_trips_ms: deque[float] = deque(maxlen=ROUND_TRIPS_KEPT)
-        self._counts: deque[tuple[float, int, dict[str, float]]] = deque(maxlen=8)
+        self._counts: deque[tuple[float, int, dict[str, Any]]] = deque(maxlen=8)
         self.feed_messages = 0
         #: gaps in the feed that snapshots filled
         self.gaps = 0
@@ -47,6 +47,11 @@ class Vitals:
         self._round_trips_ms.clear()
 
     @property
+    def statistics(self) -> dict[str, Any]:
+        """The last reply to STATISTICS; empty before the first."""
+        return self._counts[-1][2] if self._counts else {}
+
+    @property
     def offline(self) -> bool:
         """Whether the exchange has not replied for OFFLINE_S."""
         return self.last_reply_s is None or time.monotonic() - self.last_reply_s > OFFLINE_S
@@ -71,8 +76,18 @@ class Vitals:
         moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[-2][1]
         kind, speed = self.clock[:2]
         settable = kind == "scaled" or (kind == "lockstep" and speed > 0)
-        return {"kind": kind, "speed": speed, "settable": settable, "time_ns": str(self.time_ns), "running": moving}
+        return {
+            "kind": kind, "speed": speed, "measured": self._measured_speed(), "settable": settable,
+            "time_ns": str(self.time_ns), "running": moving,
+        }  # fmt: skip
+
+    def _measured_speed(self) -> float | None:
+        """Exchange seconds per second over the last replies, to three digits; None until there are two."""
+        if len(self._counts) < 2:
+            return None
+        (first_s, first_ns, _), (last_s, last_ns, _) = self._counts[0], self._counts[-1]
+        return float(f"{(last_ns - first_ns) / 1e9 / (last_s - first_s):.3g}") if last_s > first_s else None
 
     def _rate(self, name: str) -> float:
         (first_s, _, first), (last_s, _, last) = self._counts[0], self._counts[-1]
-        return (last[name] - first[name]) / (last_s - first_s) if last_s > first_s else 0.0
+        return float(last[name] - first[name]) / (last_s - first_s) if last_s > first_s else 0.0

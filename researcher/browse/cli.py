@@ -14,7 +14,9 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.command(epilog="Example: serl dashboard --connect tcp://127.0.0.1:5570 --researcher runs/researcher --port 8700")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @token_options("Token of the account, or of an operator")
-@click.option("--account", help="Participant whose positions to show; no other session may use this name.")
+@click.option(
+    "--account", help="Participant whose positions, orders and trades to show; no other session may use this name."
+)
 @curve_option
 @click.option(
     "--execution", "executions", multiple=True, type=click.Path(dir_okay=False, path_type=Path),

@@ -8,10 +8,10 @@ export const time = { values: (_, splits) => splits.map((value, index) => (index
 export const axisCompact = { values: (_, splits) => splits.map((value) => (Math.abs(value) < 10 && value % 1 ? value.toFixed(1) : compact(value))) };
 
 export class Chart {
-  /** series: [{label, stroke (a colour name of the page), fill, paths, scale, width, points, value}]; axes: {scale: options}; x: options of the x axis. */
-  constructor(element, { series, axes = {}, x = time, scales = {}, height, bands }) {
+  /** series: [{label, stroke (a colour name of the page), fill, paths, scale, width, points, value}]; axes: {scale: options}; x: options of the x axis; hooks: uPlot's. */
+  constructor(element, { series, axes = {}, x = time, scales = {}, height, bands, hooks }) {
     this.element = element;
-    this.options = { series, axes, x, scales, height, bands };
+    this.options = { series, axes, x, scales, height, bands, hooks };
     this.data = [[], ...series.map(() => [])];
     document.addEventListener("theme", () => this.build());
     this.observer = new ResizeObserver(() => this.fit());
@@ -21,7 +21,7 @@ export class Chart {
 
   build() {
     this.plot?.destroy();
-    const { series, axes, x, scales, bands } = this.options;
+    const { series, axes, x, scales, bands, hooks } = this.options;
     const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: `11px ${colour("mono")}`, gap: 4 };
     const sides = Object.entries(axes).map(([scale, options], index) => ({ ...axis, scale, side: index ? 1 : 3, size: 46, grid: index ? { show: false } : axis.grid, ...options }));
     this.plot = new uPlot(
@@ -33,6 +33,7 @@ export class Chart {
         scales: { x: { time: false, range: timeRange }, ...scales },
         axes: [{ ...axis, size: 24, ...x }, ...sides],
         bands,
+        hooks,
         series: [{ label: "", value: (_, value) => (value == null ? "" : (x.value ?? timeOfDay)(value)) }, ...series.map(withColours)],
       },
       this.data,

@@ -62,7 +62,7 @@ class Panel {
       ["schedule", Math.abs(behind) < 0.5 ? "on time" : `${count.format(Math.abs(behind))} ${behind > 0 ? "behind" : "ahead"}`, behind > order.qty_lots * 0.1 ? "warn" : ""],
       ["average", grid?.average(average) ?? "–"],
       ["window", `${timeOfDay(start).slice(0, 5)}–${timeOfDay(end).slice(0, 5)}`],
-      ["position", count.format(order.side ? -filled : filled)],
+      ["position", count.format(order.side ? 0 - filled : filled)],
       ["profit at mid", profit(filled, average, midOf(order.symbol), order.side, grid)],
       ["state", ended ? (ended.unfilled_lots ? `ended, ${count.format(ended.unfilled_lots)} forced` : "ended") : nowS < start ? "waiting" : "working"],
     ]);

@@ -1,5 +1,6 @@
 // Formats numbers, prices and times.
 
+const DAY_S = 86_400;
 export const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compactNumber = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
@@ -40,15 +41,18 @@ export const joined = (...texts) => texts.filter(Boolean).join(" · ");
 
 export function timeOfDay(seconds, decimals = 0) {
   if (seconds == null || !Number.isFinite(seconds)) return "--:--:--";
-  const whole = Math.floor(seconds);
+  const whole = ((Math.floor(seconds) % DAY_S) + DAY_S) % DAY_S; // an axis may begin before midnight
   const twoDigits = (value) => String(value).padStart(2, "0");
-  const text = `${twoDigits(Math.floor(whole / 3600) % 24)}:${twoDigits(Math.floor(whole / 60) % 60)}:${twoDigits(whole % 60)}`;
-  return decimals ? text + (seconds - whole).toFixed(decimals).slice(1) : text;
+  const text = `${twoDigits(Math.floor(whole / 3600))}:${twoDigits(Math.floor(whole / 60) % 60)}:${twoDigits(whole % 60)}`;
+  return decimals ? text + (seconds - Math.floor(seconds)).toFixed(decimals).slice(1) : text;
 }
 
-export function fixed(value, decimals) {
-  return value == null ? "–" : value.toFixed(decimals);
+/** The speed of a clock: the one that is set; of a lockstep clock the measured one; "" while it stands still. */
+export function speedText(clock) {
+  const speed = clock?.kind === "lockstep" ? clock.measured : clock?.running && clock.speed;
+  return !speed ? "" : `× ${speed < 10_000 ? Number(speed.toPrecision(3)) : compactNumber.format(speed)}`;
 }
+
 
 /** Creates an element with text, which is never parsed as markup. */
 export function make(tag, className = "", text = "") {

@@ -1,21 +1,24 @@
 // The market page: stores the frames of the server and draws what has changed, once per screen refresh.
 import { Connection } from "./connection.js";
-import { drawAccount } from "./account.js";
+import { AccountPanel } from "./account.js";
+import { PriceCandles } from "./candles.js";
 import { Executions } from "./executions.js";
-import { facts, PriceFormat, haltText, joined, make, phaseText, timeOfDay } from "./format.js";
+import { facts, PriceFormat, haltText, joined, make, phaseText, speedText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
 import { LookBack } from "./look_back.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
+import { Kinds, Standings } from "./standings.js";
 import { Store } from "./store.js";
 import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
 import { Vitals } from "./vitals.js";
+import { Watchlist } from "./watchlist.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "traders", "exchange", "market", "account", "executions", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "standings", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -27,10 +30,15 @@ const tape = new Tape(element("tape"));
 const lookBack = new LookBack(element("look-back"), element("look-back-time"), element("now"), store, onSelect);
 const heat = new HeatMap(element("heat"), element("heat-hover"), (column) => lookBack.select(lookBack.oldest + store.columns.indexOf(column)));
 const charts = new MarketCharts(element);
+const candles = new PriceCandles(element("price-panel"), element("price"));
 const traders = new TraderFlow(element("flow-panel"), element("flow"), element("flow-hint"));
 const vitals = new Vitals(element("vitals"), element("load"));
 const operator = new Operator(element("replay"), element("operate"), connection, store, showToast);
+const account = new AccountPanel(element("account"), element("account-body"), operator);
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
+const watchlist = new Watchlist(element("watch"), element("watch-rows"), selectSymbol);
+const standings = new Standings(element("standings"), element("standings-rows"));
+const kinds = new Kinds(element("kinds"), element("kinds-rows"));
 const executions = new Executions(element("executions"));
 
 function onFrame(frame) {
@@ -42,6 +50,7 @@ function onFrame(frame) {
 
 function onOpen(open) {
   if (open && store.symbol) connection.send({ symbol: store.symbol });
+  if (open && connection.token) connection.act("standings").catch((error) => showToast(error.message, true));
   for (const part of ALL_PARTS) changed.add(part);
   schedule();
 }
@@ -49,7 +58,7 @@ function onOpen(open) {
 /** Selecting another moment unfreezes the page. */
 function onSelect() {
   if (frozen) freeze();
-  for (const part of ["book", "trades", "columns"]) changed.add(part);
+  for (const part of ["book", "trades", "columns", "candles"]) changed.add(part);
   schedule();
 }
 
@@ -63,6 +72,7 @@ function schedule() {
   });
 }
 
+/** How to format the prices of a symbol; undefined before the first frame. */
 function grid(name = store.symbol) {
   const symbol = store.sections.market?.symbols.find(([symbolName]) => symbolName === name);
   return symbol && new PriceFormat(symbol[1], symbol[2]);
@@ -86,15 +96,17 @@ function draw() {
     if (exchange) vitals.draw(exchange);
     operator.draw(prices);
   }
-  if (parts.has("account") && store.sections.account) {
-    element("account").hidden = false;
-    drawAccount(element("account-body"), store.sections.account, store.sections.market);
-  }
+  if (parts.has("account") || parts.has("market")) account.draw(store.sections.account, grid);
+  if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
+  if (parts.has("watch") || parts.has("market") || parts.has("columns")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
+  if (parts.has("standings")) standings.draw(store.sections.standings);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);
   if (parts.has("traders")) traders.draw(store.traders);
+  if (parts.has("traders") || parts.has("columns")) kinds.draw(store.traders?.accounts ?? {}, mid(store.symbol), prices);
+  if (parts.has("candles") || parts.has("market")) candles.draw(store.candles, prices, selected);
   if (parts.has("columns")) {
     lookBack.draw();
     heat.draw(store.columns, prices, selected);
@@ -149,6 +161,7 @@ function drawState(selected = lookBack.column) {
   notice.textContent = failed ? failed : connection.open ? `No reply from the exchange at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
   if (selected) element("clock").textContent = timeOfDay(selected.t);
   else if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
+  element("speed").textContent = name === "offline" ? "" : speedText(exchange.clock);
   document.body.classList.toggle("stale", name === "offline");
 }
 

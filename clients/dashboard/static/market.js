@@ -3,7 +3,7 @@ import { bars, axisCompact, Chart, steps } from "./charts.js";
 import { indicativePrice } from "./format.js";
 
 /** Possible steps of a price axis, in ticks. */
-const TICK_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+export const TICK_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
 export class MarketCharts {
   constructor(root) {

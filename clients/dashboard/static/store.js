@@ -2,6 +2,7 @@
 
 const COLUMNS = 960;
 const TRADES = 4000;
+const CANDLES = 300;
 
 export class Store {
   constructor() {
@@ -13,6 +14,7 @@ export class Store {
     this.symbol = symbol;
     this.book = null;
     this.columns = [];
+    this.candles = {};
     this.traders = null;
     this.trades = [];
     this.tradesSeen = 0;
@@ -24,7 +26,7 @@ export class Store {
     const changed = new Set();
     if (frame.symbol !== undefined && (frame.symbol !== this.symbol || frame.fresh)) {
       this.clear(frame.symbol);
-      for (const part of ["book", "trades", "columns", "traders"]) changed.add(part);
+      for (const part of ["book", "trades", "columns", "candles", "traders"]) changed.add(part);
     }
     if (frame.book) {
       this.book = frame.book;
@@ -40,11 +42,16 @@ export class Store {
       this.columnsSeen += frame.columns.length;
       changed.add("columns");
     }
+    for (const [period, candles] of Object.entries(frame.candles ?? {})) {
+      const [[first]] = candles; // the newest that was stored may have changed
+      this.candles[period] = [...(this.candles[period] ?? []).filter(([number]) => number < first), ...candles].slice(-CANDLES);
+      changed.add("candles");
+    }
     if (frame.traders) {
       this.traders = frame.traders;
       changed.add("traders");
     }
-    for (const name of ["exchange", "market", "account", "executions", "pages", "failed"]) {
+    for (const name of ["exchange", "market", "account", "account_trades", "executions", "watch", "standings", "pages", "failed"]) {
       if (name in frame) {
         this.sections[name] = frame[name];
         changed.add(name);

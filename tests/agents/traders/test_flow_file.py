@@ -42,7 +42,7 @@ def test_every_command_is_counted_once_for_its_kind(tmp_path: Path) -> None:
     simulation.advance(population.open_ns + 120 * SECOND_NS)
     rows = simulation.commands
     assert set(rows["symbol"]) == {0, 1, 2} and set(rows["kind"]) == {CommandKind.NEW, CommandKind.CANCEL}
-    file = FlowFile(tmp_path / "flow.jsonl", population)
+    file = FlowFile(tmp_path / "flow.jsonl", population, simulation.crowd.traders.agents)
     for start in range(0, len(rows), 100):
         file.add(rows[start : start + 100])
     file.close()
@@ -54,6 +54,12 @@ def test_every_command_is_counted_once_for_its_kind(tmp_path: Path) -> None:
         expected[symbol, kinds[symbol], 3] += int(row["qty_lots"]) if new else 0
     found = lines(tmp_path / "flow.jsonl")
     assert total(found) == expected
+    agents = simulation.crowd.traders.agents
+    assert found[-1]["accounts"] == {
+        symbol: {kinds[symbol]: [3, *(int(agents[name][agents["symbol"] == place].sum()) for name in ("position_lots", "cash_ticks"))]}
+        for place, symbol in enumerate(kinds)
+    }  # fmt: skip
+    assert any(agents["position_lots"]) and any(agents["cash_ticks"]), "some of them traded"
     assert [line["second"] for line in found] == sorted({int(time_ns) // SECOND_NS for time_ns in rows["time_ns"]})
 
 
@@ -62,7 +68,7 @@ def test_a_second_is_written_when_it_is_complete(tmp_path: Path) -> None:
     simulation = Simulation(population, 1)
     simulation.advance(population.open_ns + 60 * SECOND_NS)
     rows = simulation.commands
-    file = FlowFile(tmp_path / "flow.jsonl", population)
+    file = FlowFile(tmp_path / "flow.jsonl", population, simulation.crowd.traders.agents)
     file.add(rows)
     last = int(rows["time_ns"][-1]) // SECOND_NS
     assert max(line["second"] for line in lines(tmp_path / "flow.jsonl")) < last
@@ -81,6 +87,12 @@ def test_hosts_count_what_they_send(tmp_path: Path) -> None:
     assert sorted(path.name for path in flow.iterdir()) == ["traders-small-0.jsonl", "traders-small-1.jsonl"]
     both = total([line for path in flow.iterdir() for line in lines(path)])
     assert sum(count for (_, _, measure), count in both.items() if measure < 3) == int(sent[-1].replace(",", ""))
+    held = [lines(path)[-1]["accounts"]["DEMO"] for path in flow.iterdir()]
+    sizes = Counter({group.trader: 0 for group in load_population("small").groups})
+    for group in load_population("small").groups:
+        sizes[group.trader] += group.count
+    assert sum((Counter({kind: traders for kind, (traders, *_) in each.items()}) for each in held), Counter()) == sizes
+    assert any(position or cash for each in held for _, position, cash in each.values())
     assert {kind for _, kind, _ in both} <= {group.trader for group in load_population("small").groups}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.ring import Ring
 from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
+from serl.clients.dashboard.vitals import Vitals
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
@@ -124,6 +126,18 @@ def test_a_slow_page_gets_the_newest_state_instead_of_a_queue() -> None:
     assert board.frame(cursor) == {}
 
 
+def test_a_page_that_begins_with_a_symbol_gets_all_that_is_kept() -> None:
+    view, other = with_book(), with_book("ABC")
+    board, cursor = board_of(view, other), Cursor()
+    board.frame(cursor)
+    for second in range(COLUMNS):
+        other.apply(trades(10 * second + 1, 10))
+        other.add_column(second * SECOND_NS)
+    cursor.select("ABC")
+    frame = board.frame(cursor)
+    assert len(frame["columns"]) == COLUMNS and len(frame["trades"]) == TRADES
+
+
 def test_memory_is_bounded() -> None:
     view = with_book()
     for step in range(3 * COLUMNS):
@@ -145,6 +159,33 @@ def test_a_column_holds_the_trades_since_the_one_before() -> None:
     assert first["last"] == 101
     assert (first["bid"], first["ask"], first["t"]) == (99, 101, 1.0)
     assert second["traded"] == []
+
+
+def test_a_column_in_which_nothing_happened_repeats_the_book_alone() -> None:
+    view = with_book()
+    row = np.zeros(1, EVENT)
+    row["kind"], row["flags"], row["qty_lots"] = EventKind.ACCEPTED, EventFlag.RESTING, 5
+    view.apply([118, 1, 9, 11, 0, row.tobytes()])
+    view.apply([115, 1, 0, 11, 0, [[1, 0, 101, 3, 0, 0]]])
+    for second in range(4):
+        view.add_column(second * SECOND_NS)
+    view.apply(l2(10, 12, [0, 99, 6, 1]))
+    view.add_column(4 * SECOND_NS)
+    first, *quiet, last = view.columns.since(0)
+    assert first["traded"] and first["flow"]["added_bid"] == 5
+    assert [column["t"] for column in quiet] == [1.0, 2.0, 3.0]
+    for column in quiet:
+        assert column == first | {"t": column["t"], "traded": [], "flow": dict.fromkeys(first["flow"], 0)}
+    assert last["bids"][0] == [99, 6, 1]
+
+
+def test_a_symbol_among_many_has_less_memory() -> None:
+    view = SymbolView(0, "DEMO", "0.01", history_bytes=50_000)
+    view.book.apply_snapshot([0, 0, 1, 10, 0, [[[99 - level, 5, 1] for level in range(40)], []]])
+    for step in range(COLUMNS):
+        view.add_column(step * SECOND_NS)
+    columns = view.columns.since(0)
+    assert 20 < len(columns) < COLUMNS and columns[-1]["t"] == COLUMNS - 1
 
 
 def test_no_column_while_time_stands_still() -> None:
@@ -210,6 +251,18 @@ def test_the_indicative_auction_is_shown_while_orders_are_collected() -> None:
     shown = board.frame(cursor)
     assert shown["book"]["indicative"] is None, "a late reply from before the end of the auction"
     assert [column["indicative"] for column in shown["columns"]] == [[100, 30, -5], None]
+
+
+def test_the_speed_of_a_lockstep_clock_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    vitals = Vitals("tcp://127.0.0.1:1")
+    vitals.clock = ["lockstep", 0.0, 0, 0]
+    for quarter in range(12):
+        monkeypatch.setattr(time, "monotonic", lambda quarter=quarter: 5 + quarter / 4)
+        counts = dict.fromkeys(("commands", "events", "messages"), 0) | {"uptime_s": 1.0}
+        vitals.add_reply([148, 1, 1, 1, quarter**2 * SECOND_NS, counts], 0.001)
+    clock = vitals.as_json()["clock"]
+    assert clock["measured"] == pytest.approx((11**2 - 4**2) / (7 / 4), rel=1e-2), "over the last seven quarters"
+    assert clock["speed"] == 0
 
 
 def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -185,11 +185,13 @@ def test_the_operator_pauses_the_clock_and_sets_its_speed(opened: Any, endpoint:
         at = page.inner_text("#clock")
         time.sleep(1.3)
         assert page.inner_text("#clock") == at
+        assert page.inner_text("#speed") == ""
         page.get_by_role("button", name="Run").click()
         page.wait_for_selector("#state:text('scaled')")
         page.get_by_label("speed").select_option("10")
         before = page.inner_text("#clock")
         wait_until(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds per second", 10)
+        wait_until(lambda: page.inner_text("#speed") == "× 10", "the speed beside the clock")
         page.get_by_label("Time of day to skip to").fill("15:00")
         page.keyboard.press("Enter")
         wait_until(lambda: page.inner_text("#clock").startswith("15:0"), "the clock skipped ahead")
@@ -221,6 +223,11 @@ def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path
             if not has_controls:
                 looked.page.wait_for_selector(":text('it advances with the promises of the participants')")
                 assert not pause.is_visible()
+                for second in range(3601, 1_000_000):  # it advances as quickly as these promises
+                    trader.send(67, second * 1_000_000_000)
+                    if looked.page.inner_text("#speed").startswith("× "):
+                        break
+                assert looked.page.inner_text("#speed").startswith("× "), "the measured speed"
                 continue
             looked.page.wait_for_selector("#state:text('lockstep')")
             pause.click()
@@ -312,6 +319,8 @@ def test_order_flow_by_kind_of_trader(
             {"second": 34200 + second, "sent": {"DEMO": {kind: random.integers(1, 5 * place + 6, 4).tolist() for place, kind in enumerate(kinds)}}}
             for second in range(300)
         ]  # fmt: skip
+        held = {kind: [10, host - place, 1000 * place] for place, kind in enumerate(kinds)}
+        seconds[-1]["accounts"] = {"DEMO": held}
         (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
     with (
         dashboard(endpoint, "--flow", str(tmp_path)) as shown,
@@ -322,6 +331,13 @@ def test_order_flow_by_kind_of_trader(
         labels = panel.locator(".u-legend:visible .u-label").all_inner_texts()
         assert labels[1:] == ["others", *(f"trader {name}" for name in "cdefgh")]
         wait_until(lambda: "per 4 s" in panel.inner_text(), "300 seconds are 75 bars")
+        rows = looked.page.locator("#kinds tr")
+
+        def held_by_kind() -> dict[str, list[str]]:
+            return {row.split("\t")[0]: row.split("\t")[1:3] for row in rows.all_inner_texts()[1:]}
+
+        expected = {kind.replace("_", " "): ["20", str(1 - 2 * place)] for place, kind in enumerate(kinds)}
+        wait_until(lambda: held_by_kind() == expected, "what both hosts hold")
         panel.scroll_into_view_if_needed()
         looked.page.screenshot(path=str(screenshots / f"flow-{width}-{scheme}.png"), full_page=True)
         choice = looked.page.get_by_label("Order flow by")

@@ -28,6 +28,23 @@ def test_hosts_are_summed_by_kind_of_trader(tmp_path: Path) -> None:
     assert flow.as_json("ABC")["kinds"] == {}
 
 
+def test_the_accounts_of_a_kind_are_the_newest_of_each_host(tmp_path: Path) -> None:
+    def holding(second: int, **accounts: list[int]) -> str:
+        return json.dumps(json.loads(line(second)) | {"accounts": {"DEMO": accounts}}) + "\n"
+
+    first = holding(OPEN_S, noise=[7, 1, -100]) + holding(OPEN_S + 1, noise=[7, 3, -250], value=[2, -3, 250])
+    (tmp_path / "a.jsonl").write_text(first + line(OPEN_S + 2))
+    (tmp_path / "b.jsonl").write_text(holding(OPEN_S, noise=[6, -1, 90]))
+    flow = Flow(tmp_path)
+    flow.read()
+    assert flow.as_json("DEMO")["accounts"] == {"noise": [13, 2, -160], "value": [2, -3, 250]}
+    assert flow.as_json("ABC")["accounts"] == {}
+    (tmp_path / "b.jsonl").write_text(line(OPEN_S))
+    while flow.read():
+        pass
+    assert flow.as_json("DEMO")["accounts"]["noise"] == [7, 3, -250], "another run has replaced a file"
+
+
 def test_a_long_run_gets_longer_bars_and_loses_nothing(tmp_path: Path) -> None:
     seconds = range(OPEN_S, OPEN_S + 5000)
     (tmp_path / "a.jsonl").write_text("".join(map(line, seconds)))
@@ -65,7 +82,12 @@ def test_replaced_files_begin_a_new_run(tmp_path: Path) -> None:
 
 
 def test_a_malformed_line_is_reported(tmp_path: Path) -> None:
-    for bad in ('{"second": 1, "sent": 7}', '{"second": Infinity, "sent": {}}', line(1).replace("10]", "NaN]").strip()):
+    for bad in (
+        '{"second": 1, "sent": 7}',
+        '{"second": Infinity, "sent": {}}',
+        '{"second": 1, "sent": {}, "accounts": {"DEMO": {"a": [1]}}}',
+        line(1).replace("10]", "NaN]").strip(),
+    ):
         (tmp_path / "a.jsonl").write_text(bad + "\n" + line(OPEN_S))
         flow = Flow(tmp_path)
         flow.read()

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from serl.clients.blocking import connect as exchange_client
 from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
 from serl.clients.dashboard.server import bind
 from serl.exchange.ports import listening_process
@@ -224,6 +225,30 @@ def test_an_earlier_halt_is_shown(shown: Dashboard) -> None:
     with page(shown) as socket:
         books = [frame["book"] for _, frame in receive(socket, 2) if "book" in frame]
         assert books[-1]["halted"] is True
+
+
+def test_a_symbol_has_its_history_before_a_page_shows_it() -> None:
+    with (
+        start_exchange(symbols="DEMO,ABC", clock="scaled:1") as served,
+        dashboard(served.endpoint) as found,
+        exchange_client(served.endpoint, "me") as client,
+        page(found) as socket,
+    ):
+        columns = 0
+        client.sell("ABC", 3, 105)
+        match = client.buy("ABC", 3, 105).fills[0].match_id
+        while columns < 5:
+            frame = json.loads(socket.recv(60))
+            socket.send(json.dumps({"seen": frame["n"]}))
+            assert frame.get("symbol", "DEMO") == "DEMO"
+            columns += len(frame.get("columns", ()))
+        socket.send(json.dumps({"symbol": "ABC"}))
+        while frame.get("symbol") != "ABC":
+            frame = json.loads(socket.recv(60))
+            socket.send(json.dumps({"seen": frame["n"]}))
+        assert len(frame["columns"]) >= 4
+        assert [105, 3, 0, 0] in [row for column in frame["columns"] for row in column["traded"]]
+        assert match in [trade[0] for trade in frame["trades"]]
 
 
 def test_a_port_in_use_names_its_owner() -> None:
