@@ -200,10 +200,12 @@ def times(time_ns: NDArray[np.int64], date: str = "") -> NDArray[np.datetime64]:
 
 def money(ticks: NDArray[Any], units: Sequence[Decimal], symbol: NDArray[Any]) -> NDArray[np.float64]:
     """(n,) the floats nearest to ticks (n,) times what a tick of their symbol (n,) is worth; of a symbol without a unit NaN."""
-    ratios = [unit.as_integer_ratio() for unit in units]
-    over, under = (np.array([np.nan, *part], np.float64) for part in (list(zip(*ratios, strict=True)) or [[], []]))
+    if len(set(units)) == 1 and len(symbol) and symbol.min() >= 0 and symbol.max() < len(units):  # ten times as fast
+        over, under = units[0].as_integer_ratio()
+        return np.asarray(ticks * np.float64(over) / np.float64(under))
+    ratios = np.array([(np.nan, np.nan), *(unit.as_integer_ratio() for unit in units)])
     place = np.where((symbol >= 0) & (symbol < len(units)), symbol + 1, 0)
-    found: NDArray[np.float64] = ticks * over[place] / under[place]
+    found: NDArray[np.float64] = ticks * ratios[place, 0] / ratios[place, 1]
     return found
 
 

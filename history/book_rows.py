@@ -8,14 +8,18 @@ from numpy.typing import NDArray
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
+from serl.exchange.kernel.state import BID
 from serl.exchange.market import Market
-from serl.exchange.records import EVENT, LEVEL, Rows
+from serl.exchange.records import EVENT, LEVEL, EventFlag, EventKind, Rows
 
+ACCEPTED, FILL, RESTED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.RESTED)
+CANCELLED, REDUCED, REPLACED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.REPLACED)
+MAKER, HIDDEN, AUCTION = int(EventFlag.MAKER), int(EventFlag.HIDDEN), int(EventFlag.AUCTION)
 EVENT_ROWS = 4096
 ROWS_FULL = -1
 """Status: the arrays of rows are too small."""
 COMMAND_AT, ROW_AT, TOUCHED, TIME_AT = range(4)
-"""Of `at`: the next command, the rows written, the symbols touched by the present command, the next time."""
+"""Of `at`: the next command, the rows written, the sides of books that the present command may have changed, the next time."""
 
 
 class BookRows(NamedTuple):
@@ -39,18 +43,33 @@ def _allocate(rows: int, depth: int) -> BookRows:
 
 
 @inlined
-def _read_levels(state: Any, symbol: int, best_levels: Any, book: Any) -> bool:
-    """Reads the best levels of a symbol into book[side, level, (ticks, lots)]; whether they differ from what was there."""
+def _read_side(state: Any, symbol: int, side: int, best_levels: Any, book: Any) -> bool:
+    """Reads the best levels of a side into book[side, level, (ticks, lots)]; whether they differ from what was there."""
     changed = False
-    for side in range(2):
-        count = levels(state, symbol, side, best_levels)
-        for level in range(best_levels.size):
-            ticks = best_levels[level].price_ticks if level < count else 0
-            lots = best_levels[level].qty_lots if level < count else 0
-            if book[side, level, 0] != ticks or book[side, level, 1] != lots:
-                book[side, level, 0], book[side, level, 1] = ticks, lots
-                changed = True
+    count = levels(state, symbol, side, best_levels)
+    for level in range(best_levels.size):
+        ticks = best_levels[level].price_ticks if level < count else 0
+        lots = best_levels[level].qty_lots if level < count else 0
+        if book[side, level, 0] != ticks or book[side, level, 1] != lots:
+            book[side, level, 0], book[side, level, 1] = ticks, lots
+            changed = True
     return changed
+
+
+@inlined
+def _may_change(event: Any, book: Any) -> bool:
+    """Whether an event may change the recorded levels of its side: docs/orders.md, effect of an event on the displayed book."""
+    kind, flags = event.kind, event.flags
+    if kind == FILL:
+        if flags & AUCTION:
+            return True  # it takes its lots off at the price where the order rests, which the event does not have
+        if flags & MAKER == 0:
+            return False
+    elif kind != ACCEPTED and kind != RESTED and kind != CANCELLED and kind != REDUCED and kind != REPLACED:
+        return False
+    worst = book[event.side, book.shape[1] - 1, 0]
+    beyond = event.price_ticks < worst if event.side == BID else event.price_ticks > worst
+    return flags & HIDDEN == 0 and (worst == 0 or not beyond)
 
 
 @inlined
@@ -67,27 +86,33 @@ def _record_changes(
 ) -> int:  # fmt: skip
     """Continues at `at`: DONE, ROWS_FULL, or what the market needs (GROW). A row for each command and symbol whose best levels it changed."""
     while at[COMMAND_AT] < commands.size:
-        if at[ROW_AT] + is_touched.size > out.time_ns.size:
+        if at[ROW_AT] + books.shape[0] > out.time_ns.size:
             return ROWS_FULL
         index = at[COMMAND_AT]
         next_index, count, status = execute_batch(state, commands, index, index + 1, events, 0)
-        for event in range(count):
-            symbol = int64(events[event].symbol)
-            if symbol < is_touched.size and (only < 0 or symbol == only) and not is_touched[symbol]:
-                is_touched[symbol] = True
-                touched[at[TOUCHED]] = symbol
-                at[TOUCHED] += 1
+        for place in range(count):
+            event = events[place]
+            symbol = int64(event.symbol)
+            if symbol < books.shape[0] and (only < 0 or symbol == only) and _may_change(event, books[symbol]):
+                side = 2 * symbol + event.side
+                if not is_touched[side]:
+                    is_touched[side] = True
+                    touched[at[TOUCHED]] = side
+                    at[TOUCHED] += 1
         if status == EVENTS_FULL:
             continue
         if status != DONE:
             return int64(status)
+        first_row = at[ROW_AT]
         for place in range(at[TOUCHED]):
-            symbol = touched[place]
-            is_touched[symbol] = False
-            if _read_levels(state, symbol, best_levels, books[symbol]):
-                command = commands[index]
-                _write(out, at[ROW_AT], command.time_ns, command.sequence, symbol, books[symbol])
-                at[ROW_AT] += 1
+            symbol, side = touched[place] >> 1, touched[place] & 1
+            is_touched[touched[place]] = False
+            if _read_side(state, symbol, side, best_levels, books[symbol]):
+                row = first_row
+                while row < at[ROW_AT] and out.symbol[row] != symbol:
+                    row += 1
+                _write(out, row, commands[index].time_ns, commands[index].sequence, symbol, books[symbol])
+                at[ROW_AT] = max(at[ROW_AT], row + 1)
         at[TOUCHED], at[COMMAND_AT] = 0, next_index
     return int64(DONE)
 
@@ -105,7 +130,8 @@ def _record_times(
                 return int64(status)
         for symbol in range(books.shape[0]):
             if only < 0 or symbol == only:
-                _read_levels(state, symbol, best_levels, books[symbol])
+                for side in range(2):
+                    _read_side(state, symbol, side, best_levels, books[symbol])
                 _write(out, at[ROW_AT], times_ns[at[TIME_AT]], stop, symbol, books[symbol])
                 at[ROW_AT] += 1
         at[TIME_AT] += 1
@@ -124,7 +150,7 @@ def book_rows(
     """
     symbols, at = len(market.names), np.zeros(4, np.int64)
     buffers = np.zeros(EVENT_ROWS, EVENT), np.zeros(depth, LEVEL), np.zeros((symbols, 2, depth, 2), np.int64)
-    touched, is_touched = np.zeros(symbols, np.int64), np.zeros(symbols, np.bool_)
+    touched, is_touched = np.zeros(2 * symbols, np.int64), np.zeros(2 * symbols, np.bool_)
     out = _allocate((len(commands) if times_ns is None else len(times_ns) * symbols) + symbols, depth)
     stops = None if times_ns is None else np.searchsorted(commands["time_ns"], times_ns, side="right")
     while True:

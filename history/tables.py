@@ -39,7 +39,7 @@ def events(day: Day, symbol: str | None = None) -> Table:
 def trades(day: Day, symbol: str | None = None) -> Table:
     """A row for each trade of the day's replay, prints included; `side` is the aggressor's."""
     number = _symbol(day, symbol)
-    makers, takers = _matches(day)
+    makers, takers = matches(day)
     taker = find(takers["match_id"], makers["match_id"])
     has_taker = taker >= 0
     auction = makers["flags"] & EventFlag.AUCTION > 0
@@ -146,7 +146,7 @@ def _market(day: Day) -> tuple[Market, Rows]:
     return (market_of_accounts(day), _numbered(day)) if day.reference.participants else market_of(day)
 
 
-def _matches(day: Day) -> tuple[Rows, Rows]:
+def matches(day: Day) -> tuple[Rows, Rows]:
     """(the makers' FILL rows and PRINT rows, the takers' FILL rows) of the day's replay."""
     market, commands = _market(day)
     makers, takers = [np.zeros(0, EVENT)], [np.zeros(0, EVENT)]
