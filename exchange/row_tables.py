@@ -46,8 +46,8 @@ class RowContext(NamedTuple):
     """Decimals by the symbol's number."""
     date: str = ""
     """YYYY-MM-DD of times after midnight; empty: times are since 1970, or of a day without a date."""
-    participants: Sequence[str] = ()
-    """Names by number; empty: all rows are one participant's, and the table has no column for it."""
+    participants: Sequence[str] | None = None
+    """Names by number; None: all rows are one participant's, and the table has no column for it."""
 
 
 def command_table(rows: Rows, context: RowContext) -> Table:
@@ -94,7 +94,7 @@ def _start(rows: Rows, context: RowContext, symbol: NDArray[Any]) -> dict[str, A
     """The first columns of either table."""
     time_ns = rows["time_ns"].copy()
     columns: dict[str, Any] = {"time": times(time_ns, context.date), "time_ns": time_ns, "sequence": rows["sequence"].copy()}  # fmt: skip
-    if context.participants:
+    if context.participants is not None:
         columns["participant"] = Names.of(rows["participant"].astype(np.int32), context.participants)
     columns["symbol"] = Names.of(symbol, context.symbols)
     return columns

@@ -57,7 +57,7 @@ def trades(day: Day, symbol: str | None = None) -> Table:
         "qty_lots": makers["qty_lots"].copy(), "match_id": makers["match_id"].copy(), "maker_order_id": makers["order_id"].copy(),
         "taker_order_id": of_taker("order_id"),
     }  # fmt: skip
-    if context.participants:
+    if context.participants is not None:
         maker = np.where(has_taker, makers["participant"].astype(np.int32), -1)
         columns["maker"] = Names.of(maker, context.participants)
         columns["taker"] = Names.of(of_taker("participant"), context.participants)
@@ -115,7 +115,7 @@ def _context(day: Day) -> RowContext:
         [one.name for one in symbols],
         [one.tick_size for one in symbols],
         day.reference.date,
-        day.reference.participants,
+        day.reference.participants or None,
     )
 
 
