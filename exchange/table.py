@@ -122,29 +122,27 @@ class Table:
         return pandas.DataFrame(columns, copy=False)
 
     def to_polars(self) -> "polars.DataFrame":
-        """A polars DataFrame; most columns share their memory with it. MissingPackageError without polars."""
+        """A DataFrame of polars, in which NaN is null; columns of integers share their memory with it. MissingPackageError without polars."""
         require("DataFrames", "polars")
         import polars
 
         def series(name: str, column: Column) -> Any:
             if not isinstance(column, Names):
-                return polars.Series(name, column)
+                return polars.Series(name, column, nan_to_null=True)
             names = polars.Series(name, column.names, dtype=polars.Enum(column.names))
-            codes = polars.DataFrame({"code": column.codes.astype(np.int64)}).select(
-                polars.when(polars.col("code") >= 0).then(polars.col("code"))
-            )
-            return names.gather(codes.to_series()) if len(names) else polars.repeat(None, len(column.codes), dtype=names.dtype, eager=True).alias(name)  # fmt: skip
+            codes = polars.Series(column.codes.astype(np.int64))
+            return names.gather(codes.set(polars.Series(column.codes < 0), None))
 
         return polars.DataFrame([series(name, column) for name, column in self.columns.items()])
 
     def to_arrow(self) -> "pyarrow.Table":
-        """A table of pyarrow; columns without missing values share their memory with it. MissingPackageError without pyarrow."""
+        """A table of pyarrow, in which NaN is null; numbers and times share their memory with it. MissingPackageError without pyarrow."""
         require("Arrow tables", "pyarrow", extra="history")
         import pyarrow
 
         def array(column: Column) -> Any:
             if not isinstance(column, Names):
-                return pyarrow.array(column)
+                return pyarrow.array(column, from_pandas=True)
             missing = column.codes < 0
             codes = pyarrow.array(column.codes, mask=missing if missing.any() else None)
             return pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(column.names, pyarrow.string()))
