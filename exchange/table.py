@@ -43,7 +43,7 @@ class Names(NamedTuple):
         """The column with these codes (n,), in the smallest type that has them all; codes beyond the names are none."""
         names, codes = tuple(names), np.asarray(codes)
         known = (codes >= 0) & (codes < len(names))
-        return cls(np.where(known, codes, -1).astype(np.min_scalar_type(-len(names) - 1)), names)
+        return cls(np.where(known, codes, -1).astype(np.min_scalar_type(-max(1, len(names)))), names)
 
     @classmethod
     def of_enum(cls, values: NDArray[Any], enum: type[IntEnum], none: Sequence[int] = ()) -> "Names":

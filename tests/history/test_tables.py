@@ -78,16 +78,16 @@ def test_books_at_times_are_after_all_commands_up_to_them(day: Day) -> None:
     assert len(grid) == 7 and list(grid.columns)[4:8] == ["bid_1", "bid_lots_1", "ask_1", "ask_lots_1"]
 
 
-def test_more_rows_than_commands_are_recorded() -> None:
-    """A mass cancel of several symbols, in arrays that are too small for it."""
-    made = random_day("thin", 500)
-    rows = book_rows.book_rows(*tables._market(made), 1)
-    original, book_rows._allocate = book_rows._allocate, lambda count, depth: original(min(count, 4) if count < 600 else count, depth)  # type: ignore[assignment]  # fmt: skip
-    try:
-        again = book_rows.book_rows(*tables._market(made), 1)
-    finally:
-        book_rows._allocate = original
-    assert all(np.array_equal(one, other) for one, other in zip(rows, again, strict=True))
+def test_arrays_that_are_too_small_grow(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command may change many symbols."""
+    rows, original, sizes = recorded(day), book_rows._allocate, []
+
+    def allocate(count: int, depth: int) -> book_rows.BookRows:
+        sizes.append(count)
+        return original(2 if len(sizes) == 1 else count, depth)
+
+    monkeypatch.setattr(book_rows, "_allocate", allocate)
+    assert recorded(day) == rows and sizes[1:4] == [4, 8, 16]
 
 
 def test_quotes_are_the_first_level(day: Day) -> None:
