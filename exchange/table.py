@@ -106,9 +106,7 @@ class Table:
         titles = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         cells = [[escape("" if cell is None else str(cell)) for cell in head[name]] for name in self.columns]
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in zip(*cells, strict=True))
-        return (
-            f"<p>{len(self):,} rows</p><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        return f"<p>{len(self):,} rows</p><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame that shares the memory of the columns. MissingPackageError without pandas."""

@@ -83,7 +83,9 @@ def test_empty_tables_and_columns(table: Table) -> None:
 @pytest.mark.parametrize(("ending", "read"), [
     (".parquet", parquet.read_table), (".csv", csv.read_csv), (".arrow", feather.read_table), (".feather", feather.read_table),
 ])  # fmt: skip
-def test_files_are_read_as_they_were_written(ending: str, read: Callable[[Path], pyarrow.Table], tmp_path: Path) -> None:
+def test_files_are_read_as_they_were_written(
+    ending: str, read: Callable[[Path], pyarrow.Table], tmp_path: Path
+) -> None:
     small().write(tmp_path / f"a{ending}")
     found = read(tmp_path / f"a{ending}")
     for name in ("lots", "price", "maker"):
@@ -189,7 +191,9 @@ def test_events_have_names() -> None:
     table = event_table(market.submit(SENT), CONTEXT)
     kind = table["kind"]
     assert table["reason"][kind == "rejected"].tolist() == ["would_cross", "unknown_order"]
-    assert table["detail"][kind == "halted"].tolist() == ["news"] and table["symbol"][kind == "halted"].tolist() == ["B"]
+    assert table["detail"][kind == "halted"].tolist() == ["news"] and table["symbol"][kind == "halted"].tolist() == [
+        "B"
+    ]
     assert table["maker"][kind == "fill"].tolist() == [True, False]
     assert table["side"][kind == "fill"].tolist() == ["sell", "buy"]
     assert not table["maker"][np.isin(kind, ["halted", "phased"])].any(), "their flags are no flags"
