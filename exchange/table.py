@@ -40,8 +40,9 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, codes: Any, names: Iterable[str]) -> "Names":
-        """The column with these codes (n,), in the smallest type that has them all; codes beyond the names are none."""
-        names, codes = tuple(names), np.asarray(codes)
+        """The column with these codes (n,), in the smallest type that has them all; codes beyond the names are none. A name that occurs again
+        gets a number, because the libraries need different ones."""
+        names, codes = _distinct(names), np.asarray(codes)
         known = (codes >= 0) & (codes < len(names))
         return cls(np.where(known, codes, -1).astype(np.min_scalar_type(-max(1, len(names)))), names)
 
@@ -56,6 +57,18 @@ class Names(NamedTuple):
     def decode(self) -> NDArray[Any]:
         """(n,) the names themselves, None for none."""
         return np.array([*self.names, None], object)[self.codes]
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """The names; one that occurs again as `name (2)`, or the next number that is free."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, text = 1, name
+        while text in found:
+            number += 1
+            text = f"{name} ({number})"
+        found[text] = None
+    return tuple(found)
 
 
 Column = NDArray[Any] | Names

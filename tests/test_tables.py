@@ -113,7 +113,12 @@ def test_a_journal_has_all_its_rows(tmp_path: Path) -> None:
         for count in range(5):
             served.trade(10**18 + count, 100 + count)
         assert len(tables.journal_orders(folder)) == 10, "also while its exchange runs"
-        served.core.journal.participants += [{"name": "ops"}, {"name": "ann"}, {"name": "bob"}]
+        served.core.journal.participants += [
+            {"name": "exchange"},
+            {"name": "\0exchange"},
+            {"name": "ann"},
+            {"name": "bob"},
+        ]
         served.core.journal.save_participants()
     orders, events = tables.journal_orders(folder), tables.journal_events(folder)
     assert (orders["kind"] == "new").all() and orders["participant"].tolist() == ["ann", "bob"] * 5
@@ -121,5 +126,6 @@ def test_a_journal_has_all_its_rows(tmp_path: Path) -> None:
     assert traded.tolist() == [50.0, 50.5, 51.0, 51.5, 52.0]
     assert orders["time"][0] >= np.datetime64("2001-09-09T01:46:40")
     assert orders["sequence"].tolist() == list(range(1, len(orders) + 1))  # fmt: skip
+    assert orders.to_pandas()["participant"].cat.categories.tolist() == ["exchange", "exchange (2)", "ann", "bob"]
     with pytest.raises(JournalError, match="expected a journal"):
         tables.journal_orders(tmp_path)

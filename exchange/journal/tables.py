@@ -26,10 +26,11 @@ def journal_events(folder: Path | str) -> Table:
 
 
 def _context(folder: Path) -> RowContext:
+    """Of the exchange's own participant the name is without its first character, which keeps others from its login."""
     meta = find_meta(folder)
     participants = read_participants(folder, str(meta.get("id", "")))
     names = [symbol["name"] for symbol in meta["symbols"]], [symbol["tick_size"] for symbol in meta["symbols"]]
-    return RowContext(*names, participants=[str(one["name"]) for one in participants])
+    return RowContext(*names, participants=[str(one["name"]).removeprefix("\0") for one in participants])
 
 
 def _rows(folder: Path, kind: str, dtype: "np.dtype[np.void]") -> Rows:

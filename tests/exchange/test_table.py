@@ -47,6 +47,7 @@ def test_every_library_gets_the_same_values() -> None:
         {name: column.to_numpy() for name, column in frame.items()}, {name: other[name].to_numpy() for name in other.columns},
         {name: arrow[name].to_pandas().to_numpy() for name in arrow.column_names}, {name: table[name] for name in table.columns},
     ]  # fmt: skip
+    columns: dict[str, Any]
     for columns in read:
         found = {name: np.where(pandas.isna(column), None, column.astype(object)).tolist() for name, column in columns.items()}  # fmt: skip
         found["time"] = [str(np.datetime64(time, "ns")) for time in columns["time"]]
@@ -151,6 +152,7 @@ def test_ids_are_found_wherever_they_stand() -> None:
 
 def test_names_have_the_smallest_codes() -> None:
     assert Names.of([0, 1, -1, 7], ("a", "b")).codes.tolist() == [0, 1, -1, -1]
+    assert Names.of([0], ("a", "b", "a", "a (2)", "a")).names == ("a", "b", "a (2)", "a (2) (2)", "a (3)")
     assert Names.of([0], map(str, range(128))).codes.dtype == np.int8 and Names.of([0], map(str, range(129))).codes.dtype == np.int16  # fmt: skip
 
 
