@@ -7,19 +7,20 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
-from serl.exchange.kernel.levels import levels
+from serl.exchange.kernel.levels import level_at, levels, next_price
 from serl.exchange.kernel.state import BID
 from serl.exchange.market import Market
 from serl.exchange.records import EVENT, LEVEL, EventFlag, EventKind, Rows
 
 ACCEPTED, FILL, RESTED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.RESTED)
 CANCELLED, REDUCED, REPLACED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.REPLACED)
-MAKER, HIDDEN, AUCTION = int(EventFlag.MAKER), int(EventFlag.HIDDEN), int(EventFlag.AUCTION)
+MAKER, RESTING = int(EventFlag.MAKER), int(EventFlag.RESTING)
+HIDDEN, AUCTION = int(EventFlag.HIDDEN), int(EventFlag.AUCTION)
 EVENT_ROWS = 4096
 ROWS_FULL = -1
 """Status: the arrays of rows are too small."""
-COMMAND_AT, ROW_AT, TOUCHED, TIME_AT = range(4)
-"""Of `at`: the next command, the rows written, the sides of books that the present command may have changed, the next time."""
+COMMAND_AT, ROW_AT, CHANGED, TIME_AT = range(4)
+"""Of `at`: the next command, the rows written, the symbols whose levels the present command changed, the next time."""
 
 
 class BookRows(NamedTuple):
@@ -57,19 +58,55 @@ def _read_side(state: Any, symbol: int, side: int, best_levels: Any, book: Any) 
 
 
 @inlined
-def _may_change(event: Any, book: Any) -> bool:
-    """Whether an event may change the recorded levels of its side: docs/orders.md, effect of an event on the displayed book."""
-    kind, flags = event.kind, event.flags
+def _update_level(state: Any, symbol: int, side: int, price: int, book: Any) -> bool:
+    """Brings the level at a price up to date in book[side, level, (ticks, lots)]; whether that changed it."""
+    last, level = book.shape[1] - 1, 0
+    while book[side, level, 0] != 0 and (book[side, level, 0] > price if side == BID else book[side, level, 0] < price):
+        level += 1
+        if level > last:
+            return False
+    lots = level_at(state, symbol, side, price)[0]
+    if book[side, level, 0] != price:
+        if lots == 0:
+            return False
+        for place in range(last, level, -1):
+            book[side, place, 0], book[side, place, 1] = book[side, place - 1, 0], book[side, place - 1, 1]
+        book[side, level, 0], book[side, level, 1] = price, lots
+        return True
+    if lots != 0:
+        changed = book[side, level, 1] != lots
+        book[side, level, 1] = lots
+        return changed
+    for place in range(level, last):
+        book[side, place, 0], book[side, place, 1] = book[side, place + 1, 0], book[side, place + 1, 1]
+    if last == 0:
+        following = state.best[symbol, side]
+    elif book[side, last - 1, 0] != 0:
+        following = next_price(state, symbol, side, book[side, last - 1, 0])
+    else:
+        following = 0
+    book[side, last, 0] = following
+    book[side, last, 1] = level_at(state, symbol, side, following)[0] if following != 0 else 0
+    return True
+
+
+@inlined
+def _update(state: Any, event: Any, symbol: int, best_levels: Any, book: Any) -> bool:
+    """Brings a book up to date with what an event changed; whether that changed it (docs/orders.md: effect of an event on the displayed book).
+
+    The state is that after the whole command, and so is what each of its events makes of a level."""
+    kind, flags, side = event.kind, event.flags, int64(event.side)
     if kind == FILL:
-        if flags & AUCTION:
-            return True  # it takes its lots off at the price where the order rests, which the event does not have
+        if flags & AUCTION:  # it takes its lots off at the price where the order rests, which the event does not have
+            return _read_side(state, symbol, side, best_levels, book)
         if flags & MAKER == 0:
             return False
-    elif kind != ACCEPTED and kind != RESTED and kind != CANCELLED and kind != REDUCED and kind != REPLACED:
+    elif kind == ACCEPTED or kind == CANCELLED:
+        if flags & RESTING == 0:
+            return False
+    elif kind != RESTED and kind != REDUCED and kind != REPLACED:
         return False
-    worst = book[event.side, book.shape[1] - 1, 0]
-    beyond = event.price_ticks < worst if event.side == BID else event.price_ticks > worst
-    return flags & HIDDEN == 0 and (worst == 0 or not beyond)
+    return flags & HIDDEN == 0 and _update_level(state, symbol, side, event.price_ticks, book)
 
 
 @inlined
@@ -82,7 +119,7 @@ def _write(out: BookRows, row: int, time_ns: int, sequence: int, symbol: int, bo
 
 @compiled
 def _record_changes(
-    state: Any, commands: Any, only: int, events: Any, best_levels: Any, books: Any, touched: Any, is_touched: Any, out: BookRows, at: Any,
+    state: Any, commands: Any, only: int, events: Any, best_levels: Any, books: Any, changed: Any, is_changed: Any, out: BookRows, at: Any,
 ) -> int:  # fmt: skip
     """Continues at `at`: DONE, ROWS_FULL, or what the market needs (GROW). A row for each command and symbol whose best levels it changed."""
     while at[COMMAND_AT] < commands.size:
@@ -91,29 +128,23 @@ def _record_changes(
         index = at[COMMAND_AT]
         next_index, count, status = execute_batch(state, commands, index, index + 1, events, 0)
         for place in range(count):
-            event = events[place]
-            symbol = int64(event.symbol)
-            if symbol < books.shape[0] and (only < 0 or symbol == only) and _may_change(event, books[symbol]):
-                side = 2 * symbol + event.side
-                if not is_touched[side]:
-                    is_touched[side] = True
-                    touched[at[TOUCHED]] = side
-                    at[TOUCHED] += 1
+            symbol = int64(events[place].symbol)
+            if symbol >= books.shape[0] or (only >= 0 and symbol != only):
+                continue
+            if _update(state, events[place], symbol, best_levels, books[symbol]) and not is_changed[symbol]:
+                is_changed[symbol] = True
+                changed[at[CHANGED]] = symbol
+                at[CHANGED] += 1
         if status == EVENTS_FULL:
             continue
         if status != DONE:
             return int64(status)
-        first_row = at[ROW_AT]
-        for place in range(at[TOUCHED]):
-            symbol, side = touched[place] >> 1, touched[place] & 1
-            is_touched[touched[place]] = False
-            if _read_side(state, symbol, side, best_levels, books[symbol]):
-                row = first_row
-                while row < at[ROW_AT] and out.symbol[row] != symbol:
-                    row += 1
-                _write(out, row, commands[index].time_ns, commands[index].sequence, symbol, books[symbol])
-                at[ROW_AT] = max(at[ROW_AT], row + 1)
-        at[TOUCHED], at[COMMAND_AT] = 0, next_index
+        for place in range(at[CHANGED]):
+            symbol = changed[place]
+            is_changed[symbol] = False
+            _write(out, at[ROW_AT], commands[index].time_ns, commands[index].sequence, symbol, books[symbol])
+            at[ROW_AT] += 1
+        at[CHANGED], at[COMMAND_AT] = 0, next_index
     return int64(DONE)
 
 
@@ -150,12 +181,12 @@ def book_rows(
     """
     symbols, at = len(market.names), np.zeros(4, np.int64)
     buffers = np.zeros(EVENT_ROWS, EVENT), np.zeros(depth, LEVEL), np.zeros((symbols, 2, depth, 2), np.int64)
-    touched, is_touched = np.zeros(2 * symbols, np.int64), np.zeros(2 * symbols, np.bool_)
+    changed, is_changed = np.zeros(symbols, np.int64), np.zeros(symbols, np.bool_)
     out = _allocate((len(commands) if times_ns is None else len(times_ns) * symbols) + symbols, depth)
     stops = None if times_ns is None else np.searchsorted(commands["time_ns"], times_ns, side="right")
     while True:
         if stops is None:
-            status = _record_changes(market.state, commands, only, *buffers, touched, is_touched, out, at)
+            status = _record_changes(market.state, commands, only, *buffers, changed, is_changed, out, at)
         else:
             status = _record_times(market.state, commands, only, *buffers, times_ns, stops, out, at)
         if status == DONE:
