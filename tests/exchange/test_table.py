@@ -49,7 +49,9 @@ def test_every_library_gets_the_same_values() -> None:
     ]  # fmt: skip
     columns: dict[str, Any]
     for columns in read:
-        found = {name: np.where(pandas.isna(column), None, column.astype(object)).tolist() for name, column in columns.items()}  # fmt: skip
+        found = {
+            name: [None if pandas.isna(one) else one for one in column.tolist()] for name, column in columns.items()
+        }
         found["time"] = [str(np.datetime64(time, "ns")) for time in columns["time"]]
         assert found == EXPECTED
 
