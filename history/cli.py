@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from serl.history.day import Reference
+    from serl.exchange.table import Table
+    from serl.history.day import Day, Reference
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SOURCE = click.Path(path_type=Path)
+TABLES = ("orders", "events", "trades", "quotes", "book")
+"""Functions of serl.history.tables."""
 
 
 @click.group(epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
@@ -109,24 +112,35 @@ def import_(
     )
 
 
-@day.command(epilog="Example: serl day export amzn.parquet -o amzn.itch.gz")
+@day.command(epilog="Example: serl day export amzn.parquet --table trades -o trades.csv")
 @click.argument("file", type=FILE)
 @click.option(
-    "-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER."
-)
+    "-o", "--output", type=FILE, required=True,
+    help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER; with --table NAME.parquet, .csv, .arrow or .feather.",
+)  # fmt: skip
+@click.option("--table", "kind", type=click.Choice(TABLES), help="Write this table instead of a market data format.")
 @click.option(
     "--levels",
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Levels per side of a LOBSTER order book.",
+    help="Levels per side of a LOBSTER order book, or of the table book.",
 )
+@click.option("--every", type=click.FloatRange(0, min_open=True), help="Table book: one row in so many seconds. [after each change]")  # fmt: skip
 @click.option("--symbol", help="Symbol to export; LOBSTER has one only. [all]")
-def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
-    """Export the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER."""
+def export(file: Path, output: Path, kind: str | None, levels: int, every: float | None, symbol: str | None) -> None:
+    """Export the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER, or as a table: its orders, events, trades, quotes or books."""
     from serl.history.day import read_day, select_symbol
 
+    if every is not None and kind != "book":
+        raise click.UsageError(f"--every: expected with --table book, got it with {kind or 'a market data format'}; leave it out")  # fmt: skip
+    _check_ending(output, kind)
     made = read_day(file, accounts=True)
+    if kind is not None:
+        table = _table(made, kind, symbol, levels, every)
+        table.write(output)
+        click.echo(f"{output}: {kind}, {len(table):,} rows of {len(table.columns)} columns")
+        return
     accounts = bool(made.reference.participants)
     if symbol and not accounts:
         made, symbol = select_symbol(made, symbol), None
@@ -135,16 +149,33 @@ def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
 
         rows = write_lobster(made, output, levels, symbol)
         click.echo(f"{output}: LOBSTER, {rows:,} rows of {levels} levels")
-    elif output.name.endswith((".itch", ".itch.gz")):
-        from serl.history.itch.accounts import write_itch_of_accounts
-        from serl.history.itch.writer import write_itch
+        return
+    from serl.history.itch.accounts import write_itch_of_accounts
+    from serl.history.itch.writer import write_itch
 
-        size = write_itch_of_accounts(made, output, symbol) if accounts else write_itch(made, output)
-        click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
-    else:
+    size = write_itch_of_accounts(made, output, symbol) if accounts else write_itch(made, output)
+    click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
+
+
+def _check_ending(output: Path, kind: str | None) -> None:
+    """UsageError for a file name that does not fit what is exported."""
+    table_endings = (".parquet", ".csv", ".arrow", ".feather")
+    if kind is not None and output.suffix not in table_endings:
+        raise click.UsageError(f"--output: expected a name that ends in {' or '.join(table_endings)} for a table, got {output}")  # fmt: skip
+    if kind is None and not output.name.endswith((".itch", ".itch.gz", ".zip")):
+        advice = "; say with --table which table to write" if output.suffix in table_endings else ""
         raise click.UsageError(
-            f"--output: expected a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER), got {output}"
+            f"--output: expected a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER), got {output}{advice}"
         )
+
+
+def _table(day: "Day", kind: str, symbol: str | None, levels: int, every_s: float | None) -> "Table":
+    from serl.history import tables
+
+    if kind == "book":
+        return tables.book(day, levels, symbol, every_s)
+    table: Table = getattr(tables, kind)(day, symbol)
+    return table
 
 
 @day.command(epilog="Example: serl day info amzn.parquet")

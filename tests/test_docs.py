@@ -11,7 +11,7 @@ from benchmarks.__main__ import NAMES
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.latency import Latencies
 from serl.history.day import write_day
-from serl.history.generate import generate_day
+from serl.history.generate import OPEN_NS, generate_day
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.doc_blocks import ROOT, blocks, run
@@ -138,6 +138,15 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
     names = run("history.md")
     assert len(names["day"].commands) == len(day.commands) and len(names["events"]) > len(day.commands) / 2
     assert len(names["bids"]) == len(names["asks"]) == 5
+
+
+def test_days_and_traders_are_tables(folder: Path) -> None:
+    write_day(generate_day(7, end_ns=OPEN_NS + 120 * 10**9), folder / "demo.parquet")
+    names = run("tables.md")
+    assert names["minutes"].sum() == names["frame"]["qty_lots"].sum() > 0 and 90 < names["vwap"] < 110
+    assert len(names["spread"]) == 2 and (names["spread"]["spread"] > 0).all()
+    assert abs(names["profit_by_kind"].sum()) < 1e-6 < names["profit_by_kind"].abs().max()
+    assert len(names["flow"]) == len(names["simulated"])
 
 
 def test_a_fitted_population_is_simulated(folder: Path) -> None:

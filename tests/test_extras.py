@@ -22,6 +22,7 @@ from tests.server_fixture import start_exchange
 NEEDS_EXTRA = {
     "backtest bot.py --population small": "reports",
     "day export a.day -o a.zip": "history",
+    "day export a.day --table trades -o a.csv": "history",
     "day generate -o new.day --seed 1": "history",
     "day head a.day": "history",
     "day import a.csv -o new.day": "history",

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.records import EventFlag, Rows
-from serl.extras import require
 from serl.history.day import SymbolReference
 
 FILL_FIELDS = ("time_ns", "symbol", "side", "price_ticks", "qty_lots", "flags", "order_id", "match_id")
@@ -142,33 +141,6 @@ class Result:
         """Ticks x lots of a symbol in money."""
         reference = self.symbols[symbol]
         return ticks * Decimal(reference.tick_size) * Decimal(reference.lot_size)
-
-    def columns(self) -> dict[str, dict[str, Any]]:
-        """Tables `fills`, `trades` and `curve` as columns; prices and profits in money as floats."""
-        names = np.array([reference.name for reference in self.symbols])
-        ticks = np.array([float(reference.tick_size) for reference in self.symbols])
-        fills = self.fills
-        number = fills["symbol"]
-        fills |= {"symbol": names[number], "price": fills["price_ticks"] * ticks[number]}
-        trades: dict[str, Any] = {
-            name: [getattr(trip, name) for trip in self.trades] for name in RoundTrip._fields
-        }  # fmt: skip
-        trades["profit"] = [
-            None if trip.profit_ticks is None else float(self.money(trip.symbol, trip.profit_ticks)) for trip in self.trades
-        ]  # fmt: skip
-        trades["symbol"] = [self.symbols[number].name for number in trades["symbol"]]
-        curve: dict[str, Any] = {"time_ns": self.times_ns, "pnl": [float(value) for value in self.pnl]}
-        for place, name in enumerate(names.tolist()):
-            curve[f"position {name}"] = self.positions[:, place]
-            curve[f"mid {name}"] = np.where(self.mids[:, place] > 0, self.mids[:, place] * ticks[place] / 2, np.nan)
-        return {"fills": fills, "trades": trades, "curve": curve}
-
-    def to_pandas(self) -> dict[str, Any]:
-        """The tables of `columns` as DataFrames. MissingPackageError without pandas."""
-        require("DataFrames of a backtest", "pandas")
-        from pandas import DataFrame
-
-        return {name: DataFrame(columns) for name, columns in self.columns().items()}
 
 
 def _round_trips(symbol: int, rows: Rows) -> list[RoundTrip]:

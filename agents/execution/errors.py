@@ -13,3 +13,7 @@ class LayoutMismatchError(SerlError, ValueError):
 
 class ProgressError(SerlError, OSError):
     """A progress file cannot be written."""
+
+
+class ReportError(SerlError, ValueError):
+    """A file is not the report of an execution."""

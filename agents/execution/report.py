@@ -16,6 +16,9 @@ from serl.agents.pages.picture import picture
 from serl.exchange.config import time_of_day_text
 
 Fills = list[tuple[int, int, int]]
+FILL_FIELDS = ("time_ns", "price_ticks", "qty_lots", "match_id")
+CHILD_FIELDS = ("time_ns", "qty_lots")
+"""Of the lists `fills` and `children` in the JSON file."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def write_report(
     path = folder / f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}.html"
     origin = current_origin(summary["day"] or "unknown, because --day was not given", None)
     record = {
-        "made": origin.to_json(), "summary": summary, "fills": execution.fills, "children": execution.children
+        "made": origin.to_json(), "summary": summary, "tick_size": tick_size, "fills": execution.fills, "children": execution.children
     }  # fmt: skip
     picture = draw(execution, summary, tick_size)
     return write_with_picture(path, html(execution.order, summary, tick_size, origin, picture), record, picture)

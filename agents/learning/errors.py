@@ -15,5 +15,9 @@ class PolicyFileError(LearningError):
     """A file is not a policy or checkpoint of serl, or has an unsupported version."""
 
 
+class EvaluationFileError(LearningError):
+    """A file is not the result of an evaluation."""
+
+
 class NotExportableError(LearningError):
     """A network cannot be expressed as a list of known operations."""

@@ -28,6 +28,7 @@ UNITS = {
     "PA-std": "bps",
 }
 TERMINAL_MEASURES = ("PA", "PA_rule", "PA_twap", "WR", "AFI")
+JSON_FILE = "evaluation.json"
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By the number of actions; see ExecutionVectorEnv."""
 
@@ -114,18 +115,19 @@ def comma_separated(sections: Sequence[Section]) -> str:
 
 def to_json(sections: Sequence[Section], origin: Origin) -> dict[str, Any]:
     """All numbers; null for NaN."""
-    return {
-        "made": origin.to_json(),
-        "confidence": CONFIDENCE,
-        "markets": [
-            {
-                "market": one.market, "facts": section.provenance, "orders": one.orders, "without_trades": one.without_trades,
-                "clusters": one.clusters, "unit": one.unit, "seed": one.seed,
-                "policies": [{"policy": row.name} | {name: _estimate_json(value) for name, value in row.estimates.items()} for row in one.rows],
-            }
-            for section in sections for one in (section.evaluation,)
-        ],
-    }  # fmt: skip
+    return {"made": origin.to_json(), "confidence": CONFIDENCE, "markets": markets_json(sections)}
+
+
+def markets_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """The numbers of each market; null for NaN."""
+    return [
+        {
+            "market": one.market, "facts": section.provenance, "orders": one.orders, "without_trades": one.without_trades,
+            "clusters": one.clusters, "unit": one.unit, "seed": one.seed,
+            "policies": [{"policy": row.name} | {name: _estimate_json(value) for name, value in row.estimates.items()} for row in one.rows],
+        }
+        for section in sections for one in (section.evaluation,)
+    ]  # fmt: skip
 
 
 def _estimate_json(estimate: Estimate) -> Any:

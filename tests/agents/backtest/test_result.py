@@ -4,11 +4,9 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pytest
 
 from serl.agents.backtest.result import Result, RoundTrip, fill_forward
 from serl.exchange.records import EVENT, EventFlag, EventKind
-from serl.extras import MissingPackageError
 from serl.history.day import SymbolReference
 
 SYMBOLS = (SymbolReference("A", "0.01"), SymbolReference("B", "0.5", "100"))
@@ -72,23 +70,3 @@ def test_without_a_mid_the_mark_is_the_one_before_or_the_last_own_fill() -> None
 def test_a_run_without_fills_has_no_profit() -> None:
     found = result(fills(), [2], [[198, 0]])
     assert found.profit == found.drawdown == 0 and not found.trades
-
-
-def test_the_tables_have_columns_of_one_length() -> None:
-    found = result(fills((1, 0, 0, 100, 5), (2, 1, 0, 30, 1)), [9, 10], [[200, 0], [200, 0]])
-    tables = found.columns()
-    lengths = {name: {len(column) for column in columns.values()} for name, columns in tables.items()}
-    assert lengths == {"fills": {2}, "trades": {2}, "curve": {2}}
-    assert tables["fills"]["symbol"].tolist() == ["A", "B"] and tables["fills"]["price"].tolist() == [1.0, 15.0]
-    assert tables["fills"]["maker"].tolist() == [False, True]
-
-
-def test_data_frames_need_pandas() -> None:
-    found = result(fills((1, 0, 0, 100, 5)), [9], [[200, 0]])
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingPackageError, match="pip install pandas"):
-            found.to_pandas()
-    else:
-        assert found.to_pandas()["fills"]["qty_lots"].sum() == 5

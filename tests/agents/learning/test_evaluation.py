@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serl import tables
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -187,6 +188,14 @@ def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario,
     learnt = evaluation.rows[2].estimates["PA"]
     assert numbers["markets"][0]["policies"][2]["PA"]["value"] == pytest.approx(learnt.value)
     assert len(comma_separated(sections).splitlines()) == 1 + 2 * 3 * len(MEASURES)
+    read, direct = tables.evaluation(tmp_path), tables.evaluation(evaluation)
+    assert len(read) == 2 * len(direct) == 2 * 3 * len(MEASURES)
+    np.testing.assert_array_equal(read["value"][: len(direct)], direct["value"])
+    (row,) = np.flatnonzero((direct["policy"] == "learnt") & (direct["measure"] == "PA"))
+    assert direct["value"][row] == learnt.value and direct["unit"][row] == "bps" and direct["orders"][row] == 12
+    orders = tables.evaluation_orders(evaluation)
+    assert len(orders) == 3 * 12 and orders["order"].tolist() == 3 * list(range(12))
+    np.testing.assert_array_equal(orders["pa_bps"][orders["policy"] == "learnt"], evaluation.rows[2].columns["pa"])
     assert "data:image/png;base64," in paths[2].read_text()
     with pytest.raises(LayoutMismatchError, match="offset_bps"):
         policy.actions(

@@ -8,8 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from serl import tables
 from serl.researcher.browse import runs
 from serl.researcher.candidates import Candidate, Module, Result
 from serl.researcher.modules.contracts import Kind
@@ -87,6 +89,18 @@ def test_the_overview_is_of_the_whole_run(folder: Path) -> None:
     (verdict,) = [one for one in found["verdicts"] if one["stage"] == "static check"]
     assert (verdict["reason"], verdict["count"], verdict["example"]) == ("forbidden", 2, HOSTILE)
     json.dumps(found)
+
+
+def test_a_run_as_tables(folder: Path) -> None:
+    found = tables.candidates(folder)
+    assert found["stage"].tolist() == ["done", "done", "rejected"] and found["parents"].tolist() == ["", "1/0", ""]
+    assert found["pa_bps"][:2].tolist() == [2.0, -1.0] and np.isnan(found["pa_bps"][2])
+    assert found["kinds"].tolist() == ["reward", "reward", ""] and found["twap_bps"][:2].tolist() == [0.5, 0.3]
+    rounds = tables.iterations(folder)
+    assert rounds["best_so_far_bps"].tolist() == [2.0, 2.0] and rounds["model"].tolist() == ["tiny", "tiny+1"]
+    assert np.isnan(rounds["difference_bps"]).all(), "a run of an earlier version"
+    with pytest.raises(RunError, match="expected a run"):
+        tables.iterations(folder / "missing")
 
 
 def test_a_candidate_comes_with_its_parents_module(folder: Path) -> None:

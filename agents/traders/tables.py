@@ -1,0 +1,99 @@
+"""A simulated day as tables by trader: what each sent, and what it made. docs/tables.md lists their columns."""
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.simulate import fingerprint
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import CommandKind, Rows, Side
+from serl.exchange.row_tables import find
+from serl.exchange.table import Column, Names, Table, money
+from serl.history.day import Day
+from serl.history.tables import matches, orders, quotes
+
+
+def order_flow(day: Day, population: PopulationConfig) -> Table:
+    """The `orders` of a simulated day, with the number of the trader who sent each, and its kind.
+
+    ConfigError if the day was not simulated with this population.
+    """
+    _require_population(day, population)
+    trader, columns = _senders(day.commands, population), orders(day).columns
+    first: dict[str, Column] = {name: columns[name] for name in ("time", "time_ns", "sequence")}
+    kinds, names = _kinds(population)
+    return Table(first | {"trader": trader, "trader_kind": Names.of(kinds[trader], names)} | columns)
+
+
+def traders(day: Day, population: PopulationConfig) -> Table:
+    """A row for each trader of a simulated day: what it sent, traded and holds, and its profit with the position at the last mid.
+
+    ConfigError if the day was not simulated with this population.
+    """
+    _require_population(day, population)
+    count, references = population.traders, day.reference.symbols
+    sender, is_new = _senders(day.commands, population), day.commands["kind"] == CommandKind.NEW
+    totals = {name: np.zeros(count, np.int64) for name in ("fills", "traded_lots", "maker_lots", "position_lots", "cash_ticks")}  # fmt: skip
+    for fills, name in zip(matches(day), ("maker_lots", ""), strict=True):
+        _add_fills(totals, fills, day.commands, sender, name)
+    symbol = np.repeat([group.symbol for group in population.groups], [group.count for group in population.groups])
+    units = [Decimal(one.tick_size) * Decimal(one.lot_size) for one in references]
+    twice_mid = _last_twice_mids(day)[symbol]
+    half_ticks = 2 * totals["cash_ticks"] + totals["position_lots"] * twice_mid
+    is_known = (twice_mid > 0) | (totals["position_lots"] == 0)
+    kinds, names = _kinds(population)
+    return Table({
+        "trader": np.arange(count), "trader_kind": Names.of(kinds, names),
+        "symbol": Names.of(symbol, [one.name for one in references]),
+        "orders": np.bincount(sender[is_new], minlength=count), "cancels": np.bincount(sender[~is_new], minlength=count),
+        **totals, "cash": money(totals["cash_ticks"], units, symbol),
+        "pnl": money(np.where(is_known, half_ticks, np.nan), [unit / 2 for unit in units], symbol),
+    })  # fmt: skip
+
+
+def _require_population(day: Day, population: PopulationConfig) -> None:
+    made, expected = day.reference.parameters.get("sha256"), fingerprint(population)
+    if made != expected:
+        source = day.reference.parameters.get("population", day.reference.source)
+        raise ConfigError(
+            f"expected a day simulated with this version of the population {population.name} ({expected}), got one of {source} "
+            f"({made or 'no population'}); give the population that the day was simulated with"
+        )
+
+
+def _senders(commands: Rows, population: PopulationConfig) -> NDArray[np.int64]:
+    """(n,) the numbers of the traders who sent COMMAND rows: each acts at times of its own, modulo the spacing."""
+    return commands["time_ns"] % population.spacing_ns
+
+
+def _kinds(population: PopulationConfig) -> tuple[NDArray[np.int64], list[str]]:
+    """((traders,) indices of kinds, the kinds' names)."""
+    names = list(dict.fromkeys(group.trader for group in population.groups))
+    indices = [names.index(group.trader) for group in population.groups]
+    return np.repeat(indices, [group.count for group in population.groups]), names
+
+
+def _add_fills(totals: dict[str, Any], fills: Rows, commands: Rows, sender: NDArray[np.int64], also: str) -> None:
+    """Adds FILL rows to the totals of their traders; their lots to the total `also`, too."""
+    owner = sender[find(commands["command_id"], fills["order_id"])]
+    lots = fills["qty_lots"]
+    signed = np.where(fills["side"] == Side.BUY, lots, -lots)
+    np.add.at(totals["fills"], owner, 1)
+    for name in ("traded_lots", *filter(None, (also,))):
+        np.add.at(totals[name], owner, lots)
+    np.add.at(totals["position_lots"], owner, signed)
+    np.add.at(totals["cash_ticks"], owner, -signed * fills["price_ticks"])
+
+
+def _last_twice_mids(day: Day) -> NDArray[np.int64]:
+    """(symbols,) best bid plus best ask when there were both for the last time, ticks; 0: there never were."""
+    table = quotes(day)
+    bid, ask, symbol = table["bid_ticks"], table["ask_ticks"], table.columns["symbol"]
+    assert isinstance(symbol, Names)
+    twice = np.zeros(len(day.reference.symbols), np.int64)
+    both = (bid > 0) & (ask > 0)
+    twice[symbol.codes[both]] = (bid + ask)[both]  # of several values the last stays
+    return twice
