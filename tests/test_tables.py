@@ -13,7 +13,9 @@ from serl.agents.learning.errors import EvaluationFileError
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation
 from serl.exchange.errors import ConfigError, JournalError
+from serl.exchange.records import CommandKind
 from tests.agents.backtest.test_result import fills, result
+from tests.agents.traders.test_rules import DAY, population, simulated
 from tests.doc_blocks import ROOT
 from tests.exchange.offline_exchange import exchange
 
@@ -60,6 +62,23 @@ def test_order_flow_names_who_sent_each_command(simulation: Simulation) -> None:
     cancelled = flow["order_id"][flow["kind"] == "cancel"] - 1
     assert (flow["trader"][cancelled] == flow["trader"][flow["kind"] == "cancel"]).all(), "own orders only"
     assert (flow["side"][cancelled] == flow["side"][flow["kind"] == "cancel"]).all()
+
+
+def test_traders_pay_fees_and_send_no_commands_of_the_exchange() -> None:
+    fees = {"maker_ppm": -20, "taker_ppm": 130, "taker_microticks": 7, "auction_microticks": 900}
+    simulation, _ = simulated(population(fees=fees, day=DAY))
+    day, agents = simulation.day(), simulation.crowd.traders.agents
+    table = tables.traders(day, simulation.population)
+    for name in ("position_lots", "cash_ticks"):
+        np.testing.assert_array_equal(table[name], agents[name])
+    np.testing.assert_allclose(table["fee"], agents["fee_microticks"] / 1e8, rtol=1e-12)
+    bid, ask = tables.quotes(day)["bid_ticks"], tables.quotes(day)["ask_ticks"]
+    mid_ticks = 0.5 * (bid + ask)[(bid > 0) & (ask > 0)][-1]
+    profit = (agents["cash_ticks"] - agents["fee_microticks"] / 1e6 + agents["position_lots"] * mid_ticks) / 100
+    np.testing.assert_allclose(table["pnl"], profit, atol=1e-6)
+    own = np.count_nonzero(day.commands["kind"] >= CommandKind.END_DAY)
+    assert own > 3
+    assert len(tables.order_flow(day, simulation.population)) == simulation.count - own
 
 
 def test_another_population_is_refused(simulation: Simulation) -> None:

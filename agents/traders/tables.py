@@ -9,47 +9,55 @@ from numpy.typing import NDArray
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import CommandKind, Rows, Side
+from serl.exchange.records import CommandKind, EventFlag, Rows, Side
 from serl.exchange.row_tables import find
 from serl.exchange.table import Column, Names, Table, money
 from serl.history.day import Day
 from serl.history.tables import matches, orders, quotes
 
+MICRO = 1_000_000
+
 
 def order_flow(day: Day, population: PopulationConfig) -> Table:
-    """The `orders` of a simulated day, with the number of the trader who sent each, and its kind.
+    """The `orders` of a simulated day but the exchange's own, with the number of the trader who sent each, and its kind.
 
     ConfigError if the day was not simulated with this population.
     """
     _require_population(day, population)
-    trader, columns = _senders(day.commands, population), orders(day).columns
+    sent = _is_sent(day.commands)
+    trader, columns = _senders(day.commands[sent], population), orders(day).rows(sent).columns
     first: dict[str, Column] = {name: columns[name] for name in ("time", "time_ns", "sequence")}
     kinds, names = _kinds(population)
     return Table(first | {"trader": trader, "trader_kind": Names.of(kinds[trader], names)} | columns)
 
 
 def traders(day: Day, population: PopulationConfig) -> Table:
-    """A row for each trader of a simulated day: what it sent, traded and holds, and its profit with the position at the last mid.
+    """A row for each trader of a simulated day: what it sent, traded and holds, and its profit with the position at the last mid, less fees.
 
     ConfigError if the day was not simulated with this population.
     """
     _require_population(day, population)
     count, references = population.traders, day.reference.symbols
     sender, is_new = _senders(day.commands, population), day.commands["kind"] == CommandKind.NEW
+    is_change = _is_sent(day.commands) & ~is_new
     totals = {name: np.zeros(count, np.int64) for name in ("fills", "traded_lots", "maker_lots", "position_lots", "cash_ticks")}  # fmt: skip
+    fee_microticks = np.zeros(count, np.int64)
     for fills, name in zip(matches(day), ("maker_lots", ""), strict=True):
         _add_fills(totals, fills, day.commands, sender, name)
+        owner = sender[find(day.commands["command_id"], fills["order_id"])]
+        np.add.at(fee_microticks, owner, _fees(fills, population))
     symbol = np.repeat([group.symbol for group in population.groups], [group.count for group in population.groups])
     units = [Decimal(one.tick_size) * Decimal(one.lot_size) for one in references]
     twice_mid = _last_twice_mids(day)[symbol]
-    half_ticks = 2 * totals["cash_ticks"] + totals["position_lots"] * twice_mid
+    fee_ticks = fee_microticks / MICRO
+    half_ticks = 2 * (totals["cash_ticks"] - fee_ticks) + totals["position_lots"] * twice_mid
     is_known = (twice_mid > 0) | (totals["position_lots"] == 0)
     kinds, names = _kinds(population)
     return Table({
         "trader": np.arange(count), "trader_kind": Names.of(kinds, names),
         "symbol": Names.of(symbol, [one.name for one in references]),
-        "orders": np.bincount(sender[is_new], minlength=count), "cancels": np.bincount(sender[~is_new], minlength=count),
-        **totals, "cash": money(totals["cash_ticks"], units, symbol),
+        "orders": np.bincount(sender[is_new], minlength=count), "cancels": np.bincount(sender[is_change], minlength=count),
+        **totals, "cash": money(totals["cash_ticks"], units, symbol), "fee": money(fee_ticks, units, symbol),
         "pnl": money(np.where(is_known, half_ticks, np.nan), [unit / 2 for unit in units], symbol),
     })  # fmt: skip
 
@@ -67,6 +75,22 @@ def _require_population(day: Day, population: PopulationConfig) -> None:
 def _senders(commands: Rows, population: PopulationConfig) -> NDArray[np.int64]:
     """(n,) the numbers of the traders who sent COMMAND rows: each acts at times of its own, modulo the spacing."""
     return commands["time_ns"] % population.spacing_ns
+
+
+def _is_sent(commands: Rows) -> NDArray[np.bool_]:
+    """(n,) which COMMAND rows traders sent: the exchange's own are phases, rules and the like."""
+    sent: NDArray[np.bool_] = commands["kind"] < CommandKind.END_DAY
+    return sent
+
+
+def _fees(fills: Rows, population: PopulationConfig) -> NDArray[np.int64]:
+    """(n,) what FILL rows cost their owners by the population's rules, microticks x lots."""
+    fees, flags = dict(population.market.fees), fills["flags"]
+    role = [flags & EventFlag.AUCTION > 0, flags & EventFlag.MAKER > 0]
+    per_lot = np.select(role, [fees["auction_microticks"], fees["maker_microticks"]], fees["taker_microticks"])
+    ppm = np.select(role, [fees["auction_ppm"], fees["maker_ppm"]], fees["taker_ppm"])
+    cost: NDArray[np.int64] = fills["qty_lots"] * (per_lot + fills["price_ticks"] * ppm)
+    return cost
 
 
 def _kinds(population: PopulationConfig) -> tuple[NDArray[np.int64], list[str]]:
