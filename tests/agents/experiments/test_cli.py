@@ -99,4 +99,4 @@ def test_an_unknown_name_gets_advice() -> None:
 
 def test_the_shell_completes_names_of_experiments() -> None:
     assert completions("experiment", "") == shipped_names(EXPERIMENTS) != []
-    assert completions("experiment", "t") == ["tick-size"]
+    assert completions("experiment", "t") == ["tick-size", "transaction-tax"]
