@@ -8,8 +8,9 @@ import zmq
 import zmq.asyncio
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps, SymbolStatus, Trade
+from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
 from serl.clients.session import Grant, Order, Session
+from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 
@@ -64,7 +65,7 @@ class AsyncExchange(Client):
 
     async def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
+        price: Price | None = None, time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """Sends a buy order and returns it with its first report: `state`, `filled_lots` and `open_lots` are known.
 
@@ -73,7 +74,8 @@ class AsyncExchange(Client):
         Args:
             symbol: name of the symbol.
             qty_lots: quantity in lots.
-            price_ticks: limit price in ticks; None for a market order.
+            price_ticks: limit price in ticks; None for a market order, or with `price`.
+            price: limit price in money instead, like "99.50".
             time_in_force: e.g. GTC (until cancelled), IOC (trade now or cancel), FOK (all now or nothing), DAY.
             post_only: reject the order if it would trade at once.
             terms: stop, iceberg, hidden, peg and so on; see docs/orders.md.
@@ -81,19 +83,20 @@ class AsyncExchange(Client):
         Raises:
             Rejected: the exchange rejected the order; `reason` names the rule.
             UnknownSymbol: the exchange does not list the symbol.
+            PriceOffTick: the price is between two ticks.
             ExchangeUnreachable: the exchange does not reply.
         """
         return await self._run(
-            self.core.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)
+            self.core.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms, price)
         )
 
     async def sell(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
+        price: Price | None = None, time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """Sends a sell order; see `buy`."""
         return await self._run(
-            self.core.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms)
+            self.core.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms, price)
         )
 
     async def cancel(self, order: Order) -> Order:
@@ -104,12 +107,14 @@ class AsyncExchange(Client):
         """Reduces the open quantity by qty_lots; the order keeps its time priority. Raises `Rejected`."""
         return await self._run(self.core.amend(order, CommandKind.REDUCE, qty_lots))
 
-    async def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
-        """Gives an order a new total quantity (fills included) and price. Raises `Rejected`.
+    async def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None
+    ) -> Order:
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
-        return await self._run(self.core.amend(order, CommandKind.REPLACE, qty_lots, price_ticks))
+        return await self._run(self.core.replace(order, qty_lots, price_ticks, price))
 
     async def mass_cancel(self, symbol: str | None = None) -> None:
         """Cancels all our orders, in one symbol or in all."""
@@ -136,6 +141,13 @@ class AsyncExchange(Client):
     async def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""
         return await self._run(self.core.status(symbol))
+
+    async def account(self) -> dict[str, Balance]:
+        """What we have made in each symbol that we ever traded, by name: position, cash, profit and fees in money, over all sessions.
+
+        Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
+        """
+        return await self._run(self.core.account())
 
     async def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgpack
 import numpy as np
@@ -18,6 +18,8 @@ import zmq
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.clients.session import Grant, Instrument, Order, Report, Session
+from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
+from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, HaltReason, Phase, Reason, Rows
@@ -29,41 +31,6 @@ Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
-
-
-class FeedMessage(NamedTuple):
-    """A message of a subscribed channel: the topic, e.g. `trade/AMZN/`, and `[kind, epoch, previous, sequence, time_ns, items]`."""
-
-    topic: str
-    message: list[Any]
-
-
-class Trade(NamedTuple):
-    """A trade of the market.
-
-    Attributes:
-        aggressor_side: 0 if the buyer, 1 if the seller took liquidity.
-        off_book: 0 for a trade in the continuous book, 1 for a print, 2 for an auction (which has no aggressor).
-    """
-
-    match_id: int
-    time_ns: int
-    price_ticks: int
-    qty_lots: int
-    aggressor_side: int
-    off_book: int
-
-
-class SymbolStatus(NamedTuple):
-    """Whether a symbol can be traded.
-
-    Attributes:
-        reason: why it is halted, or interrupted (VOLATILITY); else NONE.
-    """
-
-    halted: bool
-    phase: Phase
-    reason: HaltReason
 
 
 InboxItem = Report | Grant | FeedMessage | Rows
@@ -184,9 +151,10 @@ class ClientCore:
 
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
-        terms: Terms,
+        terms: Terms, price: Price | None = None,
     ) -> Steps[Order]:  # fmt: skip
         """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
+        price_ticks = to_ticks(self.session.instrument(symbol), price_ticks, price)
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
             self._send_command(message)
@@ -194,6 +162,23 @@ class ClientCore:
             return order
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
         return order
+
+    def replace(self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None) -> Steps[Order]:
+        """Sends REPLACE; without a price it keeps the order's. Raises `Rejected` if the order is no longer open."""
+        ticks = to_ticks(self.session.instrument_numbered(order.symbol), price_ticks, price)
+        return (
+            yield from self.amend(order, CommandKind.REPLACE, qty_lots, order.price_ticks if ticks is None else ticks)
+        )
+
+    def account(self) -> Steps[dict[str, Balance]]:
+        """The balances of every symbol that the participant has traded, by name."""
+        found = {}
+        for number, last_ticks, *balances in (yield from self.ask(Kind.ACCOUNT, self.session.token, self.session.name))[
+            5
+        ]:
+            instrument = self.session.instrument_numbered(number)
+            found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
+        return found
 
     def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""

@@ -185,6 +185,13 @@ class Session:
             raise UnknownSymbol(f"expected one of {', '.join(self.instruments)}, got symbol {symbol!r}")
         return self.instruments[symbol]
 
+    def instrument_numbered(self, number: int) -> Instrument:
+        """Reference data of the symbol with a number, as orders and reports have it. Raises `UnknownSymbol`."""
+        for instrument in self.instruments.values():
+            if instrument.number == number:
+                return instrument
+        raise UnknownSymbol(f"expected a symbol number from 0 to {len(self.instruments) - 1}, got {number}")
+
     def new_order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms = NO_TERMS,

@@ -347,19 +347,23 @@ def kill(participant: str, off: bool, request: Request) -> None:
 @click.argument("participant")
 @_exchange_options
 def account(participant: str, request: Request) -> None:
-    """Print the position and profit of a participant per symbol, in ticks x lots, with open positions valued at the last trade."""
+    """Print the position (lots) and profit (money) of a participant per symbol, with open positions valued at the last trade."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
-    names = {number: name for number, name, *_ in request("queries", "INFO")[5][1]}
+    symbols = {
+        number: (name, Decimal(tick) * Decimal(lot)) for number, name, tick, lot in request("queries", "INFO")[5][1]
+    }
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
     for symbol, last_ticks, *balances in request("queries", "ACCOUNT", participant)[5]:
-        balance = Account.from_balances(balances)
-        fees = Decimal(balance.fees_microticks) / MICRO
-        click.echo(
-            f"{names[symbol]:12}{balance.position_lots:14,}{balance.cash_ticks:20,}{balance.realised_ticks:20,}"
-            f"{balance.unrealised_ticks(last_ticks):20,}{fees:20,}"
+        (name, unit), balance = symbols[symbol], Account.from_balances(balances)
+        ticks = (
+            balance.cash_ticks,
+            balance.realised_ticks,
+            balance.unrealised_ticks(last_ticks),
+            Decimal(balance.fees_microticks) / MICRO,
         )
+        click.echo(f"{name:12}{balance.position_lots:14,}" + "".join(f"{unit * amount:20,}" for amount in ticks))
 
 
 @click.group(epilog="Example: serl keys new ./keys")

@@ -11,8 +11,8 @@ from serl.agents.backtest.arrays import point_to
 from serl.agents.backtest.orders import InProcessSession
 from serl.agents.traders.build import Crowd
 from serl.clients.book import Level
-from serl.clients.core import Trade
 from serl.clients.session import Instrument, Order, Report
+from serl.clients.values import Trade
 from serl.exchange.latency import Delays
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market

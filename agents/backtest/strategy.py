@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from serl.clients.book import Level
-from serl.clients.core import Trade
 from serl.clients.session import Instrument, Order, Report
+from serl.clients.values import Trade
 from serl.exchange.records import TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 

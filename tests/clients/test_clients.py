@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,43 @@ def test_a_client_that_stood_still_finds_the_reply(exchange: Served, monkeypatch
         with pytest.raises(StopIteration) as returned:
             next(steps)
         assert returned.value.value[5][0] == 0, "not halted"
+
+
+def test_prices_in_money(exchange: Served) -> None:
+    with connect(exchange.endpoint, "moneyed") as client:
+        order = client.buy("DEMO", 10, price="99.50")
+        assert order.price_ticks == 9950
+        client.replace(order, 10, price=Decimal("99.25"))
+        assert client.book("DEMO")[0][0][:2] == (9925, 10)
+        client.replace(order, 8)
+        assert client.book("DEMO")[0][0][:2] == (9925, 8), "it keeps its price"
+        with pytest.raises(PriceOffTick, match=r"nearest prices are 99.50 and 99.51"):
+            client.buy("DEMO", 1, price=99.505)
+        with pytest.raises(ConfigError, match="expected price_ticks or price, got 9950 and"):
+            client.sell("DEMO", 1, 9950, price="99.50")
+        client.cancel(order)
+        assert not client.book("DEMO")[0]
+
+
+def test_an_account_in_money_is_that_of_all_sessions(exchange: Served) -> None:
+    with connect(exchange.endpoint, "saver") as saver, connect(exchange.endpoint, "other") as other:
+        assert saver.account() == {}
+        other.sell("JS", 10, price="20.00")
+        saver.buy("JS", 10, price="20.00")
+        other.buy("JS", 4, price="20.50")
+        saver.sell("JS", 4, price="20.50")
+    with connect(exchange.endpoint, "saver") as saver:
+        assert saver.fills() == [], "of this session"
+        assert list(saver.account()) == ["JS"]
+        balance = saver.account()["JS"]
+        assert balance == (6, Decimal("-118"), Decimal("2"), Decimal("3"), Decimal(0))
+        assert (balance.position_lots, balance.cash) == (6, Decimal("-118"))
+
+    async def ask() -> Any:
+        async with await asynchronous.connect(exchange.endpoint, "saver") as client:
+            return await client.account()
+
+    assert asyncio.run(ask())["JS"] == balance
 
 
 def test_an_order_of_an_earlier_session_is_kept_up_to_date(exchange: Served) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from serl.clients.blocking import connect
-from serl.clients.core import Trade
 from serl.clients.replay import Replayer
+from serl.clients.values import Trade
 from serl.exchange.config import local_operator_token
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.server_fixture import RawClient, start_exchange

@@ -99,7 +99,7 @@ def test_an_account_query_takes_two_strings(served: Served, values: list[Any]) -
 
 def test_the_command_line_prints_an_account(served: Served) -> None:
     line = serl(served, "exchange", "account", "alice").splitlines()[-1]
-    assert line.split() == ["AMZN", "5", "-500", "0", "0", "0.025015"]
+    assert line.split() == ["AMZN", "5", "-5.00", "0.00", "0.00", "0.00025015"]
 
 
 def test_fees_that_could_overflow_are_a_configuration_error() -> None:

@@ -14,7 +14,7 @@ import zmq
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.book import L2Book
-from serl.clients.core import FeedMessage
+from serl.clients.values import FeedMessage
 from serl.exchange.config import socket_endpoints
 from serl.exchange.wire import FeedKind, Kind
 from tests.server_fixture import Served, launch

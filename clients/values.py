@@ -1,0 +1,83 @@
+"""What the calls of the clients take and return, beside orders and reports (session.py)."""
+
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from serl.clients.session import Instrument
+from serl.exchange.account import Account
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import MICRO, HaltReason, Phase
+
+Price = Decimal | str | float
+"""A price in money. A float is read as its shortest decimal form."""
+
+
+class FeedMessage(NamedTuple):
+    """A message of a subscribed channel: the topic, e.g. `trade/AMZN/`, and `[kind, epoch, previous, sequence, time_ns, items]`."""
+
+    topic: str
+    message: list[Any]
+
+
+class Trade(NamedTuple):
+    """A trade of the market.
+
+    Attributes:
+        aggressor_side: 0 if the buyer, 1 if the seller took liquidity.
+        off_book: 0 for a trade in the continuous book, 1 for a print, 2 for an auction (which has no aggressor).
+    """
+
+    match_id: int
+    time_ns: int
+    price_ticks: int
+    qty_lots: int
+    aggressor_side: int
+    off_book: int
+
+
+class SymbolStatus(NamedTuple):
+    """Whether a symbol can be traded.
+
+    Attributes:
+        reason: why it is halted, or interrupted (VOLATILITY); else NONE.
+    """
+
+    halted: bool
+    phase: Phase
+    reason: HaltReason
+
+
+class Balance(NamedTuple):
+    """What a participant has made in a symbol since it first traded it, over all of its sessions, in money.
+
+    Attributes:
+        position_lots: lots bought minus lots sold; below 0: short.
+        cash: received for sales minus paid for purchases, before fees.
+        realised: profit of closed positions, at average cost, before fees.
+        unrealised: profit of the open position at the last trade.
+        fees: paid so far; below 0: rebates.
+    """
+
+    position_lots: int
+    cash: Decimal
+    realised: Decimal
+    unrealised: Decimal
+    fees: Decimal
+
+    @classmethod
+    def in_money(cls, instrument: Instrument, account: Account, last_ticks: int) -> "Balance":
+        """An account of a symbol whose last trade was at `last_ticks`."""
+        unit = instrument.tick_size * instrument.lot_size
+        return cls(
+            account.position_lots, unit * account.cash_ticks, unit * account.realised_ticks,
+            unit * account.unrealised_ticks(last_ticks), unit * account.fees_microticks / MICRO,
+        )  # fmt: skip
+
+
+def to_ticks(instrument: Instrument, price_ticks: int | None, price: Price | None) -> int | None:
+    """The price of an order in ticks, however it was given; None for none. Raises ConfigError for both, and PriceOffTick."""
+    if price is None:
+        return price_ticks
+    if price_ticks is not None:
+        raise ConfigError(f"{instrument.name}: expected price_ticks or price, got {price_ticks} and {price}; give one")
+    return instrument.ticks(price)
