@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from serl.agents.backtest.run import backtest
 from serl.agents.backtest.strategy import Strategy
@@ -15,6 +16,7 @@ from serl.exchange.config import load_config
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Phase, Rows
 from tests.agents.traders.test_beside import RULES
+from tests.doc_blocks import blocks
 
 SECOND_NS = 1_000_000_000
 DAY = [{"at": "09:30", "phase": "continuous"}, {"at": "09:38", "phase": "closing"}, {"at": "09:40", "phase": "closed"}]
@@ -106,6 +108,12 @@ def test_populations_without_rules_are_what_they_were() -> None:
 def test_rules_that_cannot_be_are_refused(market: dict[str, Any], words: str) -> None:
     with pytest.raises(PopulationError, match=words):
         population(**market)
+
+
+def test_the_documented_rules_are_a_market() -> None:
+    rules, _ = blocks("traders.md", "yaml")
+    values = load_population("liquid").model_dump(mode="json") | yaml.safe_load(rules.text)
+    assert check_population(values, "traders.md").market.band_action == "auction"
 
 
 def test_where_rules_would_be_ignored_they_are_refused() -> None:
