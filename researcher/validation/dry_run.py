@@ -32,6 +32,8 @@ CALL_MS_MAX = {
     Kind.INTERFACE: 20,
 }
 """Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
+REPEATS, REPEATED_UP_TO = 8, 10
+"""Calls of a slow module that are tried once more; it is hopeless beyond so many times the limit."""
 SCENARIOS, HORIZON = 32, 30
 CLOSE = 1e-4
 """Tolerance for float32 sums in another order."""
@@ -44,12 +46,20 @@ class _TimedModule:
 
     def __init__(self, module: Any) -> None:
         self.module, self.fastest_ms = module, float("inf")
+        self._inputs: tuple[Any, ...] = ()
 
     def __call__(self, *inputs: Any) -> Any:
+        self._inputs = inputs
         began = time.perf_counter()
         value = self.module(*inputs)
         self.fastest_ms = min(self.fastest_ms, (time.perf_counter() - began) * 1e3)
         return value
+
+    def repeat(self, limit_ms: float) -> None:
+        """Calls again where that may show that a call takes no longer than the limit: on a busy machine each of a few calls may wait for others."""
+        for _ in range(REPEATS):
+            if limit_ms < self.fastest_ms <= REPEATED_UP_TO * limit_ms:
+                self(*self._inputs)
 
 
 def dry_run(kind: Kind, module: Any) -> tuple[list[Finding], float]:
@@ -63,6 +73,7 @@ def dry_run(kind: Kind, module: Any) -> tuple[list[Finding], float]:
         return [Finding(Reason.CONTRACT, str(error))], 0.0
     except NotExportableError as error:
         return [Finding(Reason.NOT_EXPORTABLE, str(error))], 0.0
+    calls.repeat(CALL_MS_MAX[kind])
     if calls.fastest_ms > CALL_MS_MAX[kind]:
         text = f"a call takes {calls.fastest_ms:.0f} ms, the limit is {CALL_MS_MAX[kind]} ms; work on whole arrays, without loops"
         findings.append(Finding(Reason.SLOW, text))

@@ -120,6 +120,13 @@ def test_defaults_and_classes_pass_the_static_check() -> None:
         ast.parse(example(kind, "code"))
 
 
+def test_a_busy_machine_makes_no_module_slow() -> None:
+    """The first calls wait for others."""
+    waits = "calls = []\ndef decide(seen):\n    calls.append(0)\n    if len(calls) <= 3:\n        __import__('time').sleep(0.05)\n"
+    quick = example(Kind.POLICY, "code").replace("def decide(", "def quick(")
+    assert dry_run_findings(Kind.POLICY, f"{quick}\n\n{waits}    return quick(seen)\n") == []
+
+
 @pytest.mark.parametrize(
     ("body", "reason", "words"),
     [
