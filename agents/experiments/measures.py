@@ -15,9 +15,9 @@ from serl.agents.experiments.quotes import ASK_LOTS, ASK_TICKS, BID_LOTS, BID_TI
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.tape import MINUTE_NS
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.records import MICRO
 
 BPS = 1e4
-MICRO = 1_000_000
 LONG_MINUTES = 5
 PNL = "pnl"
 

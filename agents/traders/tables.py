@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import CommandKind, EventFlag, Rows, Side
+from serl.exchange.records import MICRO, CommandKind, EventFlag, Rows, Side
 from serl.exchange.row_tables import find
 from serl.exchange.table import Column, Names, Table, money
 from serl.history.day import Day
 from serl.history.tables import matches, orders, quotes
-
-MICRO = 1_000_000
 
 
 def order_flow(day: Day, population: PopulationConfig) -> Table:

@@ -8,12 +8,12 @@ import numpy as np
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.engine import next_arrival_ns
 from serl.agents.traders.inprocess import FINISHED, KEPT_FULL, MARKET_FULL, execute_scheduled
+from serl.agents.traders.value import SECOND_NS
 from serl.exchange.compiling import compiled
 from serl.exchange.market import Market
 from serl.exchange.records import EVENT, Rows
 from serl.exchange.schedule import Schedule
 
-SECOND_NS = 1_000_000_000
 EXCHANGE = 0
 """The participant that sends the exchange's own commands; the traders are the same one, as in a recorded day."""
 
