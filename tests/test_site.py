@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.doc_blocks import DOCS, PAGES, ROOT
+from tests.notebooks import NOTEBOOKS
 
 OUTSIDE = ("://", "mailto:")
 
@@ -25,7 +26,8 @@ def pages_of(entries: list[Any]) -> list[str]:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = pages_of(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES if page.is_relative_to(DOCS))
+    pages = [page for page in PAGES if page.is_relative_to(DOCS)] + [path.with_suffix(".md") for path in NOTEBOOKS]
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in pages)
 
 
 def slugs(page: Path) -> set[str]:
@@ -73,7 +75,9 @@ class Fetched(HTMLParser):
             self.found += [given[name] for name in ("src", "href") if given.get(name)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed; make docs does it")
+@pytest.mark.skipif(
+    importlib.util.find_spec("mkdocstrings") is None, reason="the extra docs is not installed; make docs does it"
+)
 def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

@@ -23,6 +23,7 @@ GROUPS = {
             "Run everything at once: a market, an execution, the researcher and a page that shows them.",
         ),
         "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
+        "docs": ("serl.cli_docs:docs", "Open the documentation in a browser, with search."),
         "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
     },
     "Market": {
