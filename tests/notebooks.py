@@ -1,7 +1,7 @@
 """Runs the notebooks of docs/notebooks without Jupyter, and stores what their cells print and draw: `make notebooks`.
 
 A cell is Python; a line that starts with `!` is a command of the shell, as in Jupyter. The value of the last expression, what was printed, and
-every open figure of matplotlib are a cell's outputs.
+every open figure of matplotlib are a cell's outputs; a semicolon at the end hides the value.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.doc_blocks import DOCS
 
@@ -56,14 +57,20 @@ def run(notebook: Mapping[str, Any], smaller: Mapping[str, str] | None = None) -
         sources = [source.replace(old, new) for source in sources]
     names: dict[str, Any] = {"__name__": "__main__", "_shell": shell}
     for number, source in enumerate(sources, 1):
-        yield run_cell(source, names, number)
+        with mock.patch.dict(os.environ, environment()):
+            outputs = run_cell(source, names, number)
+        yield outputs
+
+
+def environment() -> dict[str, str]:
+    """Variables for commands that a notebook starts: `serl` is that of this Python, and the terminal has so many columns."""
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    return {"PATH": os.pathsep.join(paths), "COLUMNS": str(TEXT_WIDTH)}
 
 
 def shell(command: str) -> None:
-    """Runs a command and prints its output; RuntimeError with the output if it fails. `serl` is that of this Python."""
-    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": paths, "COLUMNS": str(TEXT_WIDTH)}
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment)
+    """Runs a command and prints its output; RuntimeError with the output if it fails."""
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
     print(done.stdout, end="")
     if done.returncode:
         raise RuntimeError(f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -81,7 +88,7 @@ def run_cell(source: str, names: dict[str, Any], number: int) -> list[Output]:
     outputs: list[Output] = []
     if printed.getvalue():
         outputs.append({"output_type": "stream", "name": "stdout", "text": lines(printed.getvalue())})
-    if value is not None:
+    if value is not None and not source.rstrip().endswith(";"):
         outputs.append(
             {"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": shown(value)}
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from serl.researcher.llm.models import MODELS
 from tests.doc_blocks import DOCS, ROOT
 from tests.notebooks import NOTEBOOKS, Output, code_cells, read, run, run_cell, shell
 
@@ -13,8 +14,17 @@ CELLS_MAX = 12
 BYTES_MAX = 1_500_000
 SMALLER = {
     "circuit-breaker": {"SEEDS = 20": "SEEDS = 2", 'UNTIL = "13:00"': 'UNTIL = "09:45"', "seed=3": "seed=1"},
+    "executor": {"STEPS = 200_000": "STEPS = 1_920", "EPISODES = 128": "EPISODES = 8"},
+    "researcher": {
+        "iterations: 2": "iterations: 1",
+        "candidates: 3": "candidates: 1",
+        "static_steps: 20000": "static_steps: 2000",
+        "orders: 12": "orders: 2",
+    },
 }
 """What is replaced in notebooks that take long, so that they take less; they are run by `make test-long`."""
+NEEDED = {"executor": ["torch"], "researcher": ["torch", "openai", "xllamacpp"]}
+"""Packages that notebooks need beyond those of `serl[history,reports]`."""
 ids = [path.stem for path in NOTEBOOKS]
 
 
@@ -41,6 +51,10 @@ def test_a_notebook_prints_what_is_stored(name: str, folder: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", SMALLER)
 def test_a_smaller_notebook_runs(name: str, folder: Path) -> None:
+    for package in NEEDED.get(name, ()):
+        pytest.importorskip(package)
+    if name == "researcher" and not MODELS["tiny"].path.exists():
+        pytest.skip("needs the model: serl llm fetch tiny")
     notebook = read(DOCS / "notebooks" / f"{name}.ipynb")
     for cell, outputs in zip(code_cells(notebook), run(notebook, SMALLER[name]), strict=True):
         assert [one["output_type"] for one in outputs] == [one["output_type"] for one in cell["outputs"]]
