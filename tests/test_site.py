@@ -84,7 +84,11 @@ def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     built = list(tmp_path.rglob("*.html"))
-    assert len(built) > 20
+    assert len(built) > 20 and not [path for path in tmp_path.rglob("*hooks*") if path.suffix.startswith(".py")]
+    for path in NOTEBOOKS:
+        shown = re.findall(rf'src="({path.stem}-\d+\.png)"', (tmp_path / "notebooks" / f"{path.stem}.html").read_text())
+        assert len(shown) == path.read_text().count('"image/png"')
+        assert all((tmp_path / "notebooks" / name).stat().st_size for name in shown)
     for page in built:
         parser = Fetched()
         parser.feed(page.read_text())
