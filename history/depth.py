@@ -84,6 +84,8 @@ class _Reader:
         )
         self._sink = sink
         self._early: list[Line] = []
+        self._trade_stream = ""
+        """Whose trades are read: a recording of both streams has each trade twice."""
         self._traded: dict[int, int] = {}
         """Side: worst price at which trades took something since the last diff."""
 
@@ -147,9 +149,10 @@ class _Reader:
         if diff.last <= update_id and not self.counts["diffs"]:
             self.counts["diffs_before_snapshot"] += 1
             return
-        if diff.first > update_id + 1 or (self.counts["diffs"] and diff.first != update_id + 1):
+        if not diff.follows(update_id, first=not self.counts["diffs"]):
+            got = f"{diff.first} to {diff.last}" + (f" after {diff.previous}" if diff.previous is not None else "")
             raise ValueError(
-                f"expected update {update_id + 1}, got {diff.first} to {diff.last}: diffs are missing; cut the file there"
+                f"expected the diff after update {update_id}, got {got}: diffs are missing; cut the file there"
             )
         changes = self._update_source(diff.bids, diff.asks)
         self.source.update_id = diff.last
@@ -170,6 +173,10 @@ class _Reader:
 
     def _apply_trade(self, line: Line, trade: Trade) -> None:
         if self.source.update_id < 0:
+            return
+        self._trade_stream = self._trade_stream or trade.stream
+        if trade.stream != self._trade_stream:
+            self.counts["other_messages"] += 1
             return
         ticks, lots = self.units.level(trade.price, trade.size)
         if lots == 0:
