@@ -35,6 +35,10 @@ class ItchError(SourceError):
     """An invalid message in an ITCH file; names the file and the byte offset of the message."""
 
 
+class SourceRejected(SourceError):
+    """A market rejects too many of the commands that were made of a source."""
+
+
 class ExportError(SerlError, ValueError):
     """The export format cannot represent the day."""
 
