@@ -47,6 +47,10 @@ class L3CsvError(SourceError):
     """An invalid row in an event CSV; names the row (from 1, after the header)."""
 
 
+class TardisError(SourceError):
+    """An invalid row in a CSV file of Tardis; names the row (from 1, after the header)."""
+
+
 class DepthError(SourceError):
     """An invalid line in a recording of depth diffs; names the line (from 1)."""
 

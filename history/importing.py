@@ -17,6 +17,8 @@ from serl.history.l3_events import is_l3_csv
 from serl.history.lobster import is_lobster, read_lobster
 from serl.history.lobster_day import lobster_day
 from serl.history.source import DEFAULTS, MemorySink, Options, Sink
+from serl.history.tardis import read_tardis
+from serl.history.tardis_rows import is_tardis
 from serl.history.verdict import Verdict, verdict
 
 UNJUDGED = ".importing"
@@ -60,6 +62,7 @@ FORMATS = (
     Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
     Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or compressed", is_l3_csv, read_l3_csv),
     DEPTH,
+    Format("Tardis", "a CSV file of incremental_book_L2, and the trades beside it; plain or compressed", is_tardis, read_tardis),
 )  # fmt: skip
 
 
