@@ -18,7 +18,7 @@ import numpy as np
 
 from serl.exchange.compiling import compiled, int64
 from serl.history.generate import generate_day
-from serl.history.importing import import_file
+from serl.history.importing import convert_file, import_file
 from serl.history.itch.messages import STOCK_AT, offset, read_int, write_int
 from serl.history.itch.writer import write_itch
 
@@ -91,10 +91,10 @@ def import_here(path: str, output: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / "small.itch"
         write_itch(generate_day(2, end_ns=34_260 * 10**9), small)
-        import_file(small, Path(folder) / "small.parquet")
+        convert_file(small, Path(folder) / "small.parquet")
     before = resource.getrusage(resource.RUSAGE_SELF)
     began, worked = time.perf_counter(), time.process_time()
-    reference, commands = import_file(Path(path), Path(output))
+    reference, commands = convert_file(path, output)
     figures = {
         "seconds": time.perf_counter() - began,
         "processor_s": time.process_time() - worked,
@@ -130,7 +130,7 @@ def samples(folder: Path = DATA) -> dict[str, Any]:
             output = Path(place) / "a.parquet"
             import_file(folder / file, output)
             began = time.perf_counter()
-            _, figures[f"{name}_commands"] = import_file(folder / file, output)
+            figures[f"{name}_commands"] = import_file(folder / file, output)[1].commands
             figures[f"{name}_s"] = time.perf_counter() - began
     return figures
 

@@ -21,6 +21,7 @@ from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from serl.history.day import Day
+from serl.history.limits import limits_for
 
 NAME = "history"
 END_NS = 1 << 62
@@ -75,8 +76,9 @@ def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
 
 def _check_limits(day: Day, limits: dict[str, float]) -> None:
     """Raises `ReplayError` if the exchange would reject orders for their size or price."""
+    needed = limits_for([day.commands])
     for name, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
-        largest = int(day.commands[name].max())
+        largest = min(int(day.commands[name].max()), getattr(needed, limit))  # beyond it no limits would do
         if largest > limits[limit]:
             raise ReplayError(
                 f"the day has {name} up to {largest}, the exchange accepts {limits[limit]}; start it with --config and limits: {limit}: {largest}"

@@ -78,11 +78,15 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
 @click.option("--lot-size", default="", help="Decimal, if SOURCE does not contain it. [the format's]")
 @click.option("--date", default="", help="YYYY-MM-DD, if SOURCE does not contain it.")
 @click.option("--time-zone", default="", help="For bars with UTC times: the time zone to convert them to. [UTC]")
+@click.option(
+    "--allow-rejected", is_flag=True, help="Write the day even if a market rejects more than 1 % of its commands."
+)
 def import_(
-    source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
-) -> None:
-    """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Bars are converted to the table
-    that `serl train` reads."""
+    source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str,
+    allow_rejected: bool,
+) -> None:  # fmt: skip
+    """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, Tardis, an event CSV or depth diffs. A market plays it, and the
+    verdict says what it accepted. Bars are converted to the table that `serl train` reads."""
     from serl.extras import require_day_files
 
     require_day_files()
@@ -98,18 +102,20 @@ def import_(
         summary = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
         click.echo(f"{path}: {summary}; use it with `serl train`, `serl evaluate` and `serl data`")
         return
-    reference, commands = import_file(source, path, options)
+    reference, verdict = import_file(source, path, options, allow_rejected=allow_rejected)
     if output is None:
         path = path.replace(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
     counts = reference.counts
     click.echo(
-        f"{path}: {commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - started_s:.1f} s; "
+        f"{path}: {verdict.commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - started_s:.1f} s; "
         + (
             f"{counts['refresh_adds'] + counts['refresh_cuts']:,} levels refreshed as they came into view, {counts['unexplained']:,} changes unexplained"
             if "unexplained" in counts
             else ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
         )
     )
+    for line in verdict.lines():
+        click.echo(line)
 
 
 @day.command(epilog="Example: serl day export amzn.parquet --table trades -o trades.csv")

@@ -39,6 +39,7 @@ ACCOUNT_COLUMNS = ("participant", "reason")
 """Additional columns of a day with several participants."""
 DELTA_COLUMNS = ("time_ns", "command_id", "order_id", "row")
 """Columns stored as differences: a third of the size and four times the speed of a dictionary."""
+BLOCK_COMMANDS = 1 << 18
 SYMBOLLESS_KINDS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
 """Commands without a symbol."""
 DICTIONARY_COLUMNS = tuple(name for name in (*COLUMNS, *ACCOUNT_COLUMNS) if name not in DELTA_COLUMNS)
@@ -252,8 +253,30 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
             commands[name] = table[name].to_numpy()
         rows = table["row"].to_numpy().astype(np.int64)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DayTruncated(f"{path}: its rows cannot be read ({error}); copy or import it again") from None
+        raise _unreadable(path, error) from None
     return Day(commands, rows, reference)
+
+
+def read_blocks(path: Path | str) -> Iterator[Rows]:
+    """The commands of a day file as COMMAND rows, block by block in bounded memory. Raises as `read_day`."""
+    reference, _ = read_reference(path)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = _columns(bool(reference.participants))
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BLOCK_COMMANDS, columns=list(columns)):
+                commands = np.zeros(batch.num_rows, COMMAND)
+                for name in columns:
+                    commands[name] = batch.column(name).to_numpy()
+                yield commands
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path | str, error: Exception) -> DayTruncated:
+    return DayTruncated(f"{path}: its rows cannot be read ({error}); copy or import it again")
 
 
 def select_symbol(day: Day, name: str) -> Day:

@@ -3,70 +3,22 @@
 `1723161253937085768 {"stream":"btcusdt@depth@100ms","data":{...}}`: time of arrival in nanoseconds since 1970, then the message.
 """
 
-from bisect import bisect_left, bisect_right, insort
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, int64
 from serl.exchange.records import Side
-from serl.history import stream_book
 from serl.history.day import Reference, SymbolReference
 from serl.history.depth_lines import Diff, Line, Snapshot, Trade, Units, parse_message, read_lines
 from serl.history.errors import DepthError
-from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file
-from serl.history.stream_book import BUY, FIRST_NS, ROW, SELL, TIME_NS, StreamBook, find_level, has_room
-from serl.history.stream_commands import send_ioc, set_level_lots
+from serl.history.level_book import LevelWriter, SourceBook
+from serl.history.source import DEFAULTS, Options, Sink, source_file
+from serl.history.stream_book import BUY, SELL
 
 TICK, LOT = "0.01", "0.00001"
 DAY_NS = 86_400 * 1_000_000_000
-
-
-class SourceBook:
-    """The source's book, from its snapshot and diffs."""
-
-    def __init__(self) -> None:
-        self.lots: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self.prices: tuple[list[int], list[int]] = ([], [])
-        self.update_id = -1
-
-    def change(self, side: int, price_ticks: int, lots: int) -> None:
-        """Sets a level; 0 lots remove it."""
-        levels, prices = self.lots[side], self.prices[side]
-        if lots and price_ticks not in levels:
-            insort(prices, price_ticks)
-        if not lots and price_ticks in levels:
-            del prices[bisect_left(prices, price_ticks)], levels[price_ticks]
-        if lots:
-            levels[price_ticks] = lots
-
-    def require_uncrossed(self) -> None:
-        """Raises ValueError if the best bid is not below the best ask."""
-        bids, asks = self.prices
-        if bids and asks and bids[-1] >= asks[0]:
-            raise ValueError(f"expected a best bid below the best ask, got {bids[-1]} and {asks[0]} ticks")
-
-    def prices_up_to(self, side: int, price_ticks: int) -> list[int]:
-        """Prices of a side from this one to the best."""
-        prices = self.prices[side]
-        return (
-            prices[bisect_left(prices, price_ticks) :] if side == BUY else prices[: bisect_right(prices, price_ticks)]
-        )
-
-
-@compiled
-def _set_levels_of(book: StreamBook, targets: Any) -> bool:
-    """Sets levels [(side, price_ticks, lots)]; False if the book needs room: then call it again."""
-    for adding in range(2):  # first remove, then add: what is gone must not trade
-        for index in range(targets.shape[0]):
-            side, price_ticks, lots = targets[index]
-            at = find_level(book, 0, side, price_ticks)
-            if not has_room(book, int64(book.levels[at].orders) if at else 0):
-                return False
-            set_level_lots(book, 0, side, price_ticks, lots, adding == 1)
-    return True
 
 
 class _Reader:
@@ -75,17 +27,16 @@ class _Reader:
     def __init__(self, path: Path, sink: Sink, units: Units) -> None:
         self.path = path
         self.units = units
-        self.source = SourceBook()
-        self.book = stream_book.empty_book(1)
+        self.writer = LevelWriter(sink)
+        self.source = self.writer.source
         self.midnight_ns = self.last_ns = 0
         self.symbol = ""
         self.counts = dict.fromkeys(
             ("opening_orders", "diffs", "diffs_before_snapshot", "trades", "trades_unfilled", "other_messages"), 0
         )
-        self._sink = sink
         self._early: list[Line] = []
-        self._traded: dict[int, int] = {}
-        """Side: worst price at which trades took something since the last diff."""
+        self._trade_stream = ""
+        """Whose trades are read: a recording of both streams has each trade twice."""
 
     def read(self, line: Line) -> None:
         """Converts a line. Raises `DepthError`."""
@@ -120,7 +71,7 @@ class _Reader:
             self._apply_diff(line, message)
 
     def _set_stamp(self, line: Line, row: int) -> None:
-        self.book.counter[ROW], self.book.counter[TIME_NS] = row, line.time_ns - self.midnight_ns
+        self.writer.stamp(row, line.time_ns - self.midnight_ns)
 
     def _apply_snapshot(self, line: Line, snapshot: Snapshot) -> None:
         if self.source.update_id >= 0:
@@ -128,7 +79,7 @@ class _Reader:
         targets = self._update_source(snapshot.bids, snapshot.asks)
         self.source.update_id = snapshot.update_id
         self._set_stamp(line, -1)
-        self._set_levels(targets)
+        self.writer.set_levels(targets)
         self.counts["opening_orders"] = len(targets)
 
     def _update_source(self, bids: Any, asks: Any) -> list[tuple[int, int, int]]:
@@ -147,41 +98,30 @@ class _Reader:
         if diff.last <= update_id and not self.counts["diffs"]:
             self.counts["diffs_before_snapshot"] += 1
             return
-        if diff.first > update_id + 1 or (self.counts["diffs"] and diff.first != update_id + 1):
+        if not diff.follows(update_id, first=not self.counts["diffs"]):
+            got = f"{diff.first} to {diff.last}" + (f" after {diff.previous}" if diff.previous is not None else "")
             raise ValueError(
-                f"expected update {update_id + 1}, got {diff.first} to {diff.last}: diffs are missing; cut the file there"
+                f"expected the diff after update {update_id}, got {got}: diffs are missing; cut the file there"
             )
         changes = self._update_source(diff.bids, diff.asks)
         self.source.update_id = diff.last
-        changes += [
-            (side, price, self.source.lots[side][price])
-            for side, worst in self._traded.items()
-            for price in self.source.prices_up_to(side, worst)
-        ]
-        self._traded.clear()
         self._set_stamp(line, line.number - 1)
-        self._set_levels(changes)
+        self.writer.set_levels(changes)
         self.counts["diffs"] += 1
-
-    def _set_levels(self, changes: list[tuple[int, int, int]]) -> None:
-        targets = np.array(changes, np.int64).reshape(-1, 3)
-        while not _set_levels_of(self.book, targets):
-            self.book = make_room(self.book, self._sink)
 
     def _apply_trade(self, line: Line, trade: Trade) -> None:
         if self.source.update_id < 0:
             return
+        self._trade_stream = self._trade_stream or trade.stream
+        if trade.stream != self._trade_stream:
+            self.counts["other_messages"] += 1
+            return
         ticks, lots = self.units.level(trade.price, trade.size)
         if lots == 0:
             raise ValueError(f"expected a size above 0, got {trade.size}")
-        resting = BUY if trade.buyer_rests else SELL
-        while not has_room(self.book, 0):
-            self.book = make_room(self.book, self._sink)
         self._set_stamp(line, line.number - 1)
         self.counts["trades"] += 1
-        self.counts["trades_unfilled"] += int(send_ioc(self.book, 0, 1 - resting, ticks, lots) > 0)
-        worst = self._traded.get(resting, ticks)
-        self._traded[resting] = min(worst, ticks) if resting == BUY else max(worst, ticks)
+        self.counts["trades_unfilled"] += self.writer.trade(BUY if trade.buyer_rests else SELL, ticks, lots) > 0
 
     def finish(self) -> None:
         """Flushes the book. Raises `DepthError` if there was no snapshot."""
@@ -189,7 +129,7 @@ class _Reader:
             raise DepthError(
                 f"{self.path}: expected a snapshot (lastUpdateId, bids, asks), got none; record one after the diffs begin"
             )
-        flush(self.book, self._sink)
+        self.writer.finish()
 
 
 def read_depth(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
@@ -213,7 +153,7 @@ def read_depth(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference
         date=date,
         source="depth",
         files=(source_file(path),),
-        first_time_ns=int(reader.book.counter[FIRST_NS]),
+        first_time_ns=reader.writer.first_time_ns,
         last_time_ns=reader.last_ns,
         source_rows=rows,
         counts=reader.counts | {"sizes_rounded": reader.units.sizes_rounded},

@@ -13,6 +13,9 @@ from serl.history.errors import DepthError
 
 LINE = re.compile(rb'\d{16,19} \{"')
 TIME_NS_MAX = (1 << 63) - 1
+TRADES = ("trade", "aggTrade")
+MARKET = "MARKET"
+"""Kind of a trade in the book; futures also report transfers of the insurance fund."""
 T = TypeVar("T")
 
 
@@ -107,8 +110,16 @@ class Diff(NamedTuple):
     first: int
     """Number of the first update that it contains."""
     last: int
+    previous: int | None
+    """Of futures: the last update of the diff before, as their numbers have gaps. None for spot, whose numbers have none."""
     bids: Any
     asks: Any
+
+    def follows(self, update_id: int, *, first: bool) -> bool:
+        """Whether nothing is missing between the book at this update and the diff; first: the first diff after the snapshot, which may
+        contain updates that the snapshot has too. By Binance's rules of a local order book, for spot and for futures."""
+        before = self.first - 1 if self.previous is None else self.previous
+        return before <= update_id if first else before == update_id
 
 
 class Trade(NamedTuple):
@@ -118,6 +129,8 @@ class Trade(NamedTuple):
     price: Any
     size: Any
     buyer_rests: bool
+    stream: str
+    """trade, or aggTrade: the fills of an aggressor at a price as one."""
 
 
 def parse_message(line: Line) -> Snapshot | Diff | Trade | None:
@@ -132,9 +145,10 @@ def parse_message(line: Line) -> Snapshot | Diff | Trade | None:
         return Snapshot(_typed(message, "lastUpdateId", int), message["bids"], message["asks"])
     if message.get("e") == "depthUpdate":
         first, last = _typed(message, "U", int), _typed(message, "u", int)
-        return Diff(_typed(message, "s", str), first, last, message["b"], message["a"])
-    if message.get("e") == "trade":
-        return Trade(_typed(message, "s", str), message["p"], message["q"], _typed(message, "m", bool))
+        previous = _typed(message, "pu", int) if "pu" in message else None
+        return Diff(_typed(message, "s", str), first, last, previous, message["b"], message["a"])
+    if message.get("e") in TRADES and message.get("X", MARKET) == MARKET:
+        return Trade(_typed(message, "s", str), message["p"], message["q"], _typed(message, "m", bool), message["e"])
     return None
 
 

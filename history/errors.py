@@ -35,12 +35,20 @@ class ItchError(SourceError):
     """An invalid message in an ITCH file; names the file and the byte offset of the message."""
 
 
+class SourceRejected(SourceError):
+    """A market rejects too many of the commands that were made of a source."""
+
+
 class ExportError(SerlError, ValueError):
     """The export format cannot represent the day."""
 
 
 class L3CsvError(SourceError):
     """An invalid row in an event CSV; names the row (from 1, after the header)."""
+
+
+class TardisError(SourceError):
+    """An invalid row in a CSV file of Tardis; names the row (from 1, after the header)."""
 
 
 class DepthError(SourceError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serl.history.bars import bars_advice, is_bars
-from serl.history.day import Day, Reference, day_writer, read_reference
+from serl.history.day import Day, Reference, day_writer, read_blocks, read_reference
 from serl.history.dbn import is_dbn, read_dbn
 from serl.history.decompress import read_head
 from serl.history.depth import read_depth
@@ -17,6 +17,12 @@ from serl.history.l3_events import is_l3_csv
 from serl.history.lobster import is_lobster, read_lobster
 from serl.history.lobster_day import lobster_day
 from serl.history.source import DEFAULTS, MemorySink, Options, Sink
+from serl.history.tardis import read_tardis
+from serl.history.tardis_rows import is_tardis
+from serl.history.verdict import Verdict, verdict
+
+UNJUDGED = ".importing"
+"""Ending of a day file until the market has judged it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ FORMATS = (
     Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
     Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or compressed", is_l3_csv, read_l3_csv),
     DEPTH,
+    Format("Tardis", "a CSV file of incremental_book_L2, and the trades beside it; plain or compressed", is_tardis, read_tardis),
 )  # fmt: skip
 
 
@@ -105,10 +112,31 @@ def import_day(path: Path | str, options: Options = DEFAULTS) -> Day:
     return Day(*sink.concatenated(), reference)
 
 
-def import_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
+def convert_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
     """Writes the day file of a source; returns reference data and number of commands. Streaming readers need bounded memory."""
     source_format = detect_format(Path(path))
     with day_writer(output) as writer:
         reference = source_format.read(Path(path), writer, options)
         writer.finish(reference)
     return reference, writer.commands
+
+
+def import_file(
+    path: Path | str, output: Path | str, options: Options = DEFAULTS, *, allow_rejected: bool = False
+) -> tuple[Reference, Verdict]:
+    """`convert_file`, and plays the day through a market; returns the reference data and what the market made of it.
+
+    Raises `SourceError`, and writes no file, if the market rejects more than a hundredth of the commands and `allow_rejected` is false.
+    The market needs memory for its open orders.
+    """
+    output = Path(output)
+    unjudged = output.with_name(f"{output.name}{UNJUDGED}")
+    try:
+        reference, _ = convert_file(path, unjudged, options)
+        found = verdict(reference, lambda: read_blocks(unjudged))
+        if not allow_rejected:
+            found.require_accepted(str(path))
+        unjudged.replace(output)
+    finally:
+        unjudged.unlink(missing_ok=True)
+    return reference, found

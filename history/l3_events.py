@@ -18,6 +18,7 @@ from serl.history.table_rows import RowCheck, first_malformed_row
 
 COLUMNS = ("id", "timestamp", "exchange.timestamp", "price", "volume", "action", "direction")
 HEADER = ",".join(COLUMNS).encode()
+HEADERS = (HEADER, HEADER.replace(b"exchange.", b"exchange_"))
 ACTIONS = ("created", "changed", "deleted")
 DIRECTIONS = ("bid", "ask")
 CREATED, CHANGED, DELETED = range(3)
@@ -27,36 +28,34 @@ DAY_MS = 86_400_000
 TIME_MS_MAX = 4_102_444_800_000
 """The year 2100, so that times in ns stay within 64 bits."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+EVENT_TYPES: dict[str, pa.DataType] = {
+    "id": pa.int64(), "timestamp": pa.int64(), "price": pa.decimal128(38, 12), "volume": pa.decimal128(38, 12), "action": pa.string(),
+    "direction": pa.string(),
+}  # fmt: skip
+"""Of the columns that are read."""
 ID, TIME_MS, KIND, SIDE, PRICE_TICKS, LOTS = range(6)
 
 
 def is_l3_csv(head: bytes) -> bool:
     """Whether a file begins with the header."""
-    return [line.replace(b'"', b"") for line in head.removeprefix(BYTE_ORDER_MARK).splitlines()[:1]] == [HEADER]
+    return [line.replace(b'"', b"") for line in head.removeprefix(BYTE_ORDER_MARK).splitlines()[:1]] in (
+        [header] for header in HEADERS
+    )
 
 
 def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray[np.int64], int]:
     """([row, column] of ID .. LOTS, times in ms after midnight UTC of the first row; that midnight in ms since 1970)."""
-    types: dict[str, pa.DataType] = {name: pa.int64() for name in ("id", "timestamp", "exchange.timestamp", "volume")}
-    types |= {"price": pa.decimal128(38, 12), "action": pa.string(), "direction": pa.string()}
     data = b"".join(read_blocks(path))
-    try:
-        table = csv.read_csv(
-            io.BytesIO(data),
-            parse_options=csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=csv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
-        )
-    except pa.ArrowInvalid as error:
-        raise L3CsvError(f"{path}: {first_malformed_row(data, types) or error}") from None
+    table = _table(path, data, EVENT_TYPES)
     if table.num_rows == 0:
         raise L3CsvError(f"{path}: row 1: expected at least one event, got a header alone")
     check = RowCheck(path, L3CsvError)
-    ids, time_ms, volume = (table[name].to_numpy() for name in ("id", "timestamp", "volume"))
+    ids, time_ms = (table[name].to_numpy() for name in ("id", "timestamp"))
+    volume = _volume(path, data, table, check)
     kind = _codes(check, "action", table["action"], ACTIONS)
     side = _codes(check, "direction", table["direction"], DIRECTIONS)
-    ticks = _ticks(check, table["price"], tick_size)
+    ticks = _multiples(check, "price", table["price"], tick_size, f"1 to 2^53 ticks of {tick_size}", least=1)
     check("id", ids <= 0, "a number above 0", ids)
-    check("volume", (volume < 0) | (volume > CASH_MAX), "0 to 2^53", volume)
     check("volume", volume % lot_units != 0, f"a multiple of the lot size ({lot_units})", volume)
     check("volume of a created order", (kind == CREATED) & (volume == 0), "a number above 0", volume)
     check("timestamp", (time_ms < 0) | (time_ms > TIME_MS_MAX), "ms since 1970, before 2100", time_ms)
@@ -67,25 +66,41 @@ def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray
     return np.stack([ids, time_ms - midnight_ms, kind, side, ticks, volume // lot_units], 1), midnight_ms
 
 
+def _table(path: Path, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+    """The file's columns of these types. Raises `L3CsvError`."""
+    try:
+        return csv.read_csv(
+            io.BytesIO(data),
+            parse_options=csv.ParseOptions(ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(
+                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise L3CsvError(f"{path}: {first_malformed_row(data, types) or error}") from None
+
+
+def _volume(path: Path, data: bytes, table: pa.Table, check: RowCheck) -> NDArray[np.int64]:
+    """In hundred-millionths: as they are in a file of integers, and by their decimal point where one volume has one."""
+    texts = _table(path, data, {"volume": pa.string()})["volume"]
+    decimals, unit = table["volume"], LOT if pc.any(pc.match_substring(texts, ".")).as_py() else Decimal(1)
+    return _multiples(check, "volume", decimals, unit, f"0 to 2^53 of {unit:f}", least=0)
+
+
 def _codes(check: RowCheck, name: str, column: Any, values: tuple[str, ...]) -> NDArray[np.int64]:
     codes = pc.fill_null(pc.index_in(column, pa.array(values)), -1).to_numpy().astype(np.int64)
     check(name, codes < 0, f"one of {', '.join(values)}", column)
     return codes
 
 
-def _ticks(check: RowCheck, prices: Any, tick_size: Decimal) -> NDArray[np.int64]:
-    """Exact prices in ticks."""
-    encoded = prices.combine_chunks().dictionary_encode()  # a day has few distinct prices
-    ticks = [price / tick_size for price in encoded.dictionary.to_pylist()]
+def _multiples(check: RowCheck, name: str, column: Any, unit: Decimal, expected: str, least: int) -> NDArray[np.int64]:
+    """A column of decimals as exact multiples of a unit, at least `least` and at most 2^53 of it."""
+    encoded = column.combine_chunks().dictionary_encode()  # a day has few distinct prices
+    units = [value / unit for value in encoded.dictionary.to_pylist()]
     row = encoded.indices.to_numpy()
-    check(
-        "price",
-        np.array([tick <= 0 or tick > CASH_MAX for tick in ticks])[row],
-        "more than 0, at most 2^53 ticks",
-        prices,
-    )
-    check("price", np.array([tick != int(tick) for tick in ticks])[row], f"a multiple of the tick {tick_size}", prices)
-    return np.array([int(tick) for tick in ticks], np.int64)[row]
+    check(name, np.array([not least <= one <= CASH_MAX for one in units])[row], expected, column)
+    check(name, np.array([one != int(one) for one in units])[row], f"a multiple of {unit:f}", column)
+    return np.array([int(one) for one in units], np.int64)[row]
 
 
 def _created_twice(ids: NDArray[np.int64], kind: NDArray[np.int64]) -> NDArray[np.bool_]:

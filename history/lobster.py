@@ -19,6 +19,8 @@ from serl.history.day import SourceFile
 from serl.history.errors import LobsterError, SourceError
 from serl.history.lobster_check import check_book, check_messages, describe_malformed_row
 
+COLUMNS = 6
+"""Of a message. A seventh, who sent an attributed order, is in some files and is not read."""
 TICK_UNITS = 100
 """Price units of a tick: prices are in 1/10000 of a dollar, the tick is a cent."""
 EMPTY_PRICE = 9_999_999_999
@@ -72,8 +74,8 @@ def read_lobster(path: Path | str) -> Lobster:
     except zipfile.BadZipFile as error:
         raise SourceError(f"{path}: not a complete zip file ({error}); download it again") from None
     levels = int(match["levels"])
-    raw = _parse(messages_name, messages_bytes, 6, decimal_first=True)
-    book = _matrix(_parse(book_name, book_bytes, 4 * levels, decimal_first=False))
+    raw = _parse(messages_name, messages_bytes, _message_columns(messages_bytes), messages=True).select(range(COLUMNS))
+    book = _matrix(_parse(book_name, book_bytes, 4 * levels, messages=False))
     picoseconds = np.frombuffer(raw[0].combine_chunks().buffers()[1], np.int64)[::2][: raw.num_rows]
     messages = _matrix(raw.remove_column(0))
     time_ns = (picoseconds + 500) // 1000
@@ -128,14 +130,19 @@ def _files(path: Path, contents: dict[str, bytes]) -> tuple[SourceFile, ...]:
     return tuple(SourceFile(name, hashlib.sha256(data).hexdigest()) for name, data in contents.items())
 
 
-def _parse(name: str, data: bytes, columns: int, *, decimal_first: bool) -> pa.Table:
-    """The file as integers; a time in the first column is exact to 1e-12."""
+def _message_columns(data: bytes) -> int:
+    """How many columns the first message has, if that is a number that occurs."""
+    return COLUMNS + (data.partition(b"\n")[0].count(b",") == COLUMNS)
+
+
+def _parse(name: str, data: bytes, columns: int, *, messages: bool) -> pa.Table:
+    """The file as integers; the time of a message is exact to 1e-12, and its seventh column is text."""
     if not data.strip():
         raise LobsterError(f"{name}: row 1: expected at least one row of {columns} columns, got an empty file")
     names = [str(index) for index in range(columns)]
     types: dict[str, pa.DataType] = dict.fromkeys(names, pa.int64())
-    if decimal_first:
-        types["0"] = pa.decimal128(38, 12)
+    if messages:
+        types |= {"0": pa.decimal128(38, 12), str(COLUMNS): pa.string()}
     try:
         return pc.read_csv(
             io.BytesIO(data),
@@ -144,7 +151,7 @@ def _parse(name: str, data: bytes, columns: int, *, decimal_first: bool) -> pa.T
             convert_options=pc.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
-        raise LobsterError(describe_malformed_row(name, data, columns, decimal_first) or f"{name}: {error}") from None
+        raise LobsterError(describe_malformed_row(name, data, columns, messages) or f"{name}: {error}") from None
 
 
 def _matrix(table: pa.Table) -> NDArray[np.int64]:

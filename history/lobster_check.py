@@ -19,7 +19,7 @@ def describe_malformed_row(name: str, data: bytes, columns: int, messages: bool)
         cells = line.split(",")
         if len(cells) != columns:
             return f"{name}: row {row}: expected {columns} columns, got {len(cells)}: {line[:80]!r}"
-        for index, cell in enumerate(cells):
+        for index, cell in enumerate(cells[: len(COLUMNS)] if messages else cells):
             time = messages and index == 0
             if not (TIME if time else INTEGER).fullmatch(cell.strip()):
                 column = COLUMNS[index] if messages else f"column {index + 1}"

@@ -17,15 +17,18 @@ from serl.history.errors import SourceError
 class RowCheck:
     """Raises an error that names the first invalid row (from 1, after the header), if there is one."""
 
-    def __init__(self, path: Path, error: type[SourceError]) -> None:
+    def __init__(self, path: Path, error: type[SourceError], first: int = 0) -> None:
+        """first: number of the table's first row in the file, from 0."""
         self.path = path
-        self._error = error
+        self._error, self._first = error, first
 
     def __call__(self, column: str, invalid: NDArray[np.bool_], expected: str, values: Any) -> None:
         """invalid: [row]; expected: what a cell of the column must be; values: [row] the cells."""
         if invalid.any():
             row = int(np.argmax(invalid))
-            raise self._error(f"{self.path}: row {row + 1}: {column}: expected {expected}, got {values[row]}")
+            raise self._error(
+                f"{self.path}: row {self._first + row + 1}: {column}: expected {expected}, got {values[row]}"
+            )
 
     def cast(self, name: str, column: Any, kind: pa.DataType, expected: str) -> Any:
         """The column as another type; raises an error for the first cell that cannot be cast."""
@@ -34,7 +37,7 @@ class RowCheck:
         except pa.ArrowException:
             row = first_uncastable(column, kind)
             raise self._error(
-                f"{self.path}: row {row + 1}: {name}: expected {expected}, got {column[row].as_py()!r}"
+                f"{self.path}: row {self._first + row + 1}: {name}: expected {expected}, got {column[row].as_py()!r}"
             ) from None
 
 
@@ -51,8 +54,11 @@ def first_uncastable(column: Any, kind: pa.DataType) -> int:
     return bisect_left(range(1, len(column) + 1), True, key=fails)
 
 
-def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType]) -> str:
-    """Describes the first row of a CSV with another number of cells than its header, or a cell of the wrong type; '' if there is none."""
+def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType], first: int = 0) -> str:
+    """Describes the first row of a CSV with another number of cells than its header, or a cell of the wrong type; '' if there is none.
+
+    first: number of the row after the header in the file, from 0.
+    """
     uneven: list[csv.InvalidRow] = []
 
     def skip(row: csv.InvalidRow) -> str:
@@ -67,13 +73,13 @@ def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType]) -> str:
     )
     if uneven:
         row = uneven[0]
-        return f"row {row.number - 1}: expected {row.expected_columns} columns, got {row.actual_columns}: {row.text[:80]!r}"
+        return f"row {first + row.number - 1}: expected {row.expected_columns} columns, got {row.actual_columns}: {row.text[:80]!r}"
     rows = {name: first_uncastable(table[name], kind) for name, kind in kinds.items() if name in table.column_names}
     name = min(rows, key=lambda name: rows[name], default="")
     if not name or rows[name] == table.num_rows:
         return ""
     cell = table[name][rows[name]].as_py()
-    return f"row {rows[name] + 1}: {name}: expected {_type_text(kinds[name])}, got {cell!r}"
+    return f"row {first + rows[name] + 1}: {name}: expected {_type_text(kinds[name])}, got {cell!r}"
 
 
 def _type_text(kind: pa.DataType) -> str:

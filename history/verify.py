@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
-from serl.exchange.limits import LOTS_MAX, MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
+from serl.exchange.records import EVENT, LEVEL, EventKind, Rows
 from serl.history.day import Day, SourceFile
 from serl.history.errors import ExportError, SourceError
+from serl.history.limits import limits_for
 from serl.history.source import source_file
 from serl.history.tape import HASH, Tape, public_view
 
@@ -55,7 +55,7 @@ class VerifyResult:
 
 def market_of(day: Day) -> tuple[Market, Rows]:
     """A new market with the day's symbols, and the day's commands as those of participant 1, who is also its operator."""
-    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_for(day))
+    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_for([day.commands]))
     market.grant_operator(HISTORY)
     commands = day.commands.copy()
     commands["participant"] = HISTORY
@@ -71,17 +71,6 @@ def exportable_events(market: Market, commands: Rows) -> Rows:
             "expected a day of continuous trading, got phases or auctions; record with --accounts to export them"
         )
     return public_view(events)
-
-
-def limits_for(day: Day) -> MarketLimits:
-    """The default limits, raised to what the day needs (with lots of a hundred-millionth, quantities are large)."""
-    defaults = MarketLimits()
-    largest = max(defaults.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
-    return MarketLimits(
-        qty_lots_max=largest,
-        price_ticks_max=min(defaults.price_ticks_max, CASH_MAX // largest),
-        orders_open_max=min(defaults.orders_open_max, LOTS_MAX // largest),
-    )
 
 
 @allocating_inner

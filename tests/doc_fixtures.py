@@ -1,5 +1,6 @@
 """Small versions of the files that documentation pages use without creating them."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ import yaml
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from serl.history.generate import generate_day
 from serl.history.itch.writer import write_itch
+from serl.history.tardis_rows import BOOK_HEADER
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.doc_blocks import blocks
 from tests.history.test_itch_export import random_commands
+from tests.history.test_tardis import BOOK as TARDIS_BOOK
+from tests.history.test_tardis import random_day
+from tests.history.test_tardis import text as tardis_text
 
 QUICK_RUN: dict[str, Any] = {
     "iterations": 1, "candidates": 1, "workers": 1, "kinds": ["reward"], "max_tokens": 120,
@@ -40,6 +45,11 @@ def _itch(path: Path) -> None:
     """An ITCH file with two symbols."""
     reference = Reference((SymbolReference("AAPL"), SymbolReference("MSFT")), "", "generated", last_time_ns=3_000_000)
     write_itch(Day(random_commands(3000, 0), np.arange(3000), reference), path)
+
+
+def _tardis(path: Path) -> None:
+    rows, _, _ = random_day(1)
+    path.write_bytes(gzip.compress(tardis_text(BOOK_HEADER, rows).encode()))
 
 
 def _mbo(path: Path) -> None:
@@ -68,5 +78,5 @@ def _strategy(place: int) -> Callable[[Path], object]:
 FILES: dict[str, Callable[[Path], object]] = {
     "monday.day": _generated_day(1), "tuesday.day": _generated_day(2), "wednesday.day": _generated_day(3),
     "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
-    "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
+    f"{TARDIS_BOOK}.gz": _tardis, "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
 }  # fmt: skip

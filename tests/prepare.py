@@ -17,6 +17,7 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
 from serl.history.day import Day, read_day, write_day
 from serl.history.generate import generate_day
+from serl.history.verdict import verdict
 
 MINUTE_NS = 60_000_000_000
 OPEN_NS = 570 * MINUTE_NS
@@ -46,6 +47,7 @@ def main() -> None:
         write_day(day, Path(folder) / "a.day")
         read_day(Path(folder) / "a.day")
     build_tape(day, 5)
+    verdict(day.reference, lambda: [day.commands])
     environments(day)
     simulate(load_population("amzn"), 1, OPEN_NS + MINUTE_NS)
 

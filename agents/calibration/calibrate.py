@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from serl.agents.calibration.caveats import TOUCH_ONLY, caveats
 from serl.agents.calibration.costs import (
     SCORE_PAIRS,
     SEARCH_PAIRS,
@@ -22,7 +23,7 @@ from serl.agents.calibration.fit import FreeParameters, flow_population, poisson
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
 from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
-from serl.agents.calibration.score import HeldOutScores, score, score_floor
+from serl.agents.calibration.score import HeldOutScores, score, score_ceiling, score_floor
 from serl.agents.calibration.search import Trial, search
 from serl.agents.realism.days import day_origin
 from serl.agents.realism.tape import Tape, build_tape
@@ -49,6 +50,8 @@ class CalibrationPlan:
     seed: int = 1
     seeds_per_trial: int = 4
     score_seeds: int = 5
+    touch_only: bool = False
+    """Whether a day that shows the touch alone is fitted all the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Calibration:
     baseline: PopulationConfig
     real: Window
     scored: dict[str, HeldOutScores]
-    """Keys: "floor", "calibrated", "baseline"."""
+    """Keys: "floor" (two halves of the held-out hours), "ceiling" (training hours against them), "calibrated", "baseline"."""
     costs: dict[str, ExecutionCosts]
     """Keys: "train" and "real", the replayed training and held-out hours; "calibrated", "baseline"."""
 
@@ -95,10 +98,12 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of a day and scores it in the held-out hours.
 
-    Each trial is appended to `journal`. CalibrationError or RealismError if the day or a window has too little data.
+    Each trial is appended to `journal`. CalibrationError or RealismError if the day or a window has too little data, or if the day shows the touch alone.
     """
     train, held_out = split_windows(day, plan, symbol, levels)
     shown = train.tape.levels
+    if shown == 1 and not plan.touch_only:
+        raise CalibrationError(TOUCH_ONLY)
     measured = measure_flow(train.tape, train.start_ns, train.end_ns)
     level_ticks = max(1, round((measured.spread_ticks + measured.visible_ticks) / LEVELS))
     rates = measure_poisson(train.tape, train.start_ns, train.end_ns, LEVELS, level_ticks)
@@ -121,7 +126,8 @@ def calibrate(
     population = build_population(best.free)
     baseline = poisson_population(rates, measured.first_mid_ticks, f"{plan.name}-poisson", tick_size)
     score_seeds = [SCORE_SEED + 100 * plan.seed + number for number in range(plan.score_seeds)]
-    scored, cost_seeds = {"floor": score_floor(held_out)}, [SCORE_SEED + 100 * plan.seed + n for n in range(COST_DAYS)]
+    cost_seeds = [SCORE_SEED + 100 * plan.seed + n for n in range(COST_DAYS)]
+    scored = {"floor": score_floor(held_out), "ceiling": score_ceiling(train, held_out)}
     found = {"train": target.real, "real": day_costs(one_symbol, *plan.held_out)}
     orders = day_orders(one_symbol, *plan.held_out, SCORE_PAIRS)
     for name, one in (("calibrated", population), ("baseline", baseline)):
@@ -133,11 +139,13 @@ def calibrate(
     )
 
 
-def write_population(population: PopulationConfig, path: Path) -> None:
-    """Writes a population as YAML for `load_population`; CalibrationError if it cannot be written."""
+def write_population(population: PopulationConfig, path: Path, caveats: Sequence[str] = ()) -> None:
+    """Writes a population as YAML for `load_population`, after caveats as comments; CalibrationError if it cannot be written."""
     values = population.model_dump(exclude_defaults=True)
     try:
-        path.write_text(yaml.safe_dump(_tuples_to_lists(values), sort_keys=False, default_flow_style=None, width=140))
+        comments = "".join(f"# {caveat}\n" for caveat in caveats)
+        text = yaml.safe_dump(_tuples_to_lists(values), sort_keys=False, default_flow_style=None, width=140)
+        path.write_text(comments + text)
     except OSError as error:
         raise CalibrationError(
             f"{path}: expected a writable file, got {error.strerror}; give a file in a folder that exists"
@@ -155,6 +163,7 @@ def to_json(found: Calibration) -> dict[str, Any]:
     """All numbers, and the data that they come from."""
     plan = found.plan
     return {
+        "caveats": caveats(found.scored, found.levels),
         "data": {"origin": found.origin, "symbol": found.real.tape.symbol, "levels": found.levels},
         "train": {"window": _hours(plan.train), "messages": found.measured.counts},
         "score": {

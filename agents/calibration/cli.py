@@ -7,6 +7,10 @@ import click
 
 if TYPE_CHECKING:
     from serl.agents.calibration.costs import ExecutionCosts
+    from serl.agents.calibration.score import HeldOutScores
+
+
+ROWS = {"floor": "real against real", "ceiling": "training hours"}
 
 
 @click.command(epilog="Example: serl calibrate GOOG_2012-06-21_10.zip -o goog.yaml --trials 100")
@@ -30,12 +34,13 @@ if TYPE_CHECKING:
 @click.option(
     "--levels", default=0, type=click.IntRange(0, 10), help="Levels per side; 0: as many as the day shows, at most 10."
 )
+@click.option("--touch-only", is_flag=True, help="Fit a day that shows the touch alone, too.")
 @click.option(
     "--baseline-output", type=click.Path(path_type=Path), help="Write the Cont-Stoikov-Talreja population too."
 )
 def calibrate(
     day: Path, output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int, resume: bool,
-    symbol: str | None, levels: int, baseline_output: Path | None,
+    symbol: str | None, levels: int, touch_only: bool, baseline_output: Path | None,
 ) -> None:  # fmt: skip
     """Fit a population to the training hours of DAY (a day file or a LOBSTER zip file) and score it on held-out hours.
 
@@ -49,6 +54,7 @@ def calibrate(
 
     from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
+    from serl.agents.calibration.caveats import caveats
     from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
@@ -56,7 +62,13 @@ def calibrate(
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     plan = CalibrationPlan(
-        _population_name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds
+        _population_name(output),
+        parse_window(train),
+        parse_window(score),
+        trials,
+        seed,
+        score_seeds=score_seeds,
+        touch_only=touch_only,
     )
     journal = output.with_name(output.name + ".trials")
     console = Console()
@@ -76,11 +88,14 @@ def calibrate(
             history, plan, journal, resume=resume, symbol=symbol, levels=levels, on_trial=on_trial,
             on_score=lambda name: progress.update(task, completed=trials, doing=f"simulating {score}: {name}"),
         )  # fmt: skip
-    write_population(found.population, output)
+    notes = caveats(found.scored, found.levels)
+    write_population(found.population, output, notes)
     write_json(found, output.with_name(output.name + ".json"))
     if baseline_output is not None:
         write_population(found.baseline, baseline_output)
     _print_scores(console, found, day.name, score)
+    for note in notes:
+        console.print(f"caveat: {note}", style="yellow", markup=False)
     click.echo(f"wrote {output}, {output.name}.json and {journal.name}")
 
 
@@ -109,13 +124,28 @@ def _print_scores(console: object, found: object, name: str, hours: str) -> None
     for head in ("", "mean L1", "mean W1", "facts of 11", "signs"):
         table.add_column(head, justify="left" if not head else "right", no_wrap=True)
     for label, scored in found.scored.items():
-        row = "real against real" if label == "floor" else label
+        row = ROWS.get(label, label)
         facts = f"{scored.facts_shared.mean:.1f}"
         table.add_row(
             row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}"
         )
     console.print(table)
+    _print_gaps(console, found.scored)
     _print_costs(console, found.costs, hours)
+
+
+def _print_gaps(console: object, scored: "dict[str, HeldOutScores]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    assert isinstance(console, Console)
+    table = Table(title="not in the scores, share of the time")
+    for head in ("", "without a side", "levels missing"):
+        table.add_column(head, justify="left" if not head else "right")
+    for label, one in scored.items():
+        shares = (one.one_sided_share, one.levels_missing_share)
+        table.add_row(ROWS.get(label, label), *(f"{share.mean:.2%}" for share in shares))
+    console.print(table)
 
 
 def _print_costs(console: object, costs: "dict[str, ExecutionCosts]", hours: str) -> None:

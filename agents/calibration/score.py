@@ -55,6 +55,10 @@ class HeldOutScores:
     """1 if the long memory of trade signs is shared, else 0."""
     score_l1: dict[str, SeedSample]
     fact_values: dict[str, SeedSample]
+    one_sided_share: SeedSample
+    """Of the time in which the book has orders on one side at most. The scores leave it out."""
+    levels_missing_share: SeedSample
+    """Of the levels that the real day can show, on average over the time. The scores of volumes leave them out."""
     messages: list[int]
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +70,8 @@ class HeldOutScores:
             "trade_sign_memory_shared": self.signs_shared.to_json(),
             "l1": {name: sample.to_json() for name, sample in self.score_l1.items()},
             "facts": {name: [_finite(value) for value in sample.values] for name, sample in self.fact_values.items()},
+            "one_sided_share": self.one_sided_share.to_json(),
+            "levels_missing_share": self.levels_missing_share.to_json(),
             "messages": self.messages,
         }
 
@@ -94,6 +100,28 @@ def score_floor(window: Window) -> HeldOutScores:
     return _scored(facts[0], [compare(first, second, bootstraps=0, seed=1)], facts[1:], [second])
 
 
+def score_ceiling(training: Window, held_out: Window) -> HeldOutScores:
+    """Compares the real training hours with the held-out hours: a population that reproduced its training exactly would have these."""
+    benchmark = compare(held_out.tape, training.tape, bootstraps=0, seed=1)
+    return _scored(held_out.facts, [benchmark], [training.facts], [training.tape])
+
+
+def one_sided_share(tape: Tape) -> float:
+    """Share of the time between the messages in which a side of the book is empty."""
+    return _over_time(tape, (~tape.two_sided[1:-1]).astype(np.float64))
+
+
+def levels_missing_share(tape: Tape) -> float:
+    """Mean share of the 2N levels that the book does not have, over the time between the messages."""
+    return _over_time(tape, (tape.book_ticks[1:-1] == 0).mean(axis=(1, 2)))
+
+
+def _over_time(tape: Tape, values: Floats) -> float:
+    """Mean of [n - 1] values between the messages, weighted with the time."""
+    time_ns = np.diff(tape.time_ns)
+    return float(values @ time_ns / max(time_ns.sum(), 1))
+
+
 def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes: list[Tape]) -> HeldOutScores:
     shared = [agreements(real, found) for found in facts]
     means = [benchmark.summary() for benchmark in benchmarks]
@@ -111,5 +139,7 @@ def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes:
             fact.name: SeedSample(np.array([found.estimates[index].value for found in facts]))
             for index, fact in enumerate(FACTS)
         },
+        SeedSample(np.array([one_sided_share(tape) for tape in tapes])),
+        SeedSample(np.array([levels_missing_share(tape) for tape in tapes])),
         [len(tape) for tape in tapes],
     )  # fmt: skip

@@ -118,7 +118,7 @@ def _execute_all(state: Any, commands: Any, events: Any, position: Ints, touch: 
 
 def execute_commands(commands: Rows) -> tuple[MidPath, Market]:
     """Executes commands of symbol 0 in a new market; returns the mid's path and the market afterwards."""
-    market = history_market()
+    market = history_market(commands)
     position, events = np.zeros(1, np.int64), np.zeros(EVENT_ROWS, EVENT)
     touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
     while _execute_all(market.state, commands, events, position, touch, traded) != DONE:

@@ -13,6 +13,7 @@ from serl.exchange.kernel.commands import DONE
 from serl.exchange.market import Market
 from serl.exchange.records import ALL_SYMBOLS, EVENT, LEVEL, Rows
 from serl.history.day import Day
+from serl.history.limits import limits_for
 from serl.history.verify import HISTORY
 
 LEVELS_DEFAULT = 10
@@ -135,7 +136,7 @@ def build_tape(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     capacity, event_rows = len(commands) + shown + 64, 4096
     best_levels = np.zeros(shown + 1, LEVEL)
     while True:
-        market = history_market()
+        market = history_market(commands)
         events = np.zeros(event_rows, EVENT)
         out = allocate_tape(capacity, int(commands["command_id"].max(initial=0)), shown)
         while (
@@ -170,8 +171,8 @@ def symbol_commands(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
     return name, commands, day.rows[own]
 
 
-def history_market(symbols: int = 1) -> Market:
-    """An empty market in which participant HISTORY is an operator."""
-    market = Market(symbols)
+def history_market(commands: Rows) -> Market:
+    """An empty market of symbol 0 with room for these commands, in which participant HISTORY is an operator."""
+    market = Market(limits=limits_for([commands]))
     market.grant_operator(HISTORY)
     return market

@@ -48,6 +48,10 @@ GROUPS = {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
         "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
         "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
+        "ranking": (
+            "serl.agents.calibration.cli_ranking:ranking",
+            "Compare how a population and a real day rank execution policies.",
+        ),
         "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
         "impact": (
             "serl.agents.impact.cli:impact",

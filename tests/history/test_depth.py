@@ -92,6 +92,35 @@ def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
     assert day.reference.counts["diffs_before_snapshot"] == 1 and day.reference.counts["trades"] == 0
 
 
+def futures(previous: int, first: int, last: int, size: str) -> Message:
+    message = diff(first, last, [["1.00", size]])
+    return {**message, "data": message["data"] | {"pu": previous}}
+
+
+def test_diffs_of_futures_follow_by_the_last_update_of_the_one_before(tmp_path: Path) -> None:
+    """Their numbers have gaps: other symbols' updates are counted too."""
+    day = imported(
+        tmp_path, SNAPSHOT, futures(3, 6, 9, "9"), futures(9, 10, 14, "4"), futures(14, 20, 25, "3"), futures(25, 31, 31, "2")
+    )  # fmt: skip
+    assert [commands_of_row(day, row)[0][3] for row in (2, 3, 4)] == [1, 1, 1]
+    assert (day.reference.counts["diffs"], day.reference.counts["diffs_before_snapshot"]) == (3, 1)
+    with pytest.raises(
+        DepthError, match="line 3: expected the diff after update 14, got 31 to 31 after 25: diffs are missing"
+    ):
+        imported(tmp_path, SNAPSHOT, futures(9, 10, 14, "4"), futures(25, 31, 31, "2"))
+    with pytest.raises(DepthError, match="line 2: expected the diff after update 10, got 12 to 14 after 11"):
+        imported(tmp_path, SNAPSHOT, futures(11, 12, 14, "4"))
+
+
+def test_trades_of_one_stream_are_read(tmp_path: Path) -> None:
+    """A recording of both has each trade twice. What futures pay from their insurance fund is no trade in the book."""
+    one = trade("0.99", "1.0", True)
+    both = {**one, "data": one["data"] | {"e": "aggTrade"}}
+    fund = {**both, "data": both["data"] | {"X": "INSURANCE_FUND"}}
+    counts = imported(tmp_path, SNAPSHOT, both, one, fund, both, diff(11, 11)).reference.counts
+    assert (counts["trades"], counts["other_messages"]) == (2, 2)
+
+
 @pytest.mark.parametrize("enveloped", [True, False])
 def test_early_diffs_with_and_without_an_envelope(enveloped: bool, tmp_path: Path) -> None:
     early = diff(9, 11, [["1.00", "8"]])
@@ -112,8 +141,11 @@ def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
         (recording(SNAPSHOT) + "what\n", "line 2: expected a time in ns and a JSON object, got b'what'"),
         (recording(SNAPSHOT) + recording(DIFF)[:-9] + "\n", "line 2: expected a time in ns and a JSON object"),
         (recording(SNAPSHOT, DIFF) + f"{MIDNIGHT_NS} {{}}\n", "line 3: expected a time not before"),
-        (recording(SNAPSHOT, DIFF, diff(14, 15)), "line 3: expected update 13, got 14 to 15: diffs are missing"),
-        (recording(SNAPSHOT, diff(12, 12)), "line 2: expected update 11, got 12 to 12"),
+        (
+            recording(SNAPSHOT, DIFF, diff(14, 15)),
+            "line 3: expected the diff after update 12, got 14 to 15: diffs are missing",
+        ),
+        (recording(SNAPSHOT, diff(12, 12)), "line 2: expected the diff after update 10, got 12 to 12"),
         (recording(SNAPSHOT, DIFF, SNAPSHOT), "line 3: expected one snapshot, got another"),
         (recording(DIFF), "expected a snapshot .*, got none"),
         (recording(SNAPSHOT, diff(11, 11, [["x", "1"]])), "line 2: expected a decimal price and size, got 'x', '1'"),

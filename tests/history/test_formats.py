@@ -157,8 +157,8 @@ def test_invalid_dates(date: str) -> None:
 )
 def test_samples(name: str, commands: int | None, symbol: str, date: str, tmp_path: Path) -> None:
     path = sample(name)
-    reference, written = import_file(path, tmp_path / "a.parquet")
-    assert commands is None or written == commands
+    reference, verdict = import_file(path, tmp_path / "a.parquet")
+    assert commands is None or verdict.commands == commands
     assert (",".join(one.name for one in reference.symbols), reference.date) == (symbol, date)
     again = read_day(tmp_path / "a.parquet")
     assert again.reference == reference and (again.commands["time_ns"][1:] >= again.commands["time_ns"][:-1]).all()

@@ -50,6 +50,22 @@ def test_created_changed_and_deleted_orders(tmp_path: Path) -> None:
     )
 
 
+def test_volumes_with_a_decimal_point_are_whole_coins(tmp_path: Path) -> None:
+    """Other recordings of the stream write volumes so, and the second time as exchange_timestamp."""
+    units = imported(
+        tmp_path, (1, 0, "10.00", 50_000_000, "created", "bid"), (1, 6, "10.00", 200_000_000, "changed", "bid")
+    )
+    text = csv_text((1, 0, "10.00", "0.5", "created", "bid"), (1, 6, "10.00", 2, "changed", "bid"))
+    path = tmp_path / "bitstamp_btcusd_y.csv"
+    path.write_text(text.replace("exchange.timestamp", "exchange_timestamp"))
+    assert import_day(path).commands.tobytes() == units.commands.tobytes()
+    path.write_text(
+        csv_text((1, 0, "10.00", "0.5", "created", "bid"), (1, 6, "10.00", "0.123456789", "changed", "bid"))
+    )
+    with pytest.raises(L3CsvError, match=r"row 2: volume: expected a multiple of 0\.00000001, got 0\.123456789"):
+        import_day(path)
+
+
 def test_the_market_matches_crossing_orders(tmp_path: Path) -> None:
     """A crossing order trades on arrival; the events that follow change nothing more."""
     day = imported(
@@ -72,8 +88,8 @@ def test_names_and_lots(tmp_path: Path) -> None:
     [
         ((2, 1, "10.00", 5, "made", "bid"), "row 2: action: expected one of created, changed, deleted, got made"),
         ((2, 1, "10.00", 5, "created", "up"), "row 2: direction: expected one of bid, ask, got up"),
-        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: expected a multiple of the tick 0.01"),
-        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: expected more than 0"),
+        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: expected a multiple of 0.01"),
+        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: expected 1 to 2.53 ticks of 0.01, got -1"),
         ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: expected a number above 0"),
         ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: expected 0 to 2"),
         ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: expected a number above 0"),
@@ -81,8 +97,8 @@ def test_names_and_lots(tmp_path: Path) -> None:
         ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: expected one that is not open"),
         ((2, 1, "ten", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got 'ten'"),
         ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got '1e30'"),
-        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: expected more than 0, at most 2.53 ticks"),
-        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: expected an integer, got ''"),
+        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: expected 1 to 2.53 ticks of 0.01"),
+        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: expected a decimal with up to 12 places, got ''"),
         ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: expected 0 to 2"),
         ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: expected an integer, got '1000"),
         ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: expected ms since 1970, before 2100"),

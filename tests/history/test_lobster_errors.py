@@ -72,6 +72,19 @@ def test_row_counts_that_do_not_match(tmp_path: Path, rows_kept: int, row: int) 
         read_lobster(tmp_path)
 
 
+def test_a_seventh_column_says_who_sent_the_order(tmp_path: Path) -> None:
+    """In some of the publisher's files; empty, null or a name."""
+    write_sample(tmp_path, [NO_CHANGE] * 3)
+    without = import_day(tmp_path)
+    rows = (tmp_path / MESSAGES).read_text().splitlines()
+    senders = ("", "null", "1ABC")
+    (tmp_path / MESSAGES).write_text("".join(f"{row},{sender}\n" for row, sender in zip(rows, senders, strict=True)))
+    assert import_day(tmp_path).commands.tobytes() == without.commands.tobytes()
+    (tmp_path / MESSAGES).write_text(f"{rows[0]},\n{rows[1]}\n{rows[2]},x\n")
+    with pytest.raises(LobsterError, match="row 2: expected 7 columns, got 6"):
+        import_day(tmp_path)
+
+
 def test_empty_message_file(tmp_path: Path) -> None:
     write_sample(tmp_path, [NO_CHANGE])
     (tmp_path / MESSAGES).write_text("")

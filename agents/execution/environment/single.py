@@ -1,20 +1,12 @@
-"""One parent order as a `gymnasium.Env`, for libraries without support for vector environments.
+"""One parent order as a `gymnasium.Env`, for libraries without support for vector environments. `serl.environments` makes them by name."""
 
-`gymnasium.make("serl.agents.execution.environment.single:serl/Execution-v0", day="amzn.day")` makes one for a day file.
-"""
-
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
-from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.hours import trading_hours
-from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
-from serl.history.day import read_day
 
 
 class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
@@ -55,13 +47,3 @@ class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._next = observations[0]
         results = {name: float(values[0]) for name, values in info["results"].items()}
         return info["final_obs"][0], float(rewards[0]), True, False, {"results": results}
-
-
-def make(day: Path | str, actions: str = "market", latency_ns: int = 1_000_000, **orders: float) -> ExecutionEnv:
-    """An environment for one day file; `orders` are fields of RandomOrders."""
-    history = read_day(Path(day))
-    sampler = RandomOrders([trading_hours(history)], **orders)
-    return ExecutionEnv(ExecutionVectorEnv(ReplayMarket([history], 1, latency_ns=latency_ns), sampler, actions=actions))
-
-
-gymnasium.register("serl/Execution-v0", entry_point=make)

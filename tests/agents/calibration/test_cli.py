@@ -45,6 +45,12 @@ def test_end_to_end(day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(scored["baseline"]["mean_l1"]["values"]) == 2 and len(scored["calibrated"]["l1"]) == 21
     # On a day made by zero intelligence, zero intelligence at the measured rates is the true model.
     assert scored["baseline"]["mean_l1"]["mean"] < 0.2
+    (caveat,) = numbers["caveats"]
+    assert caveat.startswith(
+        "the population is not closer to the held-out hours than zero intelligence at measured rates"
+    )
+    assert f"caveat: {caveat}" in " ".join(shown.split()) and output.read_text().startswith(f"# {caveat}\n")
+    assert "training hours" in shown and scored["ceiling"]["mean_l1"]["mean"] < scored["calibrated"]["mean_l1"]["mean"]
     population = load_population(output)
     assert population.groups[0].trader == "flow" and load_population(baseline).groups[0].trader == "zero_intelligence"
     # Two trials in total: one exists already.
@@ -69,6 +75,16 @@ def test_bad_windows(day: Path, tmp_path: Path, options: list[str], error: type[
     with pytest.raises(error, match=message):
         CliRunner().invoke(calibrate, arguments, catch_exceptions=False)
     assert not (tmp_path / "out.yaml").exists()
+
+
+def test_a_day_of_the_touch_alone_is_refused_before_the_search(day: Path, tmp_path: Path) -> None:
+    """Unless it is wanted: then the search begins, here with too little data."""
+    arguments = [str(day), "-o", str(tmp_path / "out.yaml"), *WINDOWS, "--levels", "1"]
+    with pytest.raises(CalibrationError, match="expected a day with at least two levels a side, got the touch alone"):
+        CliRunner().invoke(calibrate, arguments, catch_exceptions=False)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(CalibrationError, match="expected at least 5 minutes, got 2"):
+        CliRunner().invoke(calibrate, [*arguments, "--touch-only", "--train", "10:00-10:02"], catch_exceptions=False)
 
 
 def test_a_missing_folder_is_an_error(day: Path, tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from gymnasium.utils.env_checker import check_env
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.single import ExecutionEnv, make
+from serl.agents.execution.environment.single import ExecutionEnv
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.environments import EXECUTION_ID, execution_env
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
-
-ID = "serl.agents.execution.environment.single:serl/Execution-v0"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def trajectory(env: ExecutionEnv, seed: int) -> list[Any]:
 # Warnings are errors in all tests: a checker that complains fails.
 @pytest.mark.parametrize("actions", ["market", "limit", "hybrid"])
 def test_the_checkers_are_content(path: Path, actions: str) -> None:
-    env = gymnasium.make(ID, day=path, actions=actions, duration_s=100)
+    env = gymnasium.make(EXECUTION_ID, data=path, actions=actions, duration_s=100)
     from stable_baselines3.common.env_checker import check_env as check_for_sb3  # takes two seconds
 
     check_env(env.unwrapped)
@@ -49,21 +48,23 @@ def test_the_checkers_are_content(path: Path, actions: str) -> None:
 
 
 def test_same_seed_same_trajectory(path: Path) -> None:
-    first, again, other = (trajectory(make(path, "hybrid", duration_s=100), seed) for seed in (7, 7, 8))
+    first, again, other = (
+        trajectory(execution_env(data=path, actions="hybrid", duration_s=100), seed) for seed in (7, 7, 8)
+    )
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert not np.array_equal(first[0], other[0])
 
 
 def test_it_is_a_view_of_the_vector_environment(path: Path) -> None:
-    env = make(path, "hybrid", duration_s=100)
-    vector = make(path, "hybrid", duration_s=100).vector
+    env = execution_env(data=path, actions="hybrid", duration_s=100)
+    vector = execution_env(data=path, actions="hybrid", duration_s=100).vector
     observation, _ = env.reset(seed=5)
     observations, _ = vector.reset(seed=5)
     np.testing.assert_array_equal(observation, observations[0])
     for _ in range(23):  # over the end of two episodes
-        observation, reward, over, truncated, info = env.step(np.array([-0.8, 0.2, 0.4]))
-        observations, rewards, done, _, infos = vector.step(np.array([[0.1, 0.6, 0.4]]))
+        observation, reward, over, truncated, info = env.step(np.array([-0.75, 0.25, 0.5]))
+        observations, rewards, done, _, infos = vector.step(np.array([[0.125, 0.625, 0.5]]))
         assert (reward, over, truncated) == (rewards[0], done[0], False)
         if over:
             np.testing.assert_array_equal(observation, infos["final_obs"][0])

@@ -1,0 +1,159 @@
+"""Does a population rank execution policies as the day does that it was fitted to? The same orders, worked by fixed policies in both.
+
+A policy that is learnt or chosen in a population is of use only if its advantage is the same in the market. The replayed day does not react
+to orders, so what it charges is a lower bound for all policies that take.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.calibration.costs import ENVIRONMENTS, ParentOrders, day_orders
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
+from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
+from serl.agents.learning.evaluation import Estimate, Hold, Outcome, bootstrap_clusters, costs, execute_orders
+from serl.agents.realism.tape import Floats
+from serl.agents.traders.population import PopulationConfig
+from serl.history.day import Day
+
+POLICIES: Mapping[str, Policy] = {
+    "TWAP": Twap(),
+    "AC": AlmgrenChriss(),
+    "POV 10 %": Participation(0.1),
+    "POV 30 %": Participation(0.3),
+    "all at once": Aggressive(),
+    "passive": Passive(),
+    "slice at touch": Patience(rest_slices=1.0, late_slices=0.0, place=1.0),
+    "slice at mid": Patience(rest_slices=1.0, late_slices=0.0, place=0.0),
+    "slice behind": Patience(rest_slices=1.0, late_slices=0.0, place=2.0),
+    "patient, touch": Patience(rest_slices=4.0, late_slices=3.0, place=1.0),
+    "patient, mid": Patience(rest_slices=4.0, late_slices=3.0, place=0.0),
+}
+"""From taking at once to waiting; all in action mode `hybrid`. None is fitted to a market."""
+DAY_PAIRS, POPULATION_PAIRS = 128, 16
+"""Pairs of a buy and a sell in the day, and in each simulated day."""
+DRAWS, BOOTSTRAP_SEED = 2000, 1
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """PA of every policy on the same orders in one market."""
+
+    pa_bps: Floats
+    """[policy, order]; NaN where the market did not trade in the window."""
+    clusters: NDArray[np.int64]
+    """[order] number of its block of the day, or of its simulated day."""
+    unit: str
+    """What a cluster is."""
+
+    @property
+    def means(self) -> Floats:
+        """[policy] bps."""
+        return np.nanmean(self.pa_bps, axis=1)
+
+    def draws(self, seed: int) -> Floats:
+        """[draw, policy] means over resampled clusters."""
+        random, count = np.random.Generator(np.random.PCG64(seed)), int(self.clusters.max()) + 1
+        weights = random.multinomial(count, np.full(count, 1 / count), DRAWS)[:, self.clusters]
+        finite = np.isfinite(self.pa_bps)
+        sums, sizes = weights @ np.where(finite, self.pa_bps, 0.0).T, weights @ finite.T
+        return sums / np.maximum(sizes, 1)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How a population ranks POLICIES, beside the day."""
+
+    names: tuple[str, ...]
+    day: tuple[Estimate, ...]
+    """[policy] PA in bps, with 95 % intervals over the clusters, as all of these."""
+    population: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
+    """[policy] population minus day, after the mean over the policies has been taken off both: a market that is dearer for all of them ranks
+    them alike."""
+    correlation: Estimate
+    """Spearman's, of the mean PA."""
+    orders: tuple[int, int]
+    clusters: tuple[int, int]
+    units: tuple[str, str]
+
+    @property
+    def largest_difference_bps(self) -> float:
+        """Of all policies."""
+        return max(abs(one.value) for one in self.differences)
+
+
+def rank(
+    day: Day, population: PopulationConfig, start_ns: int, end_ns: int, seeds: Sequence[int], on_policy: Progress = lambda name: None
+) -> Ranking:  # fmt: skip
+    """Works the same kind of orders in hours of a day with one symbol and in simulated days. ConfigError if the hours are shorter than an
+    order. on_policy: called with the name of each policy and market before it is worked."""
+    orders = day_orders(day, start_ns, end_ns, DAY_PAIRS)
+    real = advantages(ReplayMarket([day], ENVIRONMENTS), orders, [0], "day", on_policy)
+    fewer = dataclasses.replace(orders, pairs=POPULATION_PAIRS)
+    market = DynamicMarket(population, min(ENVIRONMENTS, 2 * POPULATION_PAIRS * len(seeds)))
+    try:
+        simulated = advantages(market, fewer, seeds, population.name, on_policy)
+    finally:
+        market.close()
+    return compare(real, simulated)
+
+
+def advantages(
+    market: ExecutionMarket, orders: ParentOrders, days: Sequence[int], name: str, on_policy: Progress
+) -> Advantages:
+    """PA of all POLICIES on the orders of some days of a market; name: of the market, for `on_policy`."""
+    episodes = orders.sample(days)
+
+    def outcome(policy: Policy, mode: str = "hybrid") -> Outcome:
+        return execute_orders(ExecutionVectorEnv(market, RandomOrders(()), actions=mode), policy, episodes)
+
+    without_us, twap = outcome(Hold(), "market"), outcome(Twap(), "market")
+    found = []
+    for label, policy in POLICIES.items():
+        on_policy(f"{label}, {name}")
+        found.append(costs(episodes, outcome(policy), without_us, twap)["pa"])
+    clusters, unit = bootstrap_clusters(episodes, episodes["day"])
+    return Advantages(np.array(found), clusters, unit)
+
+
+def compare(real: Advantages, simulated: Advantages) -> Ranking:
+    """The ranking in two markets, of which the first is the real one."""
+    draws = real.draws(BOOTSTRAP_SEED), simulated.draws(BOOTSTRAP_SEED + 1)
+    shifts = _centred(simulated.means) - _centred(real.means), _centred(draws[1]) - _centred(draws[0])
+    correlations = np.array([spearman(one, other) for one, other in zip(*draws, strict=True)])
+    return Ranking(
+        tuple(POLICIES), _estimates(real.means, draws[0]), _estimates(simulated.means, draws[1]), _estimates(*shifts),
+        _estimate(spearman(real.means, simulated.means), correlations), (real.pa_bps.shape[1], simulated.pa_bps.shape[1]),
+        (int(real.clusters.max()) + 1, int(simulated.clusters.max()) + 1), (real.unit, simulated.unit),
+    )  # fmt: skip
+
+
+def spearman(one: Floats, other: Floats) -> float:
+    """Correlation of the ranks of (k,) values without ties; Spearman (1904)."""
+    first, second = (np.argsort(np.argsort(values)).astype(np.float64) for values in (one, other))
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _centred(values: Floats) -> Floats:
+    centred: Floats = values - values.mean(axis=-1, keepdims=True)
+    return centred
+
+
+def _estimates(values: Floats, draws: Floats) -> tuple[Estimate, ...]:
+    return tuple(_estimate(float(value), column) for value, column in zip(values, draws.T, strict=True))
+
+
+def _estimate(value: float, draws: Floats) -> Estimate:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))

@@ -1,0 +1,60 @@
+"""The limits of a market for a day: they reject as few of its commands as limits can."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.limits import LOTS_MAX, MarketLimits
+from serl.exchange.records import CASH_MAX, Rows
+
+LIMIT_MAX = 1 << 40
+"""Of quantity and price each, as in the exchange's configuration."""
+Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""(distinct values in order, how often each)."""
+
+
+def limits_for(blocks: Iterable[Rows]) -> MarketLimits:
+    """Limits for COMMAND rows, block by block.
+
+    The defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the largest
+    quantity and the largest price is limited: where both do not fit, the limits reject as few rows as any. One absurd order then costs
+    itself, and not the room of all others. O(n log n) time; memory grows with the distinct values only.
+    """
+    quantities, prices = _none(), _none()
+    for commands in blocks:
+        quantities, prices = _counted(quantities, commands["qty_lots"]), _counted(prices, commands["price_ticks"])
+    return _fitting(quantities, prices, MarketLimits())
+
+
+def _none() -> Counted:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _counted(so_far: Counted, column: NDArray[np.int64]) -> Counted:
+    values, counts = np.unique(column, return_counts=True)
+    values, counts = np.concatenate([so_far[0], values]), np.concatenate([so_far[1], counts])
+    distinct, where = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(where, counts).astype(np.int64)
+
+
+def _above(counted: Counted, thresholds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[threshold] how many values are larger."""
+    values, counts = counted
+    not_above = np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(values, thresholds, side="right")]
+    return counts.sum() - not_above
+
+
+def _fitting(quantities: Counted, prices: Counted, defaults: MarketLimits) -> MarketLimits:
+    default = defaults.qty_lots_max
+    candidates = np.concatenate([[default], quantities[0], CASH_MAX // np.maximum(prices[0], 1)])
+    candidates = np.unique(candidates.clip(1, LIMIT_MAX))
+    rejected = _above(quantities, candidates) + _above(prices, np.minimum(CASH_MAX // candidates, LIMIT_MAX))
+    best = candidates[rejected == rejected.min()]
+    largest = int(best[np.argmin(np.abs(best - default))])  # the defaults where they do
+    highest = min(max(defaults.price_ticks_max, int(prices[0].max(initial=1))), CASH_MAX // largest, LIMIT_MAX)
+    return MarketLimits(
+        qty_lots_max=largest,
+        price_ticks_max=highest,
+        orders_open_max=min(defaults.orders_open_max, LOTS_MAX // largest),
+    )

@@ -1,0 +1,100 @@
+"""Execution environments by name, in the ways of gymnasium and PettingZoo.
+
+    import gymnasium
+    import serl.environments  # registers serl/Execution-v0
+
+    gymnasium.make("serl/Execution-v0", population="liquid")
+    gymnasium.make_vec("serl/Execution-v0", num_envs=32, data="amzn.day", actions="hybrid")
+    serl.environments.parallel_env(agents=3, data="amzn.day")
+
+Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with
+a book, which is replayed, or a file of bars; or `population`, simulated traders who react; then the part of the data, parent orders,
+actions, observations and reward. `seed` of `reset` determines the orders, and in a simulated market the days, too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from serl.agents.execution.environment.layout import Layout
+from serl.agents.execution.environment.observation import Scales
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.single import ExecutionEnv
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.market_config import MarketConfig, with_overrides
+from serl.agents.learning.sources import BARS_SUFFIX
+from serl.agents.realism.days import load_day
+from serl.exchange.errors import ConfigError
+from serl.history.day import Day
+
+EXECUTION_ID = "serl/Execution-v0"
+SCALED_WITH = 32
+"""Parent orders with which the units of observations are fitted, so that they do not depend on the number of environments."""
+
+
+def execution_env(*, scales: Scales | None = None, **settings: Any) -> ExecutionEnv:
+    """One parent order at a time; all actions in [-1, 1]. Raises `ConfigError` for an invalid setting, `DataError` for unfit data."""
+    return ExecutionEnv(execution_vector_env(1, scales=scales, **settings))
+
+
+def execution_vector_env(num_envs: int = 1, *, scales: Scales | None = None, **settings: Any) -> ExecutionVectorEnv:
+    """N parent orders at once, each alone in its market. scales: units of observations; by default fitted on the training part, without
+    orders of ours. Raises as `execution_env`."""
+    config = market_settings(**settings)
+    days = _days(config)
+    return _scenario(config, days, num_envs).env(scales or _fitted_scales(config, days))
+
+
+def parallel_env(
+    agents: int = 2, *, shared: bool = True, message_size: int = 2, scales: Scales | None = None, **settings: Any
+) -> Any:
+    """Several agents in one replayed book, as a PettingZoo `ParallelEnv`: they share a parent order, or have one each, and send messages.
+
+    Raises as `execution_env`, and `ConfigError` unless `data` is a day with a book. Needs the extra `learning` (pettingzoo).
+    """
+    from serl.agents.execution.environment.parallel import ExecutionParallelEnv
+
+    config = market_settings(**settings)
+    if config.kind != "replay":
+        raise ConfigError(
+            f"parallel_env: expected data, a day with a book that agents share, got a {config.kind} market"
+        )
+    days = _days(config)
+    assert days is not None, "a replayed market has days"
+    return ExecutionParallelEnv(
+        ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000)), _scenario(config, days, 1).sampler,
+        shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
+        scales=scales or _fitted_scales(config, days), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
+        fee_bps=config.fee_bps,
+    )  # fmt: skip
+
+
+def market_settings(**settings: Any) -> MarketConfig:
+    """Settings of a market; its kind follows from `data` or `population` unless it is given. Raises `ConfigError`."""
+    data = settings.get("data", [])
+    paths = [Path(path) for path in (data if isinstance(data, Sequence) and not isinstance(data, str) else [data])]
+    if bool(paths) == ("population" in settings):
+        raise ConfigError("expected either data, a day with a book or a file of bars, or population; give one of them")
+    inferred = "dynamic" if not paths else "static" if paths[0].suffix == BARS_SUFFIX else "replay"
+    return with_overrides(MarketConfig(), {"kind": inferred} | settings | {"data": paths})
+
+
+def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -> Scenario:
+    return Scenario(with_overrides(config, {"environments": environments}), days)
+
+
+def _fitted_scales(config: MarketConfig, days: list[Day] | None) -> Scales:
+    return _scenario(config, days, SCALED_WITH).fit_scales()
+
+
+def _days(config: MarketConfig) -> list[Day] | None:
+    """The days with a book, loaded; None for bars and simulated markets."""
+    if config.kind == "dynamic" or any(path.suffix == BARS_SUFFIX for path in config.data):
+        return None
+    return [load_day(path) for path in config.data]
+
+
+gymnasium.register(EXECUTION_ID, entry_point=execution_env, vector_entry_point=execution_vector_env)

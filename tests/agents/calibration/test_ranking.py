@@ -1,0 +1,74 @@
+"""`serl ranking`: markets that rank policies alike, or the other way round; the command on a small day."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.calibration import ranking
+from serl.agents.calibration.cli_ranking import ranking as command
+from serl.agents.calibration.ranking import POLICIES, Advantages, compare, spearman
+from serl.history.day import write_day
+from serl.history.generate import generate_day
+
+COUNT = len(POLICIES)
+
+
+def advantages(means: np.ndarray, seed: int) -> Advantages:
+    """40 orders in 20 clusters whose noise is the same for all policies, and small noise of each."""
+    random = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(20), 2)
+    noise = random.normal(0, 2, 20)[clusters] + random.normal(0, 0.1, (COUNT, 40))
+    return Advantages(means[:, None] + noise, clusters, "blocks")
+
+
+def test_spearman_is_of_ranks() -> None:
+    assert spearman(np.array([1.0, 2, 9]), np.array([-5.0, 0, 1])) == pytest.approx(1)
+    assert spearman(np.array([1.0, 2, 9]), np.array([3.0, 2, 1])) == pytest.approx(-1)
+    assert spearman(np.array([1.0, 2, 3, 4]), np.array([1.0, 2, 4, 3])) == pytest.approx(0.8)
+
+
+def test_a_market_that_is_dearer_for_all_policies_ranks_them_alike() -> None:
+    means = np.linspace(-5, 1, COUNT)
+    found = compare(advantages(means, 1), advantages(means - 3, 2))
+    assert found.correlation.value == pytest.approx(1) and found.correlation.low > 0.9
+    assert found.largest_difference_bps < 0.2
+    assert sum(one.low <= 0 <= one.high for one in found.differences) >= COUNT - 2
+    np.testing.assert_allclose([one.value for one in found.day], means, atol=1.5)
+
+
+def test_a_market_that_pays_who_waits_ranks_them_otherwise() -> None:
+    means = np.linspace(-5, 1, COUNT)
+    found = compare(advantages(means, 1), advantages(-means, 2))
+    assert found.correlation.value == pytest.approx(-1) and found.largest_difference_bps == pytest.approx(6, abs=0.2)
+    assert not found.differences[0].low <= 0 <= found.differences[0].high
+
+
+def test_orders_in_windows_without_trades_are_left_out() -> None:
+    one = advantages(np.zeros(COUNT), 3)
+    one.pa_bps[:, :4] = np.nan
+    assert np.isfinite(one.draws(1)).all() and np.isfinite(one.means).all()
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: POLICIES[name] for name in ("TWAP", "passive", "all at once")}
+    for name, value in (("POLICIES", few), ("DAY_PAIRS", 2), ("POPULATION_PAIRS", 1)):
+        monkeypatch.setattr(ranking, name, value)
+    write_day(generate_day(3), tmp_path / "a.day")
+    arguments = [
+        str(tmp_path / "a.day"),
+        "small",
+        "--hours",
+        "10:00-10:15",
+        "--seeds",
+        "2",
+        "-o",
+        str(tmp_path / "r.html"),
+    ]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0 and "rank correlation" in result.output and "all at once" in result.output
+    numbers = json.loads((tmp_path / "r.json").read_text())
+    assert set(numbers["pa_bps"]) == set(few) and numbers["orders"] == [4, 4]
+    assert (tmp_path / "r.png").stat().st_size > 10_000 and "a.day and small" in (tmp_path / "r.html").read_text()

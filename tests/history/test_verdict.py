@@ -1,0 +1,109 @@
+"""What a market makes of an import: limits that one absurd order does not spoil, rejections, time with one side, gaps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from serl.exchange.limits import MarketLimits
+from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, Rows, Side, TimeInForce
+from serl.history.cli import day
+from serl.history.day import Day, Reference, SymbolReference, read_reference
+from serl.history.errors import SourceRejected
+from serl.history.importing import import_file
+from serl.history.limits import limits_for
+from serl.history.verdict import verdict
+from serl.history.verify import market_of
+from tests.history.samples import sample
+from tests.history.test_l3_csv import csv_text
+
+SECOND_NS = 1_000_000_000
+
+
+def orders(*rows: tuple[float, Side, int, int], symbol: int = 0) -> Rows:
+    """NEW GTC from (time in s, side, lots, ticks)."""
+    made = np.zeros(len(rows), COMMAND)
+    for row, (time_s, side, lots, ticks) in enumerate(rows):
+        made["time_ns"][row], made["side"][row] = int(time_s * SECOND_NS), side
+        made["qty_lots"][row], made["price_ticks"][row] = lots, ticks
+    made["kind"], made["time_in_force"], made["symbol"] = CommandKind.NEW, TimeInForce.GTC, symbol
+    made["command_id"] = np.arange(1, len(rows) + 1)
+    return made
+
+
+def reference(symbols: int = 1) -> Reference:
+    return Reference(
+        tuple(SymbolReference(str(number)) for number in range(symbols)), "2020-01-02", "made", source_rows=7
+    )
+
+
+def test_the_default_limits_stay_where_they_do() -> None:
+    assert limits_for([orders((0, Side.BUY, 1_000_000, 1_000_000_000))]) == MarketLimits()
+    assert limits_for([orders((0, Side.BUY, 1, 3_000_000_000))]).price_ticks_max == 3_000_000_000
+    assert limits_for([orders((0, Side.BUY, 30_000_000_000, 9_000))]).qty_lots_max == 30_000_000_000
+
+
+@pytest.mark.parametrize("lots", [1 << 39, 1 << 52])
+def test_an_absurd_order_costs_itself(lots: int) -> None:
+    """Limits that held it would leave no room for the prices of all others."""
+    usual = [(second, Side.BUY, 5, 2_000_000 + second) for second in range(1, 100)]
+    commands = orders((0, Side.BUY, lots, 2_000_000), *usual)
+    assert CASH_MAX // lots < 2_000_000  # so the attack works on limits that hold every quantity
+    limits = limits_for([commands[:50], commands[50:]])
+    assert limits.qty_lots_max == MarketLimits().qty_lots_max and limits.price_ticks_max > 2_000_100
+    market, rows = market_of(Day(commands, np.arange(len(commands)), reference()))
+    market.submit(rows)
+    assert len(market.book(0)[0]) == 99
+    found = verdict(reference(), lambda: [commands[:50], commands[50:]])
+    assert found.rejected == {"bad_qty": 1} and found.commands == 100 and found.rejected_share == 0.01
+
+
+def test_time_with_one_side_and_gaps() -> None:
+    first = orders((0, Side.BUY, 5, 100), (10, Side.SELL, 5, 101), (100, Side.BUY, 5, 99))
+    second = orders((60, Side.SELL, 5, 101), (100, Side.SELL, 5, 102), symbol=1)
+    second["command_id"] += 10
+    together = np.concatenate([first, second])
+    together = together[np.argsort(together["time_ns"], kind="stable")]
+    found = verdict(reference(2), lambda: [together])
+    assert found.one_sided_share == pytest.approx((10 + 40) / 140) and found.empty_share == found.crossed_share == 0
+    assert (found.gaps, found.longest_gap_s, found.rows) == (0, 50.0, 7)
+    later = orders((0, Side.BUY, 5, 100), (61, Side.SELL, 5, 101))
+    assert verdict(reference(), lambda: [later]).gaps == 1
+
+
+def with_an_empty_order(count: int) -> Rows:
+    """The first of them has no quantity."""
+    made = orders(*((second, Side.BUY, 5, 100) for second in range(count)))
+    made["price_ticks"][0], made["qty_lots"][0] = 0, 0
+    return made
+
+
+def test_a_source_that_a_market_rejects_writes_no_file(tmp_path: Path) -> None:
+    commands = with_an_empty_order(50)
+    with pytest.raises(
+        SourceRejected,
+        match=r"expected a market to accept at least 99% of the 50 commands, it rejected 2\.0% \(bad_qty 1\)",
+    ):
+        verdict(reference(), lambda: [commands]).require_accepted("made.csv")
+    verdict(reference(), lambda: [with_an_empty_order(100)]).require_accepted("made.csv")
+
+
+def test_an_import_is_judged_before_it_replaces_a_file(tmp_path: Path) -> None:
+    """No limits hold a quantity beyond 2^40."""
+    source, output = tmp_path / "bitstamp_x_y.csv", tmp_path / "day.parquet"
+    absurd = [(1, 0, "10.00", 1 << 42, "created", "bid"), (2, 1, "9999999999.00", 500, "created", "ask")]
+    source.write_text(csv_text(*absurd))
+    output.write_text("of before")
+    with pytest.raises(SourceRejected, match="give --allow-rejected"):
+        import_file(source, output)
+    assert output.read_text() == "of before" and sorted(tmp_path.iterdir()) == [source, output]
+    result = CliRunner().invoke(day, ["import", str(source), "-o", str(output), "--allow-rejected"])
+    assert result.exit_code == 0 and "a market accepts 50.00% of the commands; rejected: bad qty 1" in result.output
+    assert read_reference(output)[1] == 2
+
+
+def test_the_verdict_of_a_day_of_the_publisher(tmp_path: Path) -> None:
+    _, found = import_file(sample("lobster/LOBSTER_SampleFile_AMZN_2012-06-21_1.zip"), tmp_path / "amzn.parquet")
+    assert found.rejected == {} and found.commands == 73_336 and found.rows == 57_515
+    assert found.crossed_share == 0 and found.one_sided_share < 0.001 and found.gaps == 0
