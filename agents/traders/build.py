@@ -42,7 +42,7 @@ class Crowd:
         ends = np.cumsum([group.count for group in population.groups])
         groups = np.searchsorted(ends, numbers, side="right")
         self._kinds = [load_kind(group.trader) for group in population.groups]
-        self._profiles = [group.parameters().record() for group in population.groups]
+        self._profiles = [population.parameters_of(group).record() for group in population.groups]
         agents = np.zeros(len(numbers), AGENT)
         agents["number"], agents["kind"] = numbers, groups
         self._memory = np.zeros(int(np.array([one.memory for one in self._kinds])[groups].sum()) + 1)
@@ -72,7 +72,12 @@ class Crowd:
             slab_free=np.full(32, -1, np.int32),
             flow=np.zeros((symbols, FLOW_ROWS, 4), np.int64),
             public_totals=np.zeros((symbols, 4), np.int64),
-            value=np.stack([population.value.path(seed, symbol, duration) for symbol in range(symbols)]),
+            value=np.stack(
+                [
+                    value.path(seed, number, duration, symbol.loading)
+                    for number, (symbol, value) in enumerate(zip(population.symbols, population.values, strict=True))
+                ]
+            ),
             times=np.array([population.open_ns, population.close_ns, step_ns]),
             fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)),
         )

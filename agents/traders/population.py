@@ -4,11 +4,19 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
+from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
@@ -19,7 +27,7 @@ class _StrictModel(BaseModel):
 
 
 class GroupConfig(_StrictModel):
-    """Traders of one kind with one profile."""
+    """Traders of one kind with one profile, in one symbol; in YAML in each of several."""
 
     trader: str
     count: int = Field(1, ge=1, le=4_000_000)
@@ -27,7 +35,10 @@ class GroupConfig(_StrictModel):
     latency_spread_us: float = Field(
         0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once per trader"
     )
-    symbol: int = Field(0, ge=0)
+    symbol: int = Field(0, ge=0, description="index of the symbol, instead of `symbols`")
+    symbols: list[str] | None = Field(
+        None, min_length=1, description="as many traders in each of these; by default in all"
+    )
     start_s: float = Field(
         0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s"
     )
@@ -41,12 +52,17 @@ class GroupConfig(_StrictModel):
         except ValidationError as error:
             raise PopulationError(f"trader {self.trader!r}: {describe_error(error)}") from None
 
+    @model_serializer(mode="wrap")
+    def _without_symbols(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A checked population has none: fingerprints are those from before there were any."""
+        return {key: value for key, value in dump(self).items() if key != "symbols" or value is not None}
+
 
 class PopulationConfig(_StrictModel):
     """Who trades what, and when."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    symbols: list[str] = Field(["DEMO"], min_length=1, max_length=1000)
+    symbols: list[SymbolConfig] = Field([SymbolConfig(name="DEMO")], min_length=1, max_length=1000)
     tick_size: str = Field("0.01", pattern=r"^\d*\.?\d+$")
     open: str = "09:30"
     close: str = "16:00"
@@ -74,7 +90,37 @@ class PopulationConfig(_StrictModel):
     def symbol_settings(self) -> list[dict[str, Any]]:
         """The symbols as in the configuration of an exchange, with their rules."""
         rules = self.market.model_dump(mode="json", exclude_defaults=True)
-        return [{"name": name, "tick_size": self.tick_size} | rules for name in self.symbols]
+        return [
+            {"name": name, "tick_size": tick_size} | rules
+            for name, tick_size in zip(self.symbol_names, self.tick_sizes, strict=True)
+        ]
+
+    @property
+    def symbol_names(self) -> list[str]:
+        """Names of the symbols, in order."""
+        return [symbol.name for symbol in self.symbols]
+
+    @property
+    def tick_sizes(self) -> list[str]:
+        """The tick size of each symbol."""
+        return [symbol.tick_size or self.tick_size for symbol in self.symbols]
+
+    @property
+    def values(self) -> list[ValueConfig]:
+        """The value of each symbol. Raises ValidationError if a symbol's settings are out of range."""
+        common = self.value.model_dump()
+        return [ValueConfig(**(common | symbol.value)) for symbol in self.symbols]
+
+    def parameters_of(self, group: GroupConfig) -> Profile:
+        """The profile of a group. With several symbols a `mean_ticks` that it leaves out is the mean of its symbol's value."""
+        parameters = group.parameters()
+        if (
+            len(self.symbols) > 1
+            and "mean_ticks" in type(parameters).model_fields
+            and "mean_ticks" not in group.profile
+        ):
+            return parameters.model_copy(update={"mean_ticks": self.values[group.symbol].mean_ticks})
+        return parameters
 
     @property
     def exchange(self) -> ExchangeConfig:
@@ -128,14 +174,51 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
             raise PopulationError(
                 f"{source}: modules: expected modules that can be imported, got {name!r} ({error}); put it on PYTHONPATH"
             ) from None
-    for number, group in enumerate(population.groups):
-        if group.symbol >= len(population.symbols):
-            raise PopulationError(
-                f"{source}: groups.{number}.symbol: expected 0 to {len(population.symbols) - 1}, got {group.symbol}; "
-                "add a symbol or correct it"
-            )
+    _check_symbols(population, source)
+    groups = [
+        one for number, group in enumerate(population.groups) for one in _by_symbol(population, number, group, source)
+    ]
+    for group in groups:
         group.parameters()
-    return population
+    return population.model_copy(update={"groups": groups})
+
+
+def _check_symbols(population: PopulationConfig, source: str) -> None:
+    names = population.symbol_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise PopulationError(
+            f"{source}: symbols: expected different names, got {', '.join(sorted(twice))} twice; rename one"
+        )
+    for symbol in population.symbols:
+        where = f"{source}: symbols.{symbol.name}.value"
+        if "step_s" in symbol.value:
+            raise PopulationError(
+                f"{where}.step_s: expected none, all values have one grid; set it in the population's value"
+            )
+        try:
+            ValueConfig(**(population.value.model_dump() | symbol.value))
+        except ValidationError as error:
+            raise PopulationError(f"{where}: {describe_error(error)}") from None
+
+
+def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, source: str) -> list[GroupConfig]:
+    """A group for each symbol that group `number` of the file trades."""
+    where, names = f"{source}: groups.{number}", population.symbol_names
+    if "symbol" not in group.model_fields_set:
+        for name in group.symbols or ():
+            if name not in names:
+                raise PopulationError(
+                    f"{where}.symbols: expected some of {', '.join(names)}, got {name!r}; add a symbol or correct it"
+                )
+        traded = [index for index, name in enumerate(names) if group.symbols is None or name in group.symbols]
+        return [group.model_copy(update={"symbol": index, "symbols": None}) for index in traded]
+    if group.symbols is not None:
+        raise PopulationError(f"{where}: expected symbol or symbols, got both; leave symbol out")
+    if group.symbol >= len(names):
+        raise PopulationError(
+            f"{where}.symbol: expected 0 to {len(names) - 1}, got {group.symbol}; add a symbol or correct it"
+        )
+    return [group]
 
 
 def _check_rules(population: PopulationConfig, source: str) -> None:
@@ -158,4 +241,13 @@ def require_no_rules(population: PopulationConfig, what: str) -> None:
             f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
             f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate` or "
             "`serl exchange start --with`"
+        )
+
+
+def require_one_symbol(population: PopulationConfig, what: str) -> None:
+    """PopulationError if a population has several symbols, of which `what` knows only one."""
+    if len(population.symbols) > 1:
+        raise PopulationError(
+            f"{population.name}: symbols: expected one symbol in {what}, got {', '.join(population.symbol_names)}; give a population with one, "
+            "or use `serl simulate` or `serl exchange start --with`"
         )
