@@ -57,6 +57,10 @@ def backtest(
     crowd = None if population is None else Crowd(population, seed)
     bots = None
     if isinstance(strategy, Kind):
+        if strategy.basket:
+            raise BacktestError(
+                f"strategy: expected a kind that trades one symbol, got {strategy.name}; put it into a population"
+            )
         names, tick = [one.name for one in references], references[0].tick_size
         bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us), seed)
     market = BacktestMarket(

@@ -39,6 +39,11 @@ class GroupConfig(_StrictModel):
     symbols: list[str] | None = Field(
         None, min_length=1, description="as many traders in each of these; by default in all"
     )
+    account_of: int | None = Field(
+        None,
+        ge=0,
+        description="index of the group of which these are accounts in another symbol; set when the file is read",
+    )
     start_s: float = Field(
         0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s"
     )
@@ -52,10 +57,15 @@ class GroupConfig(_StrictModel):
         except ValidationError as error:
             raise PopulationError(f"trader {self.trader!r}: {describe_error(error)}") from None
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether its traders trade a basket: the next groups are their accounts in the members."""
+        return self.account_of is None and load_kind(self.trader).basket
+
     @model_serializer(mode="wrap")
-    def _without_symbols(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A checked population has none: fingerprints are those from before there were any."""
-        return {key: value for key, value in dump(self).items() if key != "symbols" or value is not None}
+    def _without_none(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Fingerprints of populations with one symbol are those from before there were several."""
+        return {key: value for key, value in dump(self).items() if value is not None}
 
 
 class PopulationConfig(_StrictModel):
@@ -109,7 +119,20 @@ class PopulationConfig(_StrictModel):
     def values(self) -> list[ValueConfig]:
         """The value of each symbol. Raises ValidationError if a symbol's settings are out of range."""
         common = self.value.model_dump()
-        return [ValueConfig(**(common | symbol.value)) for symbol in self.symbols]
+        values = [ValueConfig(**(common | symbol.value)) for symbol in self.symbols]
+        for number in range(len(values)):
+            if members := self.basket(number):
+                mean_ticks = sum(ticks * values[member].mean_ticks for member, _, ticks in members)
+                values[number] = values[number].model_copy(update={"mean_ticks": mean_ticks})
+        return values
+
+    def basket(self, number: int) -> list[tuple[int, float, float]]:
+        """The members of a symbol: (their number, lots in a lot of it, ticks of it that these are worth for a tick of theirs)."""
+        if not self.symbols[number].basket:
+            return []
+        names, ticks = self.symbol_names, [float(tick_size) for tick_size in self.tick_sizes]
+        members = [(names.index(name), weight) for name, weight in self.symbols[number].basket.items()]
+        return [(member, weight, weight * ticks[member] / ticks[number]) for member, weight in members]
 
     def parameters_of(self, group: GroupConfig) -> Profile:
         """The profile of a group. With several symbols a `mean_ticks` that it leaves out is the mean of its symbol's value."""
@@ -131,8 +154,13 @@ class PopulationConfig(_StrictModel):
 
     @property
     def traders(self) -> int:
-        """Number of traders."""
+        """Number of traders; each account of a trader of several symbols counts."""
         return sum(group.count for group in self.groups)
+
+    @property
+    def independent_traders(self) -> int:
+        """Number of traders without their accounts: those that can be in different hosts."""
+        return sum(group.count for group in self.groups if group.account_of is None)
 
     @property
     def spacing_ns(self) -> int:
@@ -175,9 +203,12 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
                 f"{source}: modules: expected modules that can be imported, got {name!r} ({error}); put it on PYTHONPATH"
             ) from None
     _check_symbols(population, source)
-    groups = [
-        one for number, group in enumerate(population.groups) for one in _by_symbol(population, number, group, source)
-    ]
+    groups: list[GroupConfig] = []
+    for number, group in enumerate(population.groups):
+        for one in _by_symbol(population, number, group, source):
+            is_new = "symbol" not in group.model_fields_set
+            groups += [one, *(_accounts(population, one, len(groups)) if is_new else [])]
+    _check_accounts(population, groups, source)
     for group in groups:
         group.parameters()
     return population.model_copy(update={"groups": groups})
@@ -190,6 +221,7 @@ def _check_symbols(population: PopulationConfig, source: str) -> None:
             f"{source}: symbols: expected different names, got {', '.join(sorted(twice))} twice; rename one"
         )
     for symbol in population.symbols:
+        _check_basket(population, symbol, f"{source}: symbols.{symbol.name}.basket")
         where = f"{source}: symbols.{symbol.name}.value"
         if "step_s" in symbol.value:
             raise PopulationError(
@@ -201,6 +233,17 @@ def _check_symbols(population: PopulationConfig, source: str) -> None:
             raise PopulationError(f"{where}: {describe_error(error)}") from None
 
 
+def _check_basket(population: PopulationConfig, symbol: SymbolConfig, where: str) -> None:
+    plain = [one.name for one in population.symbols if not one.basket]
+    for name in symbol.basket:
+        if name not in plain:
+            raise PopulationError(
+                f"{where}: expected symbols without a basket ({', '.join(plain)}), got {name!r}; correct it"
+            )
+    if symbol.basket and (symbol.value or symbol.loading):
+        raise PopulationError(f"{where}: expected neither value nor loading beside it, got one; leave it out")
+
+
 def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, source: str) -> list[GroupConfig]:
     """A group for each symbol that group `number` of the file trades."""
     where, names = f"{source}: groups.{number}", population.symbol_names
@@ -210,7 +253,12 @@ def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, so
                 raise PopulationError(
                     f"{where}.symbols: expected some of {', '.join(names)}, got {name!r}; add a symbol or correct it"
                 )
-        traded = [index for index, name in enumerate(names) if group.symbols is None or name in group.symbols]
+        allowed = group.symbols or [one.name for one in population.symbols if one.basket or not group.has_accounts]
+        traded = [index for index, name in enumerate(names) if name in allowed]
+        if group.has_accounts and not all(population.symbols[index].basket for index in traded or [0]):
+            raise PopulationError(
+                f"{where}: expected symbols with a basket for {group.trader}, got {', '.join(group.symbols or names)}; give one a basket"
+            )
         return [group.model_copy(update={"symbol": index, "symbols": None}) for index in traded]
     if group.symbols is not None:
         raise PopulationError(f"{where}: expected symbol or symbols, got both; leave symbol out")
@@ -232,6 +280,25 @@ def _check_rules(population: PopulationConfig, source: str) -> None:
             f"{source}: market.day: expected a phase from the open ({population.open}) on, got the first at {min(times)}; add "
             f'{{at: "{population.open}", phase: continuous}}'
         )
+
+
+def _accounts(population: PopulationConfig, group: GroupConfig, index: int) -> list[GroupConfig]:
+    """The accounts of a group, which is number `index`, in the members of its basket; none if it trades one symbol."""
+    members = population.basket(group.symbol) if group.has_accounts else []
+    return [group.model_copy(update={"symbol": member, "account_of": index}) for member, _, _ in members]
+
+
+def _check_accounts(population: PopulationConfig, groups: list[GroupConfig], source: str) -> None:
+    """Of a population that was read before, the accounts are there already."""
+    index = 0
+    while index < len(groups):
+        expected = _accounts(population, groups[index], index)
+        found = groups[index + 1 : index + 1 + len(expected)]
+        if groups[index].account_of is not None or found != expected or (groups[index].has_accounts and not expected):
+            raise PopulationError(
+                f"{source}: groups.{index}: expected neither symbol nor account_of for {groups[index].trader}, got one; use symbols"
+            )
+        index += 1 + len(expected)
 
 
 def require_no_rules(population: PopulationConfig, what: str) -> None:

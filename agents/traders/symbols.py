@@ -1,6 +1,6 @@
 """A symbol of a population: its name and what distinguishes it from the others."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -14,6 +14,10 @@ class SymbolConfig(BaseModel):
     tick_size: str | None = Field(None, pattern=r"^\d*\.?\d+$", description="by default the population's")
     value: dict[str, Any] = Field({}, description="settings that differ from the population's value")
     loading: float = Field(0.0, ge=-1, le=1, description="of its value on the factor that all symbols share")
+
+    basket: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        {}, description="lots of other symbols in a lot of this one: its value is theirs"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -171,9 +171,12 @@ def test_a_backtest_has_all_symbols_of_its_population(two: PopulationConfig) -> 
 
 
 def test_the_documented_symbols_are_a_population() -> None:
-    text = next(block.text for block in blocks("traders.md", "yaml") if "symbols:" in block.text)
-    config = check_population(yaml.safe_load(text), "traders.md")
-    assert [(group.count, config.symbol_names[group.symbol]) for group in config.groups[-2:]] == [
-        (2, "BETA"),
-        (2, "CETI"),
-    ]
+    pair, fund = (
+        check_population(yaml.safe_load(block.text), "traders.md")
+        for block in blocks("traders.md", "yaml")
+        if "symbols:" in block.text
+    )
+    traded = [(group.count, pair.symbol_names[group.symbol]) for group in pair.groups[-2:]]
+    assert traded == [(2, "BETA"), (2, "CETI")]
+    assert fund.values[2].mean_ticks == 1700
+    assert [group.symbol for group in fund.groups[-3:]] == [2, 0, 1]
