@@ -5,7 +5,7 @@ from pathlib import Path
 
 from serl.agents.realism.days import day_origin, load_day
 from serl.agents.traders.errors import PopulationError
-from serl.agents.traders.population import load_population
+from serl.agents.traders.population import load_population, require_one_symbol
 from serl.agents.traders.simulate import fingerprint
 from serl.demo.order import CLOSE, OPEN, DemoOrder
 from serl.history.day import Day, write_day
@@ -38,10 +38,11 @@ def simulated(population: str, seed: int) -> Source:
         raise PopulationError(
             f"{population}: expected trading hours from {OPEN} to {CLOSE}, got {config.open} to {config.close}; `serl agents start` accepts any"
         )
-    symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
-    order = DemoOrder(config.symbols[0], "sell", 2500, "09:31-09:41", 10, CLOSE)
+    require_one_symbol(config, "the demo")
+    name = config.symbol_names[0]
+    order = DemoOrder(name, "sell", 2500, "09:31-09:41", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
-    return Source(order, symbols, data, seed, None, population, HOSTS)
+    return Source(order, f"{name}={config.tick_sizes[0]}", data, seed, None, population, HOSTS)
 
 
 def replayed(history: Path, path: Path) -> Source:

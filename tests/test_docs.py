@@ -66,7 +66,7 @@ def test_the_page_on_latency_is_correct(folder: Path) -> None:
 
 def test_a_custom_trader_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, used = blocks("traders.md", "python")
-    _, population = blocks("traders.md", "yaml")
+    *_, population = blocks("traders.md", "yaml")
     (folder / "my_traders.py").write_text(own.text)
     (folder / "mine.yaml").write_text(population.text)
     monkeypatch.syspath_prepend(folder)

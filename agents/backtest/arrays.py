@@ -7,7 +7,7 @@ from numba import typeof, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from serl.agents.traders.records import AGENT, FLOW_ROWS, NODE, REQUESTS, VIEW, Traders
+from serl.agents.traders.records import AGENT, FLOW_ROWS, LEG, NODE, REQUESTS, VIEW, Traders
 from serl.exchange.pointed import bound, pointed
 from serl.exchange.records import COMMAND
 
@@ -34,6 +34,7 @@ class PointedTraders(NamedTuple):
     public_totals: NDArray[np.int64]
     value: NDArray[np.float64]
     times: NDArray[np.int64]
+    legs: NDArray[np.void]
     fees: NDArray[np.int64]
     handle: NDArray[np.int64]
 
@@ -54,7 +55,8 @@ def _kinds() -> Any:
             counter=ints, agents=np.zeros(1, AGENT), market_view=np.zeros(1, VIEW), requests=np.zeros(1, REQUESTS), wake_key=ints,
             wake_item=items, in_flight=np.zeros(1, COMMAND), in_flight_key=ints, in_flight_item=items, in_flight_next=items,
             nodes=np.zeros(1, NODE), order_table=ints, slab=items, slab_free=items, flow=np.zeros((1, FLOW_ROWS, 4), np.int64),
-            public_totals=np.zeros((1, 4), np.int64), value=np.zeros((1, 1)), times=ints, fees=np.zeros((1, 6), np.int64), handle=ints,
+            public_totals=np.zeros((1, 4), np.int64), value=np.zeros((1, 1)), times=ints, legs=np.zeros(1, LEG),
+            fees=np.zeros((1, 6), np.int64), handle=ints,
         )
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ from serl.agents.traders.build import Crowd
 from serl.agents.traders.population import GroupConfig, PopulationConfig, require_no_rules
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.registry import Kind
-from serl.agents.traders.simulate import fingerprint
+from serl.agents.traders.simulate import fingerprint, symbol_references
+from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import time_of_day_text
 from serl.exchange.latency import Delays
@@ -56,6 +57,10 @@ def backtest(
     crowd = None if population is None else Crowd(population, seed)
     bots = None
     if isinstance(strategy, Kind):
+        if strategy.basket:
+            raise BacktestError(
+                f"strategy: expected a kind that trades one symbol, got {strategy.name}; put it into a population"
+            )
         names, tick = [one.name for one in references], references[0].tick_size
         bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us), seed)
     market = BacktestMarket(
@@ -97,7 +102,7 @@ def _market(
 ) -> tuple[tuple[SymbolReference, ...], tuple[int, int], str]:
     """(symbols, first and last time, description) of a market."""
     if population is not None and day is None:
-        references = tuple(SymbolReference(name, population.tick_size) for name in population.symbols)
+        references = symbol_references(population)
         return (
             references,
             (population.open_ns, population.close_ns),
@@ -137,7 +142,7 @@ def strategy_population(
 ) -> PopulationConfig:  # fmt: skip
     """A compiled strategy as a population of one trader, which wakes up first at `start_ns`. It sees no fundamental value."""
     return PopulationConfig(
-        name=kind.name, symbols=symbols, tick_size=tick_size, open=time_of_day_text(start_ns),
+        name=kind.name, symbols=[SymbolConfig(name=name) for name in symbols], tick_size=tick_size, open=time_of_day_text(start_ns),
         close=time_of_day_text(-(-end_ns // SECOND_NS) * SECOND_NS), value=ValueConfig(volatility_ticks_per_root_s=0.0),
         groups=[GroupConfig(trader=kind.name, latency_us=latency_us, start_spread_s=0.0)],
     )  # fmt: skip

@@ -25,7 +25,7 @@ def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: Fa
     """Simulates an arm with a seed; all measures by name, and the profit and loss by group (`group_pnl`)."""
     population = arm.population
     simulation = Simulation(population, seed)
-    market = Market.restore(simulation.market.snapshot(), population.symbols, limits=simulation.market.limits)
+    market = Market.restore(simulation.market.snapshot(), population.symbol_names, limits=simulation.market.limits)
     market.grant_operator(0)
     step_ns = max(1, (arm.end_ns - population.open_ns) // STEPS)
     while simulation.time_ns < arm.end_ns:
@@ -37,7 +37,7 @@ def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: Fa
     quotes = Quotes(
         rows, arm.end_ns, int(totals[TRADES]), int(totals[VOLUME_LOTS]),
         float(costs[SPREAD_LOTS] / costs[LOTS]) if costs[LOTS] else math.nan,
-        float(population.tick_size), traders.value[0], int(traders.times[2]),
+        float(population.tick_sizes[0]), traders.value[0], int(traders.times[2]),
     )  # fmt: skip
     values = {name: measure.compute(quotes) for name, measure in MEASURES.items()}
     return values | group_pnl(population, traders.agents, quotes)

@@ -10,6 +10,7 @@ import click
 from serl.agents.traders.errors import PopulationError, SimulationError
 from serl.agents.traders.host_processes import HostProcesses, HostSettings
 from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.symbols import SymbolConfig
 from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, MarketRules, endpoint_port
 from serl.exchange.keys import read_keys
@@ -101,7 +102,7 @@ class TradersBeside:
         self._watch.start()
         population, hosts = self._settings.population, self._options.hosts
         return (
-            f"{population.name}: {population.traders:,} traders of {', '.join(population.symbols)} in {hosts} host{'s' if hosts > 1 else ''}, "
+            f"{population.name}: {population.traders:,} traders of {', '.join(population.symbol_names)} in {hosts} host{'s' if hosts > 1 else ''}, "
             f"seed {self._options.seed}"
         )
 
@@ -149,33 +150,39 @@ def match_symbols(population: PopulationConfig, settings: ExchangeConfig) -> Pop
     PopulationError if the exchange has neither, or another tick size.
     """
     ticks = {symbol.name: symbol.tick_size for symbol in settings.symbols}
-    wanted = ",".join(f"{name}={population.tick_size}" for name in population.symbols)
-    if set(population.symbols) <= ticks.keys():
+    own = dict(zip(population.symbol_names, population.tick_sizes, strict=True))
+    if own.keys() <= ticks.keys():
         matched = population
-    elif len(ticks) == len(population.symbols):
-        matched = population.model_copy(update={"symbols": list(ticks)})
+    elif len(ticks) == len(own) and all(symbol == SymbolConfig(name=symbol.name) for symbol in population.symbols):
+        own = dict.fromkeys(ticks, population.tick_size)
+        matched = population.model_copy(update={"symbols": [SymbolConfig(name=name) for name in ticks]})
     else:
         raise PopulationError(
-            f"symbols: expected those of {population.name} ({', '.join(population.symbols)}), or as many, got {', '.join(ticks)}; leave --symbols out, "
-            f"or start with --symbols {wanted}"
+            f"symbols: expected those of {population.name} ({', '.join(own)}), or as many if they have no settings of their own, got "
+            f"{', '.join(ticks)}; leave --symbols out, or start with --symbols {_option(own)}"
         )
-    for name in matched.symbols:
-        if Decimal(ticks[name]) != Decimal(population.tick_size):
+    for name, tick_size in own.items():
+        if Decimal(ticks[name]) != Decimal(tick_size):
             raise PopulationError(
-                f"symbols: expected a tick size of {population.tick_size} for {name}, as {population.name} has, got {ticks[name]}; start with "
-                f"--symbols {','.join(f'{one}={population.tick_size}' for one in matched.symbols)}"
+                f"symbols: expected a tick size of {tick_size} for {name}, as {population.name} has, got {ticks[name]}; start with "
+                f"--symbols {_option(own)}"
             )
     rules = set(MarketRules.model_fields)
     for symbol in settings.symbols:
         if (
             population.has_rules
-            and symbol.name in matched.symbols
+            and symbol.name in own
             and symbol.model_dump(include=rules) != population.market.model_dump()
         ):
             raise PopulationError(
                 f"symbols.{symbol.name}: expected the rules of {population.name} (market), got others; leave them and --symbols out"
             )
     return matched
+
+
+def _option(tick_sizes: dict[str, str]) -> str:
+    """Symbols with these tick sizes, for --symbols."""
+    return ",".join(f"{name}={tick_size}" for name, tick_size in tick_sizes.items())
 
 
 def own_endpoint(endpoint: str) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import schedule_all
+from serl.agents.traders.legs import new_legs, own_numbers, settle_accounts
 from serl.agents.traders.open_orders import rebuild_order_table
+from serl.agents.traders.paths import value_paths
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.random import mix, trader_seed
 from serl.agents.traders.records import (
@@ -38,21 +40,21 @@ class Crowd:
 
     def __init__(self, population: PopulationConfig, seed: int, host: int = 0, hosts: int = 1) -> None:
         self.population = population
-        numbers = np.arange(host, population.traders, hosts, dtype=np.int64)
+        numbers = own_numbers(population, host, hosts)
         ends = np.cumsum([group.count for group in population.groups])
         groups = np.searchsorted(ends, numbers, side="right")
         self._kinds = [load_kind(group.trader) for group in population.groups]
-        self._profiles = [group.parameters().record() for group in population.groups]
+        self._profiles = [population.parameters_of(group).record() for group in population.groups]
         agents = np.zeros(len(numbers), AGENT)
         agents["number"], agents["kind"] = numbers, groups
         self._memory = np.zeros(int(np.array([one.memory for one in self._kinds])[groups].sum()) + 1)
         self.traders = self._allocate(agents, seed)
         self._initialise(agents, groups, seed)
+        settle_accounts(self.traders)
         schedule_all(self.traders)
 
     def _allocate(self, agents: Any, seed: int) -> Traders:
         population, count = self.population, len(agents)
-        duration = population.close_ns - population.open_ns
         symbols = len(population.symbols)
         step_ns = round(population.value.step_s * SECOND_NS)
         traders = Traders(
@@ -72,8 +74,9 @@ class Crowd:
             slab_free=np.full(32, -1, np.int32),
             flow=np.zeros((symbols, FLOW_ROWS, 4), np.int64),
             public_totals=np.zeros((symbols, 4), np.int64),
-            value=np.stack([population.value.path(seed, symbol, duration) for symbol in range(symbols)]),
+            value=value_paths(population, seed),
             times=np.array([population.open_ns, population.close_ns, step_ns]),
+            legs=new_legs(population, agents),
             fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)),
         )
         traders.counter[SPACING] = population.spacing_ns
@@ -103,7 +106,8 @@ class Crowd:
         """Shifts the first wake-ups from the open to a later time, for traders that join late."""
         spacing = self.population.spacing_ns
         delay = -(-(time_ns - self.population.open_ns) // spacing)
-        self.traders.agents["wake_ns"] += max(0, delay) * spacing  # a multiple keeps each trader's residue
+        wake_ns = self.traders.agents["wake_ns"]
+        wake_ns[wake_ns >= 0] += max(0, delay) * spacing  # a multiple keeps each trader's residue
         schedule_all(self.traders)
 
     def grow(self) -> None:

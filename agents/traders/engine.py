@@ -6,6 +6,7 @@ import numpy as np
 
 from serl.agents.traders import heap, open_orders
 from serl.agents.traders.addresses import call_trader
+from serl.agents.traders.legs import fill_legs
 from serl.agents.traders.records import (
     AGENT,
     FLOW_COUNT,
@@ -13,6 +14,7 @@ from serl.agents.traders.records import (
     IN_FLIGHT,
     IN_FLIGHT_FREE,
     LAST_TICKS,
+    LEG_SHIFT,
     NODES_USED,
     REQUEST_BITS,
     REQUESTS_DROPPED,
@@ -37,6 +39,7 @@ _HIDDEN, _AUCTION = int(EventFlag.HIDDEN), int(EventFlag.AUCTION)
 _MAKER_FEE, _TAKER_FEE, _AUCTION_FEE = 0, 2, 4
 """Columns of Traders.fees."""
 _AGENT_BYTES = AGENT.itemsize
+_KIND_MASK = (1 << LEG_SHIFT) - 1
 BID, ASK = 0, 1
 NEVER = 1 << 62
 
@@ -139,24 +142,29 @@ def _fill_view(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
         count += 1
         price = next_price(state, symbol, ASK, price)
     view.ask_levels = count
+    view.legs = agent.legs
+    if agent.legs > 0:
+        fill_legs(traders, state, agent)
 
 
 @inlined
-def _queue_requests(traders: Traders, index: int, now_ns: int) -> None:
-    """Puts a trader's requests in flight."""
+def _queue_requests(traders: Traders, index: int, leg: int, now_ns: int) -> None:
+    """Puts the requests of a leg in flight, from its account `index`; leg 0 has those of a trader of one symbol."""
     agent, requests, counter = traders.agents[index], traders.requests[0], traders.counter
     spacing = counter[SPACING]
     arrival = max(next_own_time_ns(now_ns + agent.latency_ns, int64(agent.number), spacing), agent.arrival_ns + spacing)
     agent.arrival_ns = arrival
     for request_index in range(requests.count):
         request = requests.rows[request_index]
+        if request[0] >> LEG_SHIFT != leg:
+            continue
         if request[0] == CANCEL and traders.nodes[request[2]].cancel_pending != 0:
             continue  # the second cancel of one order at this wake-up
         slot = counter[IN_FLIGHT_FREE]
         counter[IN_FLIGHT_FREE] = traders.in_flight_next[slot]
         row = traders.in_flight[slot]
         command_id = (arrival << REQUEST_BITS) | request_index
-        kind = request[0]
+        kind = request[0] & _KIND_MASK
         row.time_ns = arrival
         row.command_id = command_id
         row.kind = kind
@@ -204,7 +212,9 @@ def wake_next(traders: Traders, state: Any) -> None:
     counter[REQUESTS_DROPPED] += requests.dropped
     requests.dropped = 0
     if requests.count > 0:
-        _queue_requests(traders, index, now_ns)
+        for leg in range(agent.legs + 1):
+            account = index if leg == 0 else int64(traders.legs[agent.leg_start + leg].agent)
+            _queue_requests(traders, account, leg, now_ns)
     if requests.wake_ns < 0:
         agent.wake_ns = -1
         heap.pop(traders.wake_key, traders.wake_item, counter, SCHEDULED)

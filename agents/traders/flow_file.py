@@ -53,7 +53,7 @@ class FlowFile:
         self._trader_kinds = np.repeat(group_kinds, [group.count for group in population.groups])
         self._agents = agents
         self._agent_cells = agents["symbol"] * len(self._kinds) + np.array(group_kinds)[agents["kind"]]
-        self._symbols, self._spacing_ns = population.symbols, population.spacing_ns
+        self._symbols, self._spacing_ns = population.symbol_names, population.spacing_ns
         #: the exchange's time of day minus the population's
         self.offset_ns = 0
         self._buffer: list[bytes] = []

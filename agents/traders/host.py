@@ -80,13 +80,13 @@ class Host:
         """(the exchange's number of each of our symbols, our number of each of the exchange's)."""
         names = list(self.client.session.instruments)
         numbers = {name: self.client.instrument(name).number for name in names}
-        missing = [name for name in self.population.symbols if name not in numbers]
+        missing = [name for name in self.population.symbol_names if name not in numbers]
         if missing:
             raise SimulationError(
                 f"expected an exchange with the population's symbols, got one without {', '.join(missing)}; "
-                f"start it with --symbols {','.join(self.population.symbols)}"
+                f"start it with --symbols {','.join(self.population.symbol_names)}"
             )
-        theirs = np.array([numbers[name] for name in self.population.symbols])
+        theirs = np.array([numbers[name] for name in self.population.symbol_names])
         ours = np.zeros(max(numbers.values()) + 1, np.int64)
         ours[theirs] = np.arange(len(theirs))
         return theirs, ours
@@ -106,9 +106,9 @@ class Host:
 
     def _subscribe(self) -> None:
         """Subscribes, waits until the feed arrives, then loads the books."""
-        self.book = Market(self.population.symbols, limits=MarketLimits(participants_max=2))
+        self.book = Market(self.population.symbol_names, limits=MarketLimits(participants_max=2))
         self.book.grant_operator(0)  # it changes phases
-        for name in self.population.symbols:
+        for name in self.population.symbol_names:
             self.client.subscribe("rows", name)
         deadline = time.monotonic() + SUBSCRIBE_TIMEOUT_S
         while self.client.core.feed_sequence < 0:
@@ -117,12 +117,12 @@ class Host:
                 raise SimulationError(
                     f"expected the feed within {SUBSCRIBE_TIMEOUT_S:g} s, got nothing; check that no firewall blocks its port"
                 )
-        for name in self.population.symbols:
+        for name in self.population.symbol_names:
             self._load_book(name)
 
     def _load_book(self, name: str) -> None:
         """Copies a book of the exchange."""
-        symbol = self.population.symbols.index(name)
+        symbol = self.population.symbol_names.index(name)
         phase, reply = self._query_book(name)
         self._sequences[name] = reply[3]
         if phase in COLLECTING:  # orders may cross
@@ -174,6 +174,8 @@ class Host:
     def _advance(self, until_ns: int) -> None:
         """Runs the traders up to `until_ns` on the buffered events."""
         public, private = _concatenated(self._public), _concatenated(self._private)
+        if len(self._sequences) > 1:  # each symbol has messages of its own
+            public = public[np.argsort(public["sequence"], kind="stable")]
         positions = np.zeros(2, np.int64)
         while True:
             status = run_traders(

@@ -46,7 +46,7 @@ class HostSettings:
 
     def __post_init__(self) -> None:
         """PopulationError if there are more hosts than traders, or than a population may have."""
-        if self.hosts > (most := min(self.population.traders, HOSTS_MAX)):
+        if self.hosts > (most := min(self.population.independent_traders, HOSTS_MAX)):
             raise PopulationError(
                 f"--hosts: expected at most {most}{', one per trader' if most < HOSTS_MAX else ''}, got {self.hosts}; give fewer hosts"
             )

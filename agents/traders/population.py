@@ -4,11 +4,19 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
+from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
@@ -19,7 +27,7 @@ class _StrictModel(BaseModel):
 
 
 class GroupConfig(_StrictModel):
-    """Traders of one kind with one profile."""
+    """Traders of one kind with one profile, in one symbol; in YAML in each of several."""
 
     trader: str
     count: int = Field(1, ge=1, le=4_000_000)
@@ -27,7 +35,15 @@ class GroupConfig(_StrictModel):
     latency_spread_us: float = Field(
         0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once per trader"
     )
-    symbol: int = Field(0, ge=0)
+    symbol: int = Field(0, ge=0, description="index of the symbol, instead of `symbols`")
+    symbols: list[str] | None = Field(
+        None, min_length=1, description="as many traders in each of these; by default in all"
+    )
+    account_of: int | None = Field(
+        None,
+        ge=0,
+        description="index of the group of which these are accounts in another symbol; set when the file is read",
+    )
     start_s: float = Field(
         0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s"
     )
@@ -41,12 +57,22 @@ class GroupConfig(_StrictModel):
         except ValidationError as error:
             raise PopulationError(f"trader {self.trader!r}: {describe_error(error)}") from None
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether its traders trade a basket: the next groups are their accounts in the members."""
+        return self.account_of is None and load_kind(self.trader).basket
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Fingerprints of populations with one symbol are those from before there were several."""
+        return {key: value for key, value in dump(self).items() if value is not None}
+
 
 class PopulationConfig(_StrictModel):
     """Who trades what, and when."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    symbols: list[str] = Field(["DEMO"], min_length=1, max_length=1000)
+    symbols: list[SymbolConfig] = Field([SymbolConfig(name="DEMO")], min_length=1, max_length=1000)
     tick_size: str = Field("0.01", pattern=r"^\d*\.?\d+$")
     open: str = "09:30"
     close: str = "16:00"
@@ -74,7 +100,50 @@ class PopulationConfig(_StrictModel):
     def symbol_settings(self) -> list[dict[str, Any]]:
         """The symbols as in the configuration of an exchange, with their rules."""
         rules = self.market.model_dump(mode="json", exclude_defaults=True)
-        return [{"name": name, "tick_size": self.tick_size} | rules for name in self.symbols]
+        return [
+            {"name": name, "tick_size": tick_size} | rules
+            for name, tick_size in zip(self.symbol_names, self.tick_sizes, strict=True)
+        ]
+
+    @property
+    def symbol_names(self) -> list[str]:
+        """Names of the symbols, in order."""
+        return [symbol.name for symbol in self.symbols]
+
+    @property
+    def tick_sizes(self) -> list[str]:
+        """The tick size of each symbol."""
+        return [symbol.tick_size or self.tick_size for symbol in self.symbols]
+
+    @property
+    def values(self) -> list[ValueConfig]:
+        """The value of each symbol. Raises ValidationError if a symbol's settings are out of range."""
+        common = self.value.model_dump()
+        values = [ValueConfig(**(common | symbol.value)) for symbol in self.symbols]
+        for number in range(len(values)):
+            if members := self.basket(number):
+                mean_ticks = sum(ticks * values[member].mean_ticks for member, _, ticks in members)
+                values[number] = values[number].model_copy(update={"mean_ticks": mean_ticks})
+        return values
+
+    def basket(self, number: int) -> list[tuple[int, float, float]]:
+        """The members of a symbol: (their number, lots in a lot of it, ticks of it that these are worth for a tick of theirs)."""
+        if not self.symbols[number].basket:
+            return []
+        names, ticks = self.symbol_names, [float(tick_size) for tick_size in self.tick_sizes]
+        members = [(names.index(name), weight) for name, weight in self.symbols[number].basket.items()]
+        return [(member, weight, weight * ticks[member] / ticks[number]) for member, weight in members]
+
+    def parameters_of(self, group: GroupConfig) -> Profile:
+        """The profile of a group. With several symbols a `mean_ticks` that it leaves out is the mean of its symbol's value."""
+        parameters = group.parameters()
+        if (
+            len(self.symbols) > 1
+            and "mean_ticks" in type(parameters).model_fields
+            and "mean_ticks" not in group.profile
+        ):
+            return parameters.model_copy(update={"mean_ticks": self.values[group.symbol].mean_ticks})
+        return parameters
 
     @property
     def exchange(self) -> ExchangeConfig:
@@ -85,8 +154,13 @@ class PopulationConfig(_StrictModel):
 
     @property
     def traders(self) -> int:
-        """Number of traders."""
+        """Number of traders; each account of a trader of several symbols counts."""
         return sum(group.count for group in self.groups)
+
+    @property
+    def independent_traders(self) -> int:
+        """Number of traders without their accounts: those that can be in different hosts."""
+        return sum(group.count for group in self.groups if group.account_of is None)
 
     @property
     def spacing_ns(self) -> int:
@@ -128,14 +202,71 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
             raise PopulationError(
                 f"{source}: modules: expected modules that can be imported, got {name!r} ({error}); put it on PYTHONPATH"
             ) from None
+    _check_symbols(population, source)
+    groups: list[GroupConfig] = []
     for number, group in enumerate(population.groups):
-        if group.symbol >= len(population.symbols):
-            raise PopulationError(
-                f"{source}: groups.{number}.symbol: expected 0 to {len(population.symbols) - 1}, got {group.symbol}; "
-                "add a symbol or correct it"
-            )
+        for one in _by_symbol(population, number, group, source):
+            is_new = "symbol" not in group.model_fields_set
+            groups += [one, *(_accounts(population, one, len(groups)) if is_new else [])]
+    _check_accounts(population, groups, source)
+    for group in groups:
         group.parameters()
-    return population
+    return population.model_copy(update={"groups": groups})
+
+
+def _check_symbols(population: PopulationConfig, source: str) -> None:
+    names = population.symbol_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise PopulationError(
+            f"{source}: symbols: expected different names, got {', '.join(sorted(twice))} twice; rename one"
+        )
+    for symbol in population.symbols:
+        _check_basket(population, symbol, f"{source}: symbols.{symbol.name}.basket")
+        where = f"{source}: symbols.{symbol.name}.value"
+        if "step_s" in symbol.value:
+            raise PopulationError(
+                f"{where}.step_s: expected none, all values have one grid; set it in the population's value"
+            )
+        try:
+            ValueConfig(**(population.value.model_dump() | symbol.value))
+        except ValidationError as error:
+            raise PopulationError(f"{where}: {describe_error(error)}") from None
+
+
+def _check_basket(population: PopulationConfig, symbol: SymbolConfig, where: str) -> None:
+    plain = [one.name for one in population.symbols if not one.basket]
+    for name in symbol.basket:
+        if name not in plain:
+            raise PopulationError(
+                f"{where}: expected symbols without a basket ({', '.join(plain)}), got {name!r}; correct it"
+            )
+    if symbol.basket and (symbol.value or symbol.loading):
+        raise PopulationError(f"{where}: expected neither value nor loading beside it, got one; leave it out")
+
+
+def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, source: str) -> list[GroupConfig]:
+    """A group for each symbol that group `number` of the file trades."""
+    where, names = f"{source}: groups.{number}", population.symbol_names
+    if "symbol" not in group.model_fields_set:
+        for name in group.symbols or ():
+            if name not in names:
+                raise PopulationError(
+                    f"{where}.symbols: expected some of {', '.join(names)}, got {name!r}; add a symbol or correct it"
+                )
+        allowed = group.symbols or [one.name for one in population.symbols if one.basket or not group.has_accounts]
+        traded = [index for index, name in enumerate(names) if name in allowed]
+        if group.has_accounts and not all(population.symbols[index].basket for index in traded or [0]):
+            raise PopulationError(
+                f"{where}: expected symbols with a basket for {group.trader}, got {', '.join(group.symbols or names)}; give one a basket"
+            )
+        return [group.model_copy(update={"symbol": index, "symbols": None}) for index in traded]
+    if group.symbols is not None:
+        raise PopulationError(f"{where}: expected symbol or symbols, got both; leave symbol out")
+    if group.symbol >= len(names):
+        raise PopulationError(
+            f"{where}.symbol: expected 0 to {len(names) - 1}, got {group.symbol}; add a symbol or correct it"
+        )
+    return [group]
 
 
 def _check_rules(population: PopulationConfig, source: str) -> None:
@@ -151,6 +282,25 @@ def _check_rules(population: PopulationConfig, source: str) -> None:
         )
 
 
+def _accounts(population: PopulationConfig, group: GroupConfig, index: int) -> list[GroupConfig]:
+    """The accounts of a group, which is number `index`, in the members of its basket; none if it trades one symbol."""
+    members = population.basket(group.symbol) if group.has_accounts else []
+    return [group.model_copy(update={"symbol": member, "account_of": index}) for member, _, _ in members]
+
+
+def _check_accounts(population: PopulationConfig, groups: list[GroupConfig], source: str) -> None:
+    """Of a population that was read before, the accounts are there already."""
+    index = 0
+    while index < len(groups):
+        expected = _accounts(population, groups[index], index)
+        found = groups[index + 1 : index + 1 + len(expected)]
+        if groups[index].account_of is not None or found != expected or (groups[index].has_accounts and not expected):
+            raise PopulationError(
+                f"{source}: groups.{index}: expected neither symbol nor account_of for {groups[index].trader}, got one; use symbols"
+            )
+        index += 1 + len(expected)
+
+
 def require_no_rules(population: PopulationConfig, what: str) -> None:
     """PopulationError if the market of a population has rules, which `what` does not know."""
     if population.has_rules:
@@ -158,4 +308,13 @@ def require_no_rules(population: PopulationConfig, what: str) -> None:
             f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
             f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate` or "
             "`serl exchange start --with`"
+        )
+
+
+def require_one_symbol(population: PopulationConfig, what: str) -> None:
+    """PopulationError if a population has several symbols, of which `what` knows only one."""
+    if len(population.symbols) > 1:
+        raise PopulationError(
+            f"{population.name}: symbols: expected one symbol in {what}, got {', '.join(population.symbol_names)}; give a population with one, "
+            "or use `serl simulate` or `serl exchange start --with`"
         )

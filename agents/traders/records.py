@@ -36,9 +36,31 @@ AGENT = np.dtype(
         ("list_start", "<i4"),  # its open orders: a block of `slab`
         ("list_capacity", "<i4"),
         ("orders_open", "<i4"),
+        ("legs", "<i4"),  # members of the basket that it trades, each with an account; 0: it trades one symbol
+        ("leg_start", "<i4"),  # its first row of `legs`
     ],
     align=True,
 )
+
+LEG = np.dtype(
+    [
+        ("agent", "<i4"),  # the trader's account in this symbol, index in `agents`
+        ("symbol", "<i4"),
+        ("weight", "<f8"),  # lots in a lot of the basket
+        ("basket_ticks", "<f8"),  # weight x ticks of the basket that a tick of this symbol is worth
+        ("bid_ticks", "<i8"),  # from here on of the latest wake-up
+        ("bid_lots", "<i8"),
+        ("ask_ticks", "<i8"),
+        ("ask_lots", "<i8"),
+        ("position_lots", "<i8"),
+        ("orders_open", "<i8"),
+        ("taker_microticks", "<i8"),  # fee of a lot
+        ("taker_ppm", "<i8"),  # and of the notional
+    ],
+    align=True,
+)
+LEG_SHIFT = 8
+"""A request's kind is a command's kind, plus the leg from this bit on."""
 
 VIEW = np.dtype(
     [
@@ -66,6 +88,8 @@ VIEW = np.dtype(
         ("value_count", "<i8"),
         ("flow_address", "<i8"),
         ("flow_count", "<i8"),  # public orders and trades since the start
+        ("legs", "<i8"),  # members of the basket
+        ("legs_address", "<i8"),  # set where there are any
     ],
     align=True,
 )
@@ -119,6 +143,7 @@ class Traders(NamedTuple):
     public_totals: NDArray[np.int64]  # (S, 4) last trade price, traded lots, flow rows so far, trades
     value: NDArray[np.float64]  # (S, T) fundamental value in ticks on a grid
     times: NDArray[np.int64]  # (3,) open, close, step of `value`
+    legs: NDArray[np.void]  # (L,) LEG, those of a trader in a row
     fees: NDArray[np.int64]  # (S, 6) of a fill: microticks a lot and ppm of the notional for makers, takers, auctions
 
 

@@ -30,7 +30,7 @@ Function = Callable[[Any, Any, Any, Any], None]
 BUILT_IN = (
     "zero_intelligence", "noise", "value", "informed", "momentum", "participation_maker", "avellaneda_stoikov",
     "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
-    "flow", "metaorder",
+    "flow", "metaorder", "arbitrageur",
 )  # fmt: skip
 """Modules of serl.agents.traders.kinds; each defines one kind."""
 
@@ -68,6 +68,7 @@ class Kind:
     function: Function
     memory: int
     depth: int
+    basket: bool = False
 
     @cached_property
     def compiled(self) -> Any:
@@ -80,10 +81,13 @@ class Kind:
 _kinds: dict[str, Kind] = {}
 
 
-def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0) -> Callable[[Function], Function]:
+def trader(
+    name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0, basket: bool = False
+) -> Callable[[Function], Function]:
     """Registers a function as a kind of trader that populations can name.
 
-    memory: numbers that it keeps from wake-up to wake-up; depth: levels per side that it sees (0..10).
+    memory: numbers that it keeps from wake-up to wake-up; depth: levels per side that it sees (0..10); basket: it trades a basket against
+    its members (basket_api.py).
     """
     if not 0 <= depth <= DEPTH_MAX or memory < 0:
         raise PopulationError(
@@ -92,7 +96,7 @@ def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0
         )
 
     def register(function: Function) -> Function:
-        _kinds[name] = Kind(name, profile, function, memory, depth)
+        _kinds[name] = Kind(name, profile, function, memory, depth, basket)
         return function
 
     return register

@@ -40,7 +40,7 @@ class Simulation:
         self.population = population
         self.seed = seed
         self.crowd = Crowd(population, seed)
-        self.market = Market(population.symbols, limits=MarketLimits(participants_max=2))
+        self.market = Market(population.symbol_names, limits=MarketLimits(participants_max=2))
         self.time_ns = population.open_ns
         self._chunks = [np.zeros(TAPE_ROWS[0], COMMAND)]
         self._chunk_count = 0
@@ -132,11 +132,11 @@ class Simulation:
         rows["sequence"] = 0
         market = self.market
         counts = {"commands": len(rows), "requests_dropped": int(self.crowd.traders.counter[REQUESTS_DROPPED])}
-        counts |= {
-            f"empty_side_{side}": int(market.state.best[0, index] == 0) for index, side in enumerate(("bid", "ask"))
-        }
+        best = market.state.best[: len(self.population.symbols)]
+        for side, is_empty in zip(("bid", "ask"), (best == 0).any(axis=0).tolist(), strict=True):
+            counts[f"empty_side_{side}"] = int(is_empty)
         reference = Reference(
-            symbols=tuple(SymbolReference(name, self.population.tick_size) for name in self.population.symbols),
+            symbols=symbol_references(self.population),
             date="",
             source="simulated",
             first_time_ns=self.population.open_ns,
@@ -146,6 +146,11 @@ class Simulation:
             parameters={"population": self.population.name, "seed": self.seed, "sha256": fingerprint(self.population)},
         )
         return Day(rows, np.arange(len(rows)), reference)
+
+
+def symbol_references(population: PopulationConfig) -> tuple[SymbolReference, ...]:
+    """The symbols as in a day file."""
+    return tuple(map(SymbolReference, population.symbol_names, population.tick_sizes))
 
 
 def simulate(population: PopulationConfig, seed: int = 1, until_ns: int | None = None) -> Day:

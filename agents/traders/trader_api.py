@@ -26,9 +26,10 @@ _SIDE, _CANCEL_PENDING = _offset("side"), _offset("cancel_pending")
 
 
 @inlined
-def _add_request(
+def add_request(
     requests: Any, kind: int, side: int, price: int, lots: int, time_in_force: int, flags: int
 ) -> None:  # fmt: skip
+    """Adds a request as it is; the functions below check it first."""
     if requests.count >= REQUESTS_MAX:
         requests.dropped += 1
         return
@@ -46,28 +47,28 @@ def _add_request(
 def limit(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
     """Sends a limit order for the day; nothing unless price and quantity are positive."""
     if price_ticks > 0 and qty_lots > 0:
-        _add_request(requests, NEW, side, price_ticks, qty_lots, DAY, 0)
+        add_request(requests, NEW, side, price_ticks, qty_lots, DAY, 0)
 
 
 @inlined
 def post(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
     """Sends a post-only limit order: it is rejected if it would trade on arrival."""
     if price_ticks > 0 and qty_lots > 0:
-        _add_request(requests, NEW, side, price_ticks, qty_lots, DAY, POST_ONLY)
+        add_request(requests, NEW, side, price_ticks, qty_lots, DAY, POST_ONLY)
 
 
 @inlined
 def take(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
     """Sends an IOC order: it trades up to its limit at once, the remainder is cancelled."""
     if price_ticks > 0 and qty_lots > 0:
-        _add_request(requests, NEW, side, price_ticks, qty_lots, IOC, 0)
+        add_request(requests, NEW, side, price_ticks, qty_lots, IOC, 0)
 
 
 @inlined
 def market_order(requests: Any, side: int, qty_lots: int) -> None:
     """Sends a market order."""
     if qty_lots > 0:
-        _add_request(requests, NEW, side, 0, qty_lots, IOC, MARKET)
+        add_request(requests, NEW, side, 0, qty_lots, IOC, MARKET)
 
 
 @inlined
@@ -75,7 +76,7 @@ def cancel(requests: Any, market: Any, index: int) -> None:
     """Cancels own order `index` (0 .. market.orders_open - 1), unless a cancel is in flight."""
     node = own_node(market, index)
     if load_int32(market.nodes_address + node * _NODE_BYTES + _CANCEL_PENDING) == 0:
-        _add_request(requests, CANCEL, 0, node, 0, 0, 0)
+        add_request(requests, CANCEL, 0, node, 0, 0, 0)
 
 
 @inlined

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from serl.exchange.compiling import compiled
 
 SECOND_NS = 1_000_000_000
+_FIRST_STREAM = 1_000_003
+"""Stream of the random numbers of symbol 0; the others follow."""
+_FACTOR_STREAM = _FIRST_STREAM - 1
 
 
 class ValueConfig(BaseModel):
@@ -24,13 +27,22 @@ class ValueConfig(BaseModel):
     shock_ticks: float = Field(0.0, ge=0, description="standard deviation of a large shock")
     step_s: float = Field(1.0, gt=0, description="step of the time grid")
 
-    def path(self, seed: int, symbol: int, duration_ns: int) -> NDArray[np.float64]:
-        """The value at 0, step, 2 step ... to the end; exact Ornstein-Uhlenbeck steps, never below one tick."""
+    def path(self, seed: int, symbol: int, duration_ns: int, loading: float = 0.0) -> NDArray[np.float64]:
+        """The value at 0, step, 2 step ... to the end; exact Ornstein-Uhlenbeck steps, never below one tick.
+
+        Values of a seed share a factor: the standard normal step of symbol i is z_i = β_i f + sqrt(1 - β_i²) e_i, β_i its loading, f the
+        factor's and e_i its own step (the single-index model of Sharpe, A simplified model for portfolio analysis, 1963). With equal reversion
+        the diffusion's steps of i and j have the correlation β_i β_j. Shocks are each symbol's own.
+        """
         count = int(duration_ns / (self.step_s * SECOND_NS)) + 2
-        random = np.random.Generator(np.random.Philox(key=[seed, 1_000_003 + symbol]))
+        random = np.random.Generator(np.random.Philox(key=[seed, _FIRST_STREAM + symbol]))
         decay = math.exp(-self.reversion_per_s * self.step_s)
         variance = self.step_s if decay == 1.0 else (1 - decay**2) / (2 * self.reversion_per_s)
-        moves: Any = random.standard_normal(count) * self.volatility_ticks_per_root_s * math.sqrt(variance)
+        normals = random.standard_normal(count)
+        if loading:
+            factor = np.random.Generator(np.random.Philox(key=[seed, _FACTOR_STREAM])).standard_normal(count)
+            normals = loading * factor + math.sqrt(1.0 - loading**2) * normals
+        moves: Any = normals * self.volatility_ticks_per_root_s * math.sqrt(variance)
         shocks = random.poisson(self.shocks_per_h * self.step_s / 3600, count)
         moves += np.sqrt(shocks) * random.standard_normal(count) * self.shock_ticks
         moves[0] = 0.0

@@ -39,7 +39,7 @@ from serl.agents.traders.engine import (
     wake_next,
 )
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
-from serl.agents.traders.population import PopulationConfig, require_no_rules
+from serl.agents.traders.population import PopulationConfig, require_no_rules, require_one_symbol
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
@@ -130,7 +130,7 @@ class MarketState(NamedTuple):
 
 
 class DynamicMarket:
-    """N markets of the same population; our orders trade its first symbol. See the module and `ExecutionMarket`.
+    """N markets of the same population; our orders trade its symbol. See the module and `ExecutionMarket`.
 
     states_kept: size of the cache, in states (about 1 MB each with a thousand traders). threads: 0 means one per core.
     """
@@ -143,6 +143,7 @@ class DynamicMarket:
                 f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, states_kept {states_kept}, threads {threads}"
             )
         require_no_rules(population, "an environment")
+        require_one_symbol(population, "an environment")
         self.count, self.population, self.latency_ns = count, population, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._states_kept = states_kept
@@ -192,7 +193,9 @@ class DynamicMarket:
         """The time and a copy of a seed's last cached state up to a time; a new market if there is none."""
         times = [time_ns for cached_seed, time_ns in self._cache if cached_seed == seed and time_ns <= start_ns]
         if not times:
-            market_state = MarketState(Crowd(self.population, seed), Market(self.population.symbols, limits=LIMITS))
+            market_state = MarketState(
+                Crowd(self.population, seed), Market(self.population.symbol_names, limits=LIMITS)
+            )
             self._cache_state(seed, self.population.open_ns, market_state)
             return self.population.open_ns, market_state
         key = seed, max(times)

@@ -129,7 +129,7 @@ def test_the_replay_of_a_simulation_is_its_market() -> None:
     population = load_population("small")
     simulation = Simulation(population, 3)
     simulation.advance(population.open_ns + 120 * SECOND_NS)
-    market = Market(population.symbols, limits=simulation.market.limits)
+    market = Market(population.symbol_names, limits=simulation.market.limits)
     found, totals, _ = replay_quotes(market, simulation.commands, population.open_ns)
     assert market.state_hash() == simulation.market.state_hash()
     assert tuple(found[-1, [1, 3]]) == simulation.market.best()

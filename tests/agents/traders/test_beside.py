@@ -18,6 +18,7 @@ from serl.agents.traders.beside import TradersBeside, match_symbols, own_endpoin
 from serl.agents.traders.errors import FlowFileError, PopulationError
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
+from serl.agents.traders.symbols import SymbolConfig
 from serl.clients.blocking import connect
 from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, load_config
@@ -78,10 +79,10 @@ def together(folder: Path, *options: str) -> Iterator[Together]:
         started.process.wait()
 
 
-def short_population(folder: Path, **more: Any) -> Path:
-    """`liquid` with a day of two minutes."""
+def short_population(folder: Path, base: str = "liquid", **more: Any) -> Path:
+    """A population with a day of two minutes."""
     path = folder / "short.yaml"
-    values = load_population("liquid").model_dump(mode="json")
+    values = load_population(base).model_dump(mode="json")
     path.write_text(yaml.safe_dump(values | {"name": "short", "close": "09:32"} | more))
     return path
 
@@ -97,9 +98,15 @@ RULES: dict[str, Any] = {
 """Rules of a market in which everything happens within two minutes."""
 
 
-@pytest.mark.parametrize("more", [{}, {"market": RULES}], ids=["continuous", "with rules"])
-def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(more: dict[str, Any], tmp_path: Path) -> None:
-    path = short_population(tmp_path, **more)
+@pytest.mark.parametrize(
+    ("base", "more"),
+    [("liquid", {}), ("liquid", {"market": RULES}), ("basket", {})],
+    ids=["continuous", "with rules", "several symbols"],
+)
+def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(
+    base: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    path = short_population(tmp_path, base, **more)
     participants = {f"traders-short-{host}": {"token": f"secret {host}"} for host in range(2)}
     (tmp_path / "exchange.yaml").write_text(yaml.safe_dump({"login": {"participants": participants}}))
     (tmp_path / "exchange.yaml").chmod(0o600)
@@ -114,10 +121,12 @@ def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(more: dic
     ) as run:  # fmt: skip
         run.wait_for(lambda: "the day of short has ended" in run.output)
         assert run.interrupt() == 0, run.output
-    assert "  traders  short: 211 traders of DEMO in 2 hosts, seed 7" in run.output
+    names = ", ".join(population.symbol_names)
+    assert f"  traders  short: {population.traders} traders of {names} in 2 hosts, seed 7" in run.output
     found = np.concatenate([read_rows(path, EVENT) for path in sorted(journal.glob("events-*.rows"))])
     found = found[(found["sequence"] > 0) & (found["time_ns"] < population.close_ns)]
     assert len(found) > 1000
+    assert set(found["symbol"].tolist()) >= set(range(len(population.symbols)))
     phases = found[found["kind"] == EventKind.PHASED]
     assert (np.count_nonzero(phases["flags"] == Phase.VOLATILITY) > 0) == bool(more), "bands are met"
     assert (len(found), tape_hash(found)) == (len(expected), tape_hash(expected))
@@ -205,15 +214,16 @@ def test_the_populations_settings_hold_where_nothing_else_is_said() -> None:
 
 
 def test_symbols_are_matched_by_name_else_in_order() -> None:
-    two = PopulationConfig(name="two", symbols=["A", "B"], groups=SMALL.groups)
+    two = PopulationConfig(name="two", symbols=[SymbolConfig(name="A"), SymbolConfig(name="B")], groups=SMALL.groups)
     named = [{"name": name} for name in ("C", "B", "A")]
-    assert match_symbols(two, settings_of(symbols=named)).symbols == ["A", "B"]
-    assert match_symbols(two, settings_of(symbols=named[:2])).symbols == ["C", "B"]
+    assert match_symbols(two, settings_of(symbols=named)).symbol_names == ["A", "B"]
+    assert match_symbols(two, settings_of(symbols=named[:2])).symbol_names == ["C", "B"]
     with pytest.raises(
-        PopulationError, match=r"expected those of two \(A, B\), or as many, got C; leave --symbols out"
+        PopulationError,
+        match=r"expected those of two \(A, B\), or as many if they have no settings of their own, got C; leave --symbols out",
     ):
         match_symbols(two, settings_of(symbols=named[:1]))
-    assert match_symbols(SMALL, settings_of(symbols=[{"name": "A", "tick_size": "0.010"}])).symbols == ["A"]
+    assert match_symbols(SMALL, settings_of(symbols=[{"name": "A", "tick_size": "0.010"}])).symbol_names == ["A"]
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,18 @@ def test_accounts_and_open_orders_agree_with_the_market(name: str) -> None:
 
 
 def test_symbols_have_separate_markets() -> None:
-    config = population(ZERO, {**ZERO, "symbol": 1}, symbols=["A", "B"])
+    first, second = {**ZERO, "symbols": ["A"]}, {**ZERO, "symbols": ["B"]}
+    config = population(first, second, symbols=["A", "B"])
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 30 * MINUTE_NS)
     check(simulation)
     commands = simulation.commands
-    alone = Simulation(population(ZERO, {**ZERO, "symbol": 1, "start_s": 7200}, symbols=["A", "B"]), 1)
+    alone = Simulation(population(first, {**second, "start_s": 7200}, symbols=["A", "B"]), 1)
     alone.advance(config.open_ns + 30 * MINUTE_NS)
-    first = commands[commands["symbol"] == 0]
-    assert 0 < len(first) < len(commands)
+    own = commands[commands["symbol"] == 0]
+    assert 0 < len(own) < len(commands)
     for field in ("time_ns", "price_ticks", "qty_lots", "kind"):
-        assert np.array_equal(first[field], alone.commands[field])
+        assert np.array_equal(own[field], alone.commands[field])
 
 
 def test_the_same_seed_makes_the_same_day_and_another_another() -> None:

@@ -48,7 +48,7 @@ def test_every_command_is_counted_once_for_its_kind(tmp_path: Path) -> None:
     file.close()
     expected: Sent = Counter()
     for row in rows:
-        symbol = population.symbols[row["symbol"]]
+        symbol = population.symbol_names[row["symbol"]]
         new, market = row["kind"] == CommandKind.NEW, bool(row["flags"] & CommandFlag.MARKET)
         expected[symbol, kinds[symbol], (1 if market else 0) if new else 2] += 1
         expected[symbol, kinds[symbol], 3] += int(row["qty_lots"]) if new else 0

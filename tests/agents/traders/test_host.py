@@ -34,7 +34,7 @@ def served(
     lockstep = clock.startswith("lockstep")
     config: dict[str, object] = {"clock": clocks, "intervals": {"heartbeat_s": 0.2}} if lockstep else {}
     return start_exchange(
-        symbols=",".join(population.symbols), config=config, folder=folder, clock=clock, journal=folder / "journal"
+        symbols=",".join(population.symbol_names), config=config, folder=folder, clock=clock, journal=folder / "journal"
     )
 
 

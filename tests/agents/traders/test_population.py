@@ -24,6 +24,7 @@ NAMES = (
     "spoofed",
     "informed",
     "closing",
+    "basket",
 )
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
@@ -106,7 +107,7 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
         PopulationError,
-        match="expected a YAML file or one of amzn, closing, hawkes, informed, liquid, rmsc04, small, spoofed, stressed, thin, trending, got neither",
+        match="expected a YAML file or one of amzn, basket, closing, hawkes, informed, liquid, rmsc04, small, spoofed, stressed, thin, trending, got neither",
     ):
         load_population("nowhere.yaml")
 

@@ -111,7 +111,7 @@ def test_rules_that_cannot_be_are_refused(market: dict[str, Any], words: str) ->
 
 
 def test_the_documented_rules_are_a_market() -> None:
-    rules, _ = blocks("traders.md", "yaml")
+    rules, *_ = blocks("traders.md", "yaml")
     values = load_population("liquid").model_dump(mode="json") | yaml.safe_load(rules.text)
     assert check_population(values, "traders.md").market.band_action == "auction"
 

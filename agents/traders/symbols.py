@@ -1,0 +1,30 @@
+"""A symbol of a population: its name and what distinguishes it from the others."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+
+class SymbolConfig(BaseModel):
+    """A symbol; in YAML its name, or a mapping if it has settings of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    tick_size: str | None = Field(None, pattern=r"^\d*\.?\d+$", description="by default the population's")
+    value: dict[str, Any] = Field({}, description="settings that differ from the population's value")
+    loading: float = Field(0.0, ge=-1, le=1, description="of its value on the factor that all symbols share")
+
+    basket: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        {}, description="lots of other symbols in a lot of this one: its value is theirs"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, dump: SerializerFunctionWrapHandler) -> Any:
+        settings = {key: value for key, value in dump(self).items() if value != type(self).model_fields[key].default}
+        return self.name if settings.keys() == {"name"} else settings
