@@ -32,6 +32,7 @@ class ExperimentConfig(BaseModel):
     seeds: int | list[int] = Field(SEEDS, description="their number, from 1 on, or a list of them")
     baseline: str | None = Field(None, description="the arm that the others are compared with; the first by default")
     measures: list[str] | None = Field(None, description="what is measured; everything by default")
+    symbol: str | None = Field(None, description="the symbol that is measured, of a population with several")
     arms: dict[str, dict[str | int, Any]] = Field(min_length=2, description="by name, what each changes")
 
 
@@ -44,6 +45,8 @@ class Arm:
     population: PopulationConfig
     end_ns: int
     """When its runs end, ns after midnight."""
+    symbol: int
+    """The symbol that is measured."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,11 @@ class Experiment:
         return self.arms[0]
 
     def settings(self) -> dict[str, Any]:
-        """What the results of a run depend on, by arm: the population's fingerprint, and the end."""
-        return {arm.name: [fingerprint(arm.population), arm.end_ns] for arm in self.arms}
+        """What the results of a run depend on, by arm: the population's fingerprint, the end, and the symbol if it is not the first."""
+        return {
+            arm.name: [fingerprint(arm.population), arm.end_ns, *([arm.symbol] if arm.symbol else [])]
+            for arm in self.arms
+        }
 
 
 def load_experiment(source: str, seeds: int | None = None, until: str | None = None) -> Experiment:
@@ -84,11 +90,15 @@ def parse_experiment(
     config = _validate(values, source)
     base = read_yaml(config.population, POPULATIONS, ExperimentError, "name and groups", near)
     end = config.until if until is None else until
-    arms = [_arm(name, base, changed, end, source) for name, changed in config.arms.items()]
+    arms = [_arm(name, base, changed, end, config.symbol, source) for name, changed in config.arms.items()]
     baseline = next(iter(config.arms)) if config.baseline is None else config.baseline
     _check_known([baseline], config.arms, "an arm", f"{source}: baseline")
     measures = [*MEASURES, PNL] if config.measures is None else config.measures
     _check_known(measures, (*MEASURES, PNL), "a measure", f"{source}: measures")
+    if PNL in measures and any(len(arm.population.symbols) > 1 for arm in arms):
+        raise ExperimentError(
+            f"{source}: measures: expected some without {PNL}, because positions are in several symbols, got {', '.join(measures)}; leave it out"
+        )
     return Experiment(
         config.name, tuple(sorted(arms, key=lambda arm: arm.name != baseline)),
         _seeds(config.seeds if seeds is None else seeds, source), tuple(dict.fromkeys(measures)),
@@ -129,18 +139,23 @@ def _seeds(given: int | list[int], source: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _arm(name: str, base: dict[str, Any], overrides: dict[str | int, Any], until: str | None, source: str) -> Arm:
+def _arm(
+    name: str, base: dict[str, Any], overrides: dict[str | int, Any], until: str | None, symbol: str | None, source: str
+) -> Arm:  # fmt: skip
     where = f"{source}: arm {name!r}"
     values = copy.deepcopy(base)
     merge(values, overrides, where)
     population = arm_population(values, overrides, where)
-    if len(population.symbols) != 1:
+    names = population.symbol_names
+    if symbol is None and len(names) > 1:
         raise ExperimentError(
-            f"{where}: expected a population with one symbol, got {len(population.symbols)}; give one of them"
+            f"{where}: symbol: expected one of {', '.join(names)}, got none; give the one that is measured"
         )
+    if symbol is not None:
+        _check_known([symbol], names, "a symbol of the population", f"{where}: symbol")
     end_ns = population.close_ns if until is None else time_of_day_ns(until)
     if not population.open_ns < end_ns <= population.close_ns:
         raise ExperimentError(
             f"{where}: until: expected a time after {population.open} and up to {population.close}, got {until}; give another"
         )
-    return Arm(name, overrides, population, end_ns)
+    return Arm(name, overrides, population, end_ns, 0 if symbol is None else names.index(symbol))

@@ -73,19 +73,21 @@ class Quotes:
         return self.rows[self.quoted][:, [BID_TICKS, ASK_TICKS]].mean(axis=1)
 
 
-def replay_quotes(market: Market, commands: Rows, open_ns: int) -> tuple[Ints, Ints, Floats]:
-    """(quotes, totals, costs) of COMMAND rows that are executed in a market without orders. Symbol 0 only."""
+def replay_quotes(market: Market, commands: Rows, open_ns: int, symbol: int = 0) -> tuple[Ints, Ints, Floats]:
+    """(quotes, totals, costs) of COMMAND rows that are executed in a market without orders, of one symbol."""
     quotes = np.empty((len(commands) + 1, 5), np.int64)
     quotes[0] = open_ns, 0, 0, 0, 0
     totals, costs = np.zeros(4, np.int64), np.zeros(2)
     events, touch = np.zeros(EVENT_ROWS, EVENT), np.zeros(1, LEVEL)
-    while record_quotes(market.state, commands, events, touch, quotes, totals, costs) != DONE:
+    while record_quotes(market.state, symbol, commands, events, touch, quotes, totals, costs) != DONE:
         market.grow()
     return quotes[: totals[LAST_QUOTE] + 1].copy(), totals, costs
 
 
 @compiled(nogil=True)
-def record_quotes(state: Any, commands: Any, events: Any, touch: Any, quotes: Any, totals: Any, costs: Any) -> int:
+def record_quotes(
+    state: Any, symbol: int, commands: Any, events: Any, touch: Any, quotes: Any, totals: Any, costs: Any
+) -> int:  # fmt: skip
     """Continues at totals[NEXT_COMMAND]: DONE, or what the market needs (GROW). touch: a buffer of one LEVEL row."""
     while totals[NEXT_COMMAND] < commands.size:
         index, last = totals[NEXT_COMMAND], totals[LAST_QUOTE]
@@ -95,7 +97,7 @@ def record_quotes(state: Any, commands: Any, events: Any, touch: Any, quotes: An
             count, status = execute(state, commands, index, events, 0)
             for place in range(count):
                 event = events[place]
-                if event.kind != FILL or not event.flags & MAKER or event.symbol != 0:
+                if event.kind != FILL or not event.flags & MAKER or event.symbol != symbol:
                     continue
                 totals[TRADES] += 1
                 totals[VOLUME_LOTS] += event.qty_lots
@@ -108,9 +110,9 @@ def record_quotes(state: Any, commands: Any, events: Any, touch: Any, quotes: An
             return int(status)
         bid_lots, ask_lots = 0, 0
         bid_ticks, ask_ticks = 0, 0
-        if levels(state, 0, 0, touch) > 0:
+        if levels(state, symbol, 0, touch) > 0:
             bid_ticks, bid_lots = touch[0].price_ticks, touch[0].qty_lots
-        if levels(state, 0, 1, touch) > 0:
+        if levels(state, symbol, 1, touch) > 0:
             ask_ticks, ask_lots = touch[0].price_ticks, touch[0].qty_lots
         before = quotes[last]
         if (

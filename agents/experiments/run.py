@@ -22,7 +22,7 @@ class RunStopped(Exception):
 
 
 def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, float]:
-    """Simulates an arm with a seed; all measures by name, and the profit and loss by group (`group_pnl`)."""
+    """Simulates an arm with a seed; all measures by name, and with one symbol the profit and loss by group (`group_pnl`)."""
     population = arm.population
     simulation = Simulation(population, seed)
     market = Market.restore(simulation.market.snapshot(), population.symbol_names, limits=simulation.market.limits)
@@ -32,15 +32,15 @@ def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: Fa
         if is_stopped():
             raise RunStopped
         simulation.advance(min(arm.end_ns, simulation.time_ns + step_ns))
-    rows, totals, costs = replay_quotes(market, simulation.commands, population.open_ns)
+    rows, totals, costs = replay_quotes(market, simulation.commands, population.open_ns, arm.symbol)
     traders = simulation.crowd.traders
     quotes = Quotes(
         rows, arm.end_ns, int(totals[TRADES]), int(totals[VOLUME_LOTS]),
         float(costs[SPREAD_LOTS] / costs[LOTS]) if costs[LOTS] else math.nan,
-        float(population.tick_sizes[0]), traders.value[0], int(traders.times[2]),
+        float(population.tick_sizes[arm.symbol]), traders.value[arm.symbol], int(traders.times[2]),
     )  # fmt: skip
     values = {name: measure.compute(quotes) for name, measure in MEASURES.items()}
-    return values | group_pnl(population, traders.agents, quotes)
+    return values if len(population.symbols) > 1 else values | group_pnl(population, traders.agents, quotes)
 
 
 def run_experiment(

@@ -65,6 +65,20 @@ def test_a_wrong_experiment_is_one_clear_error(changes: dict[str, Any], message:
         sample(**changes)
 
 
+def test_of_several_symbols_one_is_measured_without_profits() -> None:
+    several = {"population": "basket", "measures": ["trades"], "arms": {"a": {}, "b": {"groups.0.latency_us": 5}}}
+    found = sample(**several, symbol="ETF")
+    assert [arm.symbol for arm in found.arms] == [3, 3]
+    assert found.settings()["a"] != sample(**several, symbol="BETA").settings()["a"], "other results"
+    assert sample(symbol="DEMO").settings() == sample().settings()
+    with pytest.raises(
+        ExperimentError, match=r"symbol: expected a symbol of the population, got 'EFT'; did you mean ETF"
+    ):
+        sample(**several, symbol="EFT")
+    with pytest.raises(ExperimentError, match=r"measures: expected some without pnl, .* got trades, pnl; leave it out"):
+        sample(**{**several, "measures": ["trades", "pnl"]}, symbol="ETF")
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -85,7 +99,7 @@ def test_a_wrong_experiment_is_one_clear_error(changes: dict[str, Any], message:
         ({"groups.first.count": 2}, "expected an index from 0 to 2 after groups, got 'first'"),
         ({"open.hour": 5}, "expected a mapping or a list at open, got '09:30'; end the key there"),
         ({"modules.0": "x"}, "expected a list of modules in the population's file to index, got none"),
-        ({"symbols": ["A", "B"]}, "expected a population with one symbol, got 2"),
+        ({"symbols": ["A", "B"]}, "symbol: expected one of A, B, got none; give the one that is measured"),
         ({"close": "09:00"}, "close: expected a time after open (09:30), got 09:00"),
     ],
 )

@@ -125,6 +125,19 @@ def test_the_replay_finds_quotes_trades_and_what_takers_pay() -> None:
     assert costs[SPREAD_LOTS] == pytest.approx(2 * (10 * 0.02 + 5 * 0.04 + 4 * 3 / 101))
 
 
+def test_the_replay_measures_the_symbol_that_is_asked_for() -> None:
+    population = load_population("basket")
+    simulation = Simulation(population, 3)
+    simulation.advance(population.open_ns + 60 * SECOND_NS)
+    fills = replay_events(simulation.day())
+    fills = fills[(fills["kind"] == EventKind.FILL) & (fills["flags"] & EventFlag.MAKER > 0)]
+    for symbol in range(4):
+        market = Market(population.symbol_names, limits=simulation.market.limits)
+        found, totals, _ = replay_quotes(market, simulation.commands, population.open_ns, symbol)
+        assert tuple(found[-1, [1, 3]]) == simulation.market.best(symbol)
+        assert totals[TRADES] == np.count_nonzero(fills["symbol"] == symbol) > 0
+
+
 def test_the_replay_of_a_simulation_is_its_market() -> None:
     population = load_population("small")
     simulation = Simulation(population, 3)

@@ -24,14 +24,13 @@ NAMES = (
     "spoofed",
     "informed",
     "closing",
-    "basket",
 )
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
 """Maximum median distance from the value: without value traders the price drifts."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, pytest.param("basket", marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) -> None:
     config = load_population(name)
