@@ -124,3 +124,16 @@ def test_where_rules_would_be_ignored_they_are_refused() -> None:
     with pytest.raises(PopulationError, match="expected the rules of small"):
         match_symbols(config, other)
     assert match_symbols(config, config.exchange) == config
+
+
+def test_stressed_prices_stay_near_the_value_through_interruptions() -> None:
+    """With seed 2, orders once ran away to three times the value while one was collecting them."""
+    values = load_population("stressed").model_dump(mode="json")
+    band = {"band_ppm": 10_000, "reference_ticks": 10_000, "band_action": "auction", "volatility_s": 120}
+    config = check_population(values | {"market": band}, "stressed")
+    simulation = Simulation(config, 2)
+    simulation.advance(config.open_ns + 10_300 * SECOND_NS)
+    rows = simulation.commands
+    orders = rows[(rows["kind"] == CommandKind.NEW) & (rows["price_ticks"] > 0)]
+    assert (rows["kind"] == CommandKind.PHASE).sum() >= 10, "interruptions end"
+    assert orders["price_ticks"].min() > 5_000 and orders["price_ticks"].max() < 15_000
