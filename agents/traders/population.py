@@ -156,6 +156,6 @@ def require_no_rules(population: PopulationConfig, what: str) -> None:
     if population.has_rules:
         raise PopulationError(
             f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
-            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate` or "
-            "`serl exchange start --with`"
+            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate`, "
+            "`serl backtest` or `serl exchange start --with`"
         )
