@@ -53,6 +53,10 @@ def first_uncastable(column: Any, kind: pa.DataType) -> int:
 
 def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType]) -> str:
     """Describes the first row of a CSV with another number of cells than its header, or a cell of the wrong type; '' if there is none."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"row {data.count(10, 0, error.start)}: expected text in UTF-8, got other bytes"
     uneven: list[csv.InvalidRow] = []
 
     def skip(row: csv.InvalidRow) -> str:

@@ -112,7 +112,7 @@ def load_population(source: Path | str) -> PopulationConfig:
 def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
     """A population from plain values, validated down to the profiles; PopulationError if it is invalid."""
     try:
-        population = PopulationConfig(**values)
+        population = PopulationConfig.model_validate(values)
     except ValidationError as error:
         raise PopulationError(f"{source}: {describe_error(error)}") from None
     if population.close_ns <= population.open_ns:

@@ -10,7 +10,7 @@ from serl.exchange.errors import SerlError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DEVELOPER_EXTRAS = ("bench", "dev", "docs")
+DEVELOPER_EXTRAS = ("bench", "dev", "docs", "fuzz")
 
 
 class MissingPackageError(SerlError, ImportError):
