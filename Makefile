@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim docs notebooks lock clean
+.PHONY: test test-long lint compiled model collected demo bench sim fuzz docs notebooks lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
@@ -53,6 +53,12 @@ demo: $(FULL)
 SEEDS ?= 200
 sim: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.sim --seeds 0:$(SEEDS)
+
+# what strangers write, docs/trust.md#fuzzing; TARGET=one of tests/fuzz/targets.py
+RUNS ?= 10000
+fuzz: $(DEV)
+	$(INSTALL) -e '.[fuzz]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(TARGET) --runs $(RUNS)
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md

@@ -23,7 +23,7 @@ class Trade(NamedTuple):
     """A trade of the market.
 
     Attributes:
-        aggressor_side: 0 if the buyer, 1 if the seller took liquidity.
+        aggressor_side: 0 if the buyer, 1 if the seller took liquidity; of a print 0 if the resting party sold.
         off_book: 0 for a trade in the continuous book, 1 for a print, 2 for an auction (which has no aggressor).
     """
 

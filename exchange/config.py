@@ -18,6 +18,7 @@ from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
 from serl.exchange.units import duration_s, size_bytes
+from serl.exchange.yaml_text import parse_yaml
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -326,12 +327,11 @@ def local_operator_token(endpoint: str) -> str:
 def load_config(
     path: Path | None = None, overrides: dict[str, Any] | None = None, defaults: dict[str, Any] | None = None
 ) -> ExchangeConfig:
-    """The shipped defaults, overridden by `defaults` (nested), by the file at `path`, then by `overrides` (nested). Raises ConfigError with the
-    invalid setting."""
+    """The shipped defaults, overridden by `defaults` (nested), the file at `path`, then `overrides` (nested). ConfigError names what is invalid."""
     values = _overlay(yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
     if path is not None:
         try:
-            file_values = yaml.safe_load(path.read_text()) or {}
+            file_values = parse_yaml(path.read_bytes()) or {}
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
         except yaml.YAMLError as error:

@@ -138,7 +138,10 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body:
 
 @compiled
 def copy_public_rows(events: Any, order: Any, out: Any) -> int:
-    """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows."""
+    """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows.
+
+    leaves_lots stays out: it counts the reserve of an iceberg. So does the number of an order that is not displayed.
+    """
     count = 0
     for index in order:
         event = events[index]
@@ -147,8 +150,8 @@ def copy_public_rows(events: Any, order: Any, out: Any) -> int:
             continue
         row = out[count]
         row.time_ns, row.sequence = event.time_ns, event.sequence
-        row.order_number, row.match_id = event.order_number, event.match_id
-        row.price_ticks, row.qty_lots, row.leaves_lots = event.price_ticks, event.qty_lots, event.leaves_lots
+        row.order_number, row.match_id = 0 if event.flags & _HIDDEN else event.order_number, event.match_id
+        row.price_ticks, row.qty_lots = event.price_ticks, event.qty_lots
         row.symbol, row.kind, row.side, row.flags = event.symbol, event.kind, event.side, event.flags
         count += 1
     return count

@@ -26,7 +26,7 @@ class CommandKind(IntEnum):
     END_DAY = 16  # cancels every DAY order
     HALT = 17  # flags = HaltReason
     RESUME = 18
-    PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing
+    PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing; side = of the resting party
     PHASE = 20  # flags = Phase
     UNCROSS = 21  # an auction now, in a collecting phase
     TIME = 22  # time has passed: what expires by time_ns does
@@ -381,7 +381,7 @@ TRADE = np.dtype(
         ("price_ticks", "<i8"),
         ("qty_lots", "<i8"),
         ("symbol", "<u2"),
-        ("side", "u1"),  # of the order that came last; in an auction BUY
+        ("side", "u1"),  # the aggressor's; of a PRINT not that of the resting party but the other; in an auction BUY
         ("flags", "u1"),  # EventFlag, of which AUCTION may be set
         ("off_book", "u1"),  # 1: a PRINT
     ],

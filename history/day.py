@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from serl.exchange.atomic_file import atomic_file
 from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
 from serl.extras import require_day_files
-from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
+from serl.history.errors import DayError, DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 
 if TYPE_CHECKING:  # an optional package: only the files of days need it, not the days of simulated markets
     import pyarrow as pa
@@ -200,7 +200,9 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
         reference = Reference.from_json(values)
         if values["commands"] != rows:
             raise DayTruncated(f"{path}: expected {values['commands']} commands, got {rows}; import it again")
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except DayError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
     missing = [name for name in (*_columns(bool(reference.participants)), "row") if name not in metadata.schema.names]
     if missing:
@@ -226,7 +228,7 @@ def _metadata(path: Path) -> "pq.FileMetaData":
             )
     try:
         return pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
 
 

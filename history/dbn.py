@@ -236,17 +236,25 @@ def read_records(path: Path) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         decoder.write(block)
         try:
             records = decoder.decode()
-        except Exception as error:  # databento-dbn raises DBNError, which its stubs do not declare
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # databento-dbn raises DBNError, which its stubs do not declare, or panics
             raise DbnError(f"{path}: cannot be decoded ({error}); download it again") from None
         if metadata is None and records:
             metadata = records.pop(0)
             if str(metadata.schema) != "mbo":
                 raise DbnError(f"{path}: expected schema mbo (market by order), got {metadata.schema}")
-        rows = [
-            (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id)
-            for r in records if type(r).__name__ == "MBOMsg"
-        ]  # fmt: skip
-        yield metadata, np.array(rows, np.int64).reshape(-1, len(COLUMNS))
+        try:
+            rows = [
+                (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id)
+                for r in records if type(r).__name__ == "MBOMsg"
+            ]  # fmt: skip
+            columns = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
+        except (OverflowError, ValueError, TypeError) as error:  # a time without a value, an action of another letter
+            raise DbnError(
+                f"{path}: expected records with time, action and side, got others ({error}); download it again"
+            ) from None
+        yield metadata, columns
     if decoder.buffer():
         raise DbnError(f"{path}: ends within a record, after {len(decoder.buffer())} bytes of it; download it again")
 

@@ -5,8 +5,11 @@ The format is that of the sample files' readme (1 Sept 2013).
 
 import hashlib
 import io
+import lzma
 import re
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,8 @@ TICK_UNITS = 100
 """Price units of a tick: prices are in 1/10000 of a dollar, the tick is a cent."""
 EMPTY_PRICE = 9_999_999_999
 """Price of an empty ask level; negative for bids."""
+BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error, lzma.LZMAError, struct.error, UnicodeDecodeError)
+"""What zipfile raises for damaged files; RuntimeError for encrypted files and unknown compression."""
 NAME = re.compile(r"(?P<symbol>[A-Za-z0-9.\-]+)_(?P<date>\d{4}-\d\d-\d\d)_\d+_\d+_message_(?P<levels>\d+)\.csv")
 
 
@@ -54,7 +59,7 @@ def is_lobster(path: Path) -> bool:
     """Whether a zip file, folder or message file has LOBSTER's file names; true for a broken zip file."""
     try:
         return any(NAME.fullmatch(Path(name).name) for name in _names(path))
-    except zipfile.BadZipFile:
+    except BROKEN_ZIP:
         return True
     except OSError:
         return False
@@ -71,8 +76,8 @@ def read_lobster(path: Path | str) -> Lobster:
         files = _files(path, {messages_name: messages_bytes, book_name: book_bytes})
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except zipfile.BadZipFile as error:
-        raise SourceError(f"{path}: not a complete zip file ({error}); download it again") from None
+    except BROKEN_ZIP as error:
+        raise SourceError(f"{path}: not a complete zip file without a password ({error}); download it again") from None
     levels = int(match["levels"])
     raw = _parse(messages_name, messages_bytes, _message_columns(messages_bytes), messages=True).select(range(COLUMNS))
     book = _matrix(_parse(book_name, book_bytes, 4 * levels, messages=False))

@@ -59,6 +59,10 @@ def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType], first: int =
 
     first: number of the row after the header in the file, from 0.
     """
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"row {first + data.count(10, 0, error.start)}: expected text in UTF-8, got other bytes"
     uneven: list[csv.InvalidRow] = []
 
     def skip(row: csv.InvalidRow) -> str:

@@ -67,7 +67,8 @@ class Tape:
     def __init__(self) -> None:
         self.rows = 0
         self._hash = hashlib.sha256()
-        self._number_of: dict[int, int] = {}
+        self._orders: dict[int, tuple[int, int]] = {}
+        """Of the displayed orders by the exchange's number: number on the tape, displayed lots."""
         self._added = 0
 
     def update(self, events: Rows) -> None:
@@ -90,13 +91,15 @@ class Tape:
     def _order_numbers(self, events: Rows, action: NDArray[np.int64], book: NDArray[np.bool_]) -> NDArray[np.int64]:
         names = np.zeros(len(events), np.int64)
         for index in np.flatnonzero(book):
-            number = int(events["order_number"][index])
+            number, lots = int(events["order_number"][index]), int(events["qty_lots"][index])
             if action[index] == ADDED:
                 self._added += 1
-                self._number_of[number] = self._added
-            names[index] = self._number_of[number]
-            if action[index] != ADDED and events["leaves_lots"][index] == 0:
-                del self._number_of[number]
+                self._orders[number] = self._added, lots
+                names[index] = self._added
+                continue
+            names[index], open_lots = self._orders.pop(number)
+            if lots < open_lots:
+                self._orders[number] = int(names[index]), open_lots - lots
         return names
 
     def hexdigest(self) -> str:

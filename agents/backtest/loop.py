@@ -1,7 +1,7 @@
 """The compiled loop of a backtest: the book, a population or a recorded day, and one strategy.
 
 At equal times the strategy's commands come first, as those of a participant that logged in before the others; a wake-up comes after the
-commands that arrive at its time.
+commands that arrive at its time. What an exchange schedules comes before both; `BacktestMarket` executes it between two calls.
 """
 
 from typing import Any
@@ -35,15 +35,21 @@ TAPE, TAPE_SIZE, TAPE_COUNT = 14, 15, 16  # EVENT rows of everybody; size 0: not
 TRADES, TRADE_COUNTS = 17, 18  # rings of TRADES_KEPT EVENT rows by symbol, and how many trades each has seen
 SYMBOLS, PARTICIPANT, SEQUENCE, UNTIL = 19, 20, 21, 22
 LEVELS, LEVELS_SIZE = 23, 24  # 2 x LEVELS_SIZE LEVEL rows: bids, then asks
-WORDS = 25
+KEPT, KEPT_SIZE, KEPT_COUNT = (
+    25,
+    26,
+    27,
+)  # EVENT rows of trades and phases for the bands, room, address of how many; size 0: not kept
+LAST_NS, PHASE_CHANGES = 28, 29  # time of the last command, phases that it changed
+WORDS = 30
 
 EVENT_ROWS, TRADES_KEPT = 1024, 1024
 NEVER = 1 << 62
 # Why `advance` returned
-FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, REPORTS_FULL = 0, 1, 2, 3, 4
+FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, ROWS_FULL, PHASE_CHANGED = 0, 1, 2, 3, 4, 5
 
 _FROM_OWN, _FROM_BOTS, _FROM_HISTORY, _FROM_CROWD = 0, 1, 2, 3
-_FILL, _PRINT, _MAKER = int(EventKind.FILL), int(EventKind.PRINT), int(EventFlag.MAKER)
+_FILL, _PRINT, _PHASED, _MAKER = int(EventKind.FILL), int(EventKind.PRINT), int(EventKind.PHASED), int(EventFlag.MAKER)
 words_at, levels_at = rows_at(np.dtype(np.int64)), rows_at(LEVEL)
 
 
@@ -53,6 +59,7 @@ def _publish(words: Any, crowd: PointedTraders, bots: PointedTraders, events: Ro
     reports, tape = events_at(words[REPORTS], words[REPORTS_SIZE]), events_at(words[TAPE], words[TAPE_SIZE])
     trades = events_at(words[TRADES], words[SYMBOLS] * TRADES_KEPT)
     trade_counts = words_at(words[TRADE_COUNTS], words[SYMBOLS])
+    kept, kept_count = events_at(words[KEPT], words[KEPT_SIZE]), words_at(words[KEPT_COUNT], 1)
     for index in range(count):
         event = events[index]
         own = event.participant == words[PARTICIPANT]
@@ -70,31 +77,39 @@ def _publish(words: Any, crowd: PointedTraders, bots: PointedTraders, events: Ro
         if words[TAPE_SIZE] != 0:
             tape[words[TAPE_COUNT]] = event
             words[TAPE_COUNT] += 1
-        if (event.kind == _FILL and event.flags & _MAKER) or event.kind == _PRINT:
+        is_fill, is_phase = event.kind == _FILL and event.flags & _MAKER > 0, event.kind == _PHASED
+        if is_fill or event.kind == _PRINT:
             symbol = int64(event.symbol)
             trades[symbol * TRADES_KEPT + (trade_counts[symbol] & (TRADES_KEPT - 1))] = event
             trade_counts[symbol] += 1
+        words[PHASE_CHANGES] += is_phase
+        if words[KEPT_SIZE] != 0 and (is_fill or is_phase):
+            kept[kept_count[0]] = event
+            kept_count[0] += 1
 
 
 @inlined
 def _has_room(words: Any) -> bool:
-    """Whether reports and tape can hold another EVENT_ROWS rows."""
+    """Whether reports, tape and what is kept can hold another EVENT_ROWS rows."""
+    if words[KEPT_SIZE] != 0 and words[KEPT_SIZE] - words_at(words[KEPT_COUNT], 1)[0] < EVENT_ROWS:
+        return False
     reports = words[REPORTS_SIZE] - words[REPORTS_COUNT] >= EVENT_ROWS
     return reports and (words[TAPE_SIZE] == 0 or words[TAPE_SIZE] - words[TAPE_COUNT] >= EVENT_ROWS)
 
 
 @apart
 def _execute(words: Any, state: State, crowd: PointedTraders, bots: PointedTraders, row: Rows) -> int:
-    """Executes the COMMAND row and publishes its events: FINISHED, MARKET_FULL or REPORTS_FULL; then it goes on with the same row."""
+    """Executes the COMMAND row and publishes its events: FINISHED, MARKET_FULL or ROWS_FULL; then it goes on with the same row."""
     events = events_at(words[EVENTS], EVENT_ROWS)
     row[0].sequence = words[SEQUENCE] + 1
     while True:
         if not _has_room(words):
-            return REPORTS_FULL
+            return ROWS_FULL
         count, status = execute(state, row, 0, events, 0)
         _publish(words, crowd, bots, events, count)
         if status == DONE:
             words[SEQUENCE] += 1
+            words[LAST_NS] = row[0].time_ns
             return FINISHED
         if status == GROW:
             return MARKET_FULL
@@ -111,7 +126,7 @@ def _wake(traders: PointedTraders, state: State) -> bool:
 
 @compiled(nogil=True)
 def advance(address: int) -> int:
-    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, or what has to grow before the next call.
+    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, what has to grow before the next call, or PHASE_CHANGED.
 
     O(log traders + log commands in flight) an event.
     """
@@ -151,6 +166,7 @@ def advance(address: int) -> int:
         else:
             row[0] = bots.in_flight[bots.in_flight_item[1]]
             row[0].participant = words[PARTICIPANT]
+        words[PHASE_CHANGES] = 0
         status = _execute(words, state, crowd, bots, row)
         if status != FINISHED:
             return status
@@ -162,6 +178,29 @@ def advance(address: int) -> int:
             remove_arrived(crowd)
         else:
             remove_arrived(bots)
+        if words[PHASE_CHANGES] != 0:
+            return PHASE_CHANGED
+
+
+@compiled
+def execute_row(address: int) -> int:
+    """Executes the COMMAND row at ROW, of the exchange itself: FINISHED, or what has to grow before the next call."""
+    words = words_at(address, WORDS)
+    state, crowd, bots = state_at(words[STATE]), traders_at(words[CROWD]), traders_at(words[BOTS])
+    return _execute(words, state, crowd, bots, commands_at(words[ROW], 1))
+
+
+@compiled
+def next_arrival(address: int) -> int:
+    """When the next command of the strategy or of the population arrives, ns; NEVER if none is on its way."""
+    words = words_at(address, WORDS)
+    own, arrival_ns = commands_at(words[OWN], words[OWN_STOP]), NEVER
+    if words[OWN_AT] < own.size:
+        arrival_ns = own[words[OWN_AT]].time_ns
+    for place in (BOTS, CROWD):
+        if words[place] != 0:
+            arrival_ns = min(arrival_ns, next_arrival_ns(traders_at(words[place])))
+    return arrival_ns
 
 
 @inlined

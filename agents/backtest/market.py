@@ -10,6 +10,8 @@ from serl.agents.backtest import loop
 from serl.agents.backtest.arrays import point_to
 from serl.agents.backtest.orders import InProcessSession
 from serl.agents.traders.build import Crowd
+from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.venue import SimulatedVenue
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
@@ -30,7 +32,7 @@ FIELDS = list(EVENT_FIELDS)
 class BacktestMarket:
     """See `StrategyMarket`, which this is for a strategy in Python. `run_until` advances the market.
 
-    crowd: a population; history: COMMAND rows of a day; bots: a compiled strategy as a population of one. Commands of the strategy
+    crowd: a population, whose market may have rules; history: COMMAND rows of a day; bots: a compiled strategy as a population of one. Commands of the strategy
     are those of the participant after all others. events_kept: every event of the run, in `events()`.
     """
 
@@ -74,6 +76,18 @@ class BacktestMarket:
         """Own events by kind, of those that have left REPORTS."""
         self._grow_levels(32)
         self._point()
+        self._venue: SimulatedVenue | None = None
+        if crowd is not None and crowd.population.has_rules:
+            self._open_venue(crowd.population)
+
+    def _open_venue(self, population: PopulationConfig) -> None:
+        """Puts the rules of a population's market in force, with their schedule."""
+        self._venue = venue = SimulatedVenue(
+            population, self.market, loop.EVENT_ROWS, self._execute, lambda: int(loop.next_arrival(self._address))
+        )
+        self._word[loop.KEPT], self._word[loop.KEPT_SIZE] = venue.kept.ctypes.data, len(venue.kept)
+        self._word[loop.KEPT_COUNT] = venue.kept_count.ctypes.data
+        venue.start()
 
     def _point(self) -> None:
         """Takes the addresses of arrays that may have been replaced."""
@@ -90,15 +104,36 @@ class BacktestMarket:
     def run_until(self, time_ns: int) -> None:
         """Executes everything that happens before `time_ns`, which is the time of the next decision."""
         word, session = self._word, self.session
-        word[loop.UNTIL] = time_ns
         if session.count:
             word[loop.OWN], word[loop.OWN_STOP], word[loop.OWN_AT] = session.address, session.count, 0
-        while status := loop.advance(self._address):
-            self._make_room(status)
+        if self._venue is None:
+            word[loop.UNTIL] = time_ns
+            while status := loop.advance(self._address):
+                self._make_room(status)
+        else:
+            self._venue.advance(time_ns, time_ns - 1, self._run)
         if session.count:
             session.remove(word[loop.OWN_AT])
             word[loop.OWN_STOP] = word[loop.OWN_AT] = 0
         self.time_ns = session.time_ns = time_ns
+
+    def _run(self, until_ns: int) -> bool:
+        """Executes everybody's commands before a time; False after one that changed a symbol's phase."""
+        assert self._venue is not None
+        self._word[loop.UNTIL] = until_ns
+        while True:
+            count, status = self._word[loop.SEQUENCE], loop.advance(self._address)
+            if self._word[loop.SEQUENCE] > count:
+                self._venue.note(self._word[loop.LAST_NS])
+            if status in (loop.FINISHED, loop.PHASE_CHANGED):
+                return bool(status == loop.FINISHED)
+            self._make_room(status)
+
+    def _execute(self, command: Rows) -> None:
+        """Executes a command of the exchange itself, a COMMAND row (1,)."""
+        self._buffers[loop.ROW][:] = command
+        while status := loop.execute_row(self._address):
+            self._make_room(status)
 
     def _make_room(self, status: int) -> None:
         if status == loop.MARKET_FULL:
@@ -107,8 +142,10 @@ class BacktestMarket:
             self.crowd.grow()
         elif status == loop.BOTS_FULL and self.bots is not None:
             self.bots.grow()
-        else:
+        elif status == loop.ROWS_FULL:
             self._empty_reports()
+            if self._venue is not None:
+                self._venue.empty_kept()
         self._point()
 
     def _empty_reports(self) -> None:

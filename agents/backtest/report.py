@@ -32,8 +32,10 @@ def lines(result: Result) -> list[tuple[str, str]]:
     positions = ", ".join(
         f"{lots:+,} {one.name}" for one, lots in zip(result.symbols, result.positions[-1].tolist(), strict=True) if lots
     )
+    fees = [] if result.fee_microticks is None else [("of it fees", money(-result.fees))]
     return [
         ("profit", money(result.profit)),
+        *fees,
         ("largest drawdown", money(-result.drawdown) if result.drawdown else "0"),
         ("position at the end", positions or "flat"),
         ("fills", f"{counts['fill']:,}, {int(result.fills['maker'].sum()):,} of them as maker"),
@@ -65,7 +67,7 @@ def numbers(results: Sequence[Result]) -> dict[str, Any]:
         "strategy": results[0].name, "profit_mean_low_high": estimate,
         "runs": [
             {
-                "settings": one.settings, "profit": str(one.profit), "drawdown": str(one.drawdown), "counts": one.counts,
+                "settings": one.settings, "profit": str(one.profit), "fees": str(one.fees), "drawdown": str(one.drawdown), "counts": one.counts,
                 "decisions": one.decisions, "positions": dict(zip((each.name for each in one.symbols), one.positions[-1].tolist(), strict=True)),
                 "trades": [trip._asdict() for trip in one.trades],
             }
@@ -105,7 +107,7 @@ def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
     shown = [[escape(name), escape(str(value))] for name, value in first.settings.items() if value is not None]
     parts += ["<h2>Settings</h2>", table(["setting", "value"], shown, text=True)]
     parts.append(
-        "<p>Profit is cash plus the position at the mid, before fees. A trade is from no position to no position. "
+        "<p>Profit is cash plus the position at the mid, less fees. A trade is from no position to no position; its profit is before fees. "
         "The drawdown is measured at the points of the curve.</p>"
     )
     return page(f"Backtest of {first.name}", origin, parts)

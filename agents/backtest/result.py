@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.records import EventFlag, Rows
+from serl.exchange.records import MICRO, EventFlag, Rows
 from serl.history.day import SymbolReference
 
 FILL_FIELDS = ("time_ns", "symbol", "side", "price_ticks", "qty_lots", "flags", "order_id", "match_id")
@@ -21,7 +21,7 @@ class RoundTrip(NamedTuple):
     Attributes:
         side: 0 if it was long, 1 if it was short.
         qty_lots: the largest position.
-        profit_ticks: ticks x lots; None while the position is open.
+        profit_ticks: ticks x lots, before fees; None while the position is open.
         end_ns: None while the position is open.
     """
 
@@ -38,7 +38,8 @@ class RoundTrip(NamedTuple):
 class Result:
     """One run. S symbols, F fills, T times at which positions were marked to the mid (at least a second apart).
 
-    Profit is cash plus positions at the mid, before fees. Half ticks x lots are its exact unit, because mids are.
+    Profit is cash plus positions at the mid, less fees. Half ticks x lots are the exact unit before fees, because mids are, and microticks x
+    lots that of fees.
     """
 
     name: str
@@ -57,6 +58,8 @@ class Result:
     wall_s: float
     events: Rows | None = field(default=None, repr=False)
     """Every event of the run as EVENT rows, if they were kept."""
+    fee_microticks: NDArray[np.int64] | None = None
+    """(F,) what each fill cost, microticks x lots; None: the market has no fees."""
 
     @property
     def fills(self) -> dict[str, Any]:
@@ -88,7 +91,7 @@ class Result:
 
     @cached_property
     def profit_half_ticks(self) -> Any:
-        """(T, S) exact profit in half ticks x lots."""
+        """(T, S) exact profit before fees, in half ticks x lots."""
         positions, cash = (totals[self._fills_before] for totals in self._totals)
         return 2 * cash + positions * self._marks
 
@@ -115,7 +118,26 @@ class Result:
         """(T,) profit in money over all symbols."""
         unit, worth = self._units
         units = self.profit_half_ticks.astype(object) @ np.array(worth, object)
-        return [unit * int(value) for value in units]
+        return [unit * int(value) - fees for value, fees in zip(units, self.fees_paid, strict=True)]
+
+    @cached_property
+    def fill_fees(self) -> list[Decimal]:
+        """(F,) what each fill cost, in money; below 0: a rebate."""
+        if self.fee_microticks is None:
+            return [Decimal(0)] * len(self.fill_rows)
+        costs = zip(self.fill_rows["symbol"].tolist(), self.fee_microticks.tolist(), strict=True)
+        return [self.money(symbol, cost) / MICRO for symbol, cost in costs]
+
+    @cached_property
+    def fees_paid(self) -> list[Decimal]:
+        """(T,) fees over all symbols so far, in money; below 0: rebates."""
+        totals = list(accumulate(self.fill_fees, initial=Decimal(0)))
+        return [totals[count] for count in self._fills_before.tolist()]
+
+    @property
+    def fees(self) -> Decimal:
+        """Fees paid until the end, in money."""
+        return self.fees_paid[-1]
 
     @property
     def profit(self) -> Decimal:

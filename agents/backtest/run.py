@@ -13,13 +13,14 @@ from serl.agents.backtest.result import Result, fill_forward
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
 from serl.agents.realism.days import day_origin
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.population import GroupConfig, PopulationConfig, require_no_rules
+from serl.agents.traders.fees import fill_fees
+from serl.agents.traders.population import GroupConfig, PopulationConfig
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.registry import Kind
 from serl.agents.traders.simulate import fingerprint, symbol_references
 from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
-from serl.exchange.config import time_of_day_text
+from serl.exchange.config import MarketRules, time_of_day_text
 from serl.exchange.latency import Delays
 from serl.exchange.records import EventKind
 from serl.history.day import Day, SymbolReference
@@ -28,6 +29,7 @@ SECOND_NS = 1_000_000_000
 MARKS_MAX = 20_000
 QUEUE = "the book's own: an order waits behind what rested before it, and every other order is matched against it"
 Progress = Callable[[int], None]
+NO_RULES = MarketRules()
 
 
 def backtest(
@@ -52,8 +54,8 @@ def backtest(
     """
     references, span_ns, data = _market(population, day)
     start_ns, end_ns = _window(span_ns, window_ns)
-    if population is not None:
-        require_no_rules(population, "a backtest")
+    rules = NO_RULES if population is None else population.market
+    rates = [f"{name} {value}" for name, value in rules.fees if value]
     crowd = None if population is None else Crowd(population, seed)
     bots = None
     if isinstance(strategy, Kind):
@@ -62,7 +64,7 @@ def backtest(
                 f"strategy: expected a kind that trades one symbol, got {strategy.name}; put it into a population"
             )
         names, tick = [one.name for one in references], references[0].tick_size
-        bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us), seed)
+        bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us, rules), seed)
     market = BacktestMarket(
         references, crowd=crowd, history=None if day is None else day.commands, bots=bots, delays=delays, events_kept=events_kept
     )  # fmt: skip
@@ -85,7 +87,7 @@ def backtest(
     settings = {
         "market": data, "seed": seed if day is None else None, "interval_s": interval_s,
         "window": f"{time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}", "order latency": latency, "feed latency": "none",
-        "queue": QUEUE, "fees": "none",
+        "queue": QUEUE, "fees": ", ".join(rates) or "none",
     }  # fmt: skip
     counts = {
         kind.name.lower(): int(market.counts[kind])
@@ -93,7 +95,8 @@ def backtest(
     }
     events = market.events() if events_kept else None
     return Result(
-        name, references, fills, marks, fill_forward(bests), decisions, counts, settings, wall_s, events
+        name, references, fills, marks, fill_forward(bests), decisions, counts, settings, wall_s, events,
+        fill_fees(fills, rules.fees) if rates else None,
     )  # fmt: skip
 
 
@@ -138,13 +141,14 @@ def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tupl
 
 
 def strategy_population(
-    kind: Kind, symbols: list[str], tick_size: str, start_ns: int, end_ns: int, latency_us: float
+    kind: Kind, symbols: list[str], tick_size: str, start_ns: int, end_ns: int, latency_us: float, market: MarketRules = NO_RULES
 ) -> PopulationConfig:  # fmt: skip
-    """A compiled strategy as a population of one trader, which wakes up first at `start_ns`. It sees no fundamental value."""
+    """A compiled strategy as a population of one trader, which wakes up first at `start_ns`. It sees no fundamental value, and pays the fees
+    of the market."""
     return PopulationConfig(
         name=kind.name, symbols=[SymbolConfig(name=name) for name in symbols], tick_size=tick_size, open=time_of_day_text(start_ns),
         close=time_of_day_text(-(-end_ns // SECOND_NS) * SECOND_NS), value=ValueConfig(volatility_ticks_per_root_s=0.0),
-        groups=[GroupConfig(trader=kind.name, latency_us=latency_us, start_spread_s=0.0)],
+        groups=[GroupConfig(trader=kind.name, latency_us=latency_us, start_spread_s=0.0)], market=market,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ def backtest_fills(result: Result) -> Table:
         "price": prices(rows["price_ticks"], [one.tick_size for one in result.symbols], symbol),
     }  # fmt: skip
     columns |= {name: rows[name].copy() for name in ("price_ticks", "qty_lots")}
+    columns["fee"] = np.array(result.fill_fees, np.float64)
     columns["maker"] = rows["flags"] & EventFlag.MAKER > 0
     return Table(columns | {name: rows[name].copy() for name in ("order_id", "match_id")})
 

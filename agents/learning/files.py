@@ -32,9 +32,9 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """(tensors, metadata) of a file of one of the kinds, with the tensor names of this version. PolicyFileError for any other file."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError, TypeError, RecursionError) as error:
         raise PolicyFileError(f"{path}: cannot be read as a {kinds[0]} file ({error})") from None
     kind, version = metadata.get("kind"), metadata.get("version")
     if kind not in kinds or version not in range(1, VERSION + 1):

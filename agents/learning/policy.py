@@ -16,12 +16,13 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files, rule_policy
 from serl.agents.learning.custom_network import CustomNetwork, load_custom_network
-from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.errors import DivergedError, PolicyFileError
 from serl.agents.learning.messages import messages_from_json, messages_to_json
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.agents.learning.team import Messages, received_messages, received_size
+from serl.exchange.errors import SerlError
 
 if TYPE_CHECKING:
     from serl.agents.learning.baseline import BaselinePolicy
@@ -110,8 +111,19 @@ class Policy:
 
 
 def load_policy(path: Path) -> "Policy | RulePolicy | BaselinePolicy":
-    """The policy of a file. PolicyFileError if the file is not a policy."""
+    """The policy of a file. PolicyFileError if the file is not a policy, another LearningError if it does not fit together."""
     tensors, metadata = files.read(path, KIND, rule_policy.KIND, RESIDUAL, *BASELINES)
+    try:
+        return _from_file(path, tensors, metadata)
+    except SerlError:
+        raise
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RuntimeError) as error:
+        raise PolicyFileError(
+            f"{path}: expected a policy that serl wrote, got a damaged one ({error!r}); train it again"
+        ) from None
+
+
+def _from_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> Any:
     if metadata["kind"] == rule_policy.KIND:
         return RulePolicy.from_file(metadata, _display_name(path))
     if metadata["kind"] == RESIDUAL:

@@ -29,6 +29,7 @@ from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.settings import SAVED, LearningSettings, first_error
 from serl.exchange.errors import ConfigError
+from serl.exchange.yaml_text import parse_yaml
 
 CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.safetensors"
 
@@ -67,18 +68,18 @@ def load_config(source: Path) -> TrainingConfig:
     if not source.exists() and not named.is_file():
         names = sorted(item.name.removesuffix(".yaml") for item in shipped.iterdir() if item.name.endswith(".yaml"))
         raise ConfigError(f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; check the name")
-    return _parse(source, lambda: source.read_text() if source.exists() else named.read_text())
+    return _parse(source, lambda: source.read_bytes() if source.exists() else named.read_bytes())
 
 
 def load_saved_config(folder: Path) -> TrainingConfig:
     """The settings of a run's folder, also if an older version of serl wrote them. ConfigError if they cannot be read."""
     path = folder / CONFIG
-    return _parse(path, path.read_text, context=SAVED)
+    return _parse(path, path.read_bytes, context=SAVED)
 
 
-def _parse(source: Path, read: Callable[[], str], context: Any = None) -> TrainingConfig:
+def _parse(source: Path, read: Callable[[], bytes], context: Any = None) -> TrainingConfig:
     try:
-        return TrainingConfig.model_validate(yaml.safe_load(read()) or {}, context=context)
+        return TrainingConfig.model_validate(parse_yaml(read()) or {}, context=context)
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{source}: expected a YAML file with settings of training, got {error}") from None
     except ValidationError as error:

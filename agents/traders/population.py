@@ -186,7 +186,7 @@ def load_population(source: Path | str) -> PopulationConfig:
 def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
     """A population from plain values, validated down to the profiles; PopulationError if it is invalid."""
     try:
-        population = PopulationConfig(**values)
+        population = PopulationConfig.model_validate(values)
     except ValidationError as error:
         raise PopulationError(f"{source}: {describe_error(error)}") from None
     if population.close_ns <= population.open_ns:
@@ -306,8 +306,8 @@ def require_no_rules(population: PopulationConfig, what: str) -> None:
     if population.has_rules:
         raise PopulationError(
             f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
-            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate` or "
-            "`serl exchange start --with`"
+            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate`, "
+            "`serl backtest` or `serl exchange start --with`"
         )
 
 

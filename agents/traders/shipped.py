@@ -59,6 +59,8 @@ def read_yaml(
     """
     import yaml  # here, so that --help is quick
 
+    from serl.exchange.yaml_text import parse_yaml
+
     path, shipped = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
     if not path.exists() or (path.is_dir() and shipped.is_file()):
         if not shipped.is_file():
@@ -67,16 +69,16 @@ def read_yaml(
                 f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; "
                 f"{did_you_mean(str(source), names, 'check the path')}"
             )
-        text = shipped.read_text()
+        text = shipped.read_bytes()
     else:
         try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as reason:
+            text = path.read_bytes()
+        except OSError as reason:
             raise error(
                 f"{source}: expected a YAML file, got one that cannot be read as text ({reason}); give another"
             ) from None
     try:
-        values = yaml.safe_load(text)
+        values = parse_yaml(text)
     except yaml.YAMLError as reason:
         raise error(f"{source}: expected YAML, got {' '.join(str(reason).split())}; correct the file") from None
     if not isinstance(values, dict):

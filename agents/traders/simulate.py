@@ -9,10 +9,13 @@ import numpy as np
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.inprocess import (
     FINISHED,
+    KEPT_FULL,
     MARKET_FULL,
     PHASE_CHANGED,
     TAPE_FULL,
     TRADERS_FULL,
+    execute_scheduled,
+    next_arrival,
     run_market,
 )
 from serl.agents.traders.population import PopulationConfig
@@ -51,8 +54,11 @@ class Simulation:
         self._kept, self._kept_count = np.zeros(0, EVENT), np.zeros(1, np.int64)
         self._venue = None
         if population.has_rules:
-            self._venue = SimulatedVenue(self.crowd, self.market, EVENT_ROWS, self._record)
+            self._venue = SimulatedVenue(
+                population, self.market, EVENT_ROWS, self._execute, lambda: int(next_arrival(self.crowd.traders))
+            )
             self._kept, self._kept_count = self._venue.kept, self._venue.kept_count
+            self._venue.start()
 
     @property
     def count(self) -> int:
@@ -74,16 +80,7 @@ class Simulation:
 
     def _run_schedule(self, venue: SimulatedVenue, until_ns: int) -> None:
         last_ns = until_ns if until_ns >= self.population.close_ns else until_ns - 1
-
-        def run_before(time_ns: int) -> None:
-            """Up to a time (exclusive), or to what becomes due earlier."""
-            while (due_ns := venue.due_ns(time_ns, self.time_ns)) > self.time_ns:
-                if self._run(due_ns) == FINISHED:
-                    self.time_ns = due_ns
-
-        while self.time_ns < until_ns or venue.schedule.next_ns <= last_ns:
-            venue.schedule.run(last_ns, run_before)
-            run_before(until_ns)
+        venue.advance(until_ns, last_ns, lambda time_ns: self._run(time_ns) == FINISHED)
 
     def _run(self, until_ns: int) -> int:
         """Runs the traders up to a time (exclusive), FINISHED, or until PHASE_CHANGED."""
@@ -93,18 +90,32 @@ class Simulation:
                 self.crowd.traders, self.market.state, self._events, self._chunks[-1], self._chunk_count,
                 self._full_count + 1, until_ns, self._kept, self._kept_count,
             )  # fmt: skip
-            if self._venue is not None:
-                if self._chunk_count > count:
-                    self._venue.note(int(self._chunks[-1]["time_ns"][self._chunk_count - 1]))
-                self._venue.make_room(status)
-            elif status == MARKET_FULL:
-                self.market.grow()
+            if self._venue is not None and self._chunk_count > count:
+                self._venue.note(int(self._chunks[-1]["time_ns"][self._chunk_count - 1]))
             if status in (FINISHED, PHASE_CHANGED):
                 return status
-            if status == TRADERS_FULL:
-                self.crowd.grow()
-            elif status == TAPE_FULL:
-                self._add_chunk()
+            self._make_room(status)
+
+    def _execute(self, command: Rows) -> None:
+        """Executes a command of the exchange, a COMMAND row (1,)."""
+        self._record(command)
+        status = -1
+        while status != FINISHED:
+            status = execute_scheduled(
+                self.crowd.traders, self.market.state, self._events, command, self._kept, self._kept_count
+            )
+            self._make_room(status)
+
+    def _make_room(self, status: int) -> None:
+        """Makes the room that a compiled function lacked."""
+        if status == TRADERS_FULL:
+            self.crowd.grow()
+        elif status == TAPE_FULL:
+            self._add_chunk()
+        elif status == MARKET_FULL:
+            self.market.grow()
+        elif status == KEPT_FULL and self._venue is not None:
+            self._venue.empty_kept()
 
     def _add_chunk(self) -> None:
         self._full_count += self._chunk_count

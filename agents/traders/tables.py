@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.traders.fees import fill_fees
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import MICRO, CommandKind, EventFlag, Rows, Side
+from serl.exchange.records import MICRO, CommandKind, Rows, Side
 from serl.exchange.row_tables import find
 from serl.exchange.table import Column, Names, Table, money
 from serl.history.day import Day
@@ -43,7 +44,7 @@ def traders(day: Day, population: PopulationConfig) -> Table:
     for fills, name in zip(matches(day), ("maker_lots", ""), strict=True):
         _add_fills(totals, fills, day.commands, sender, name)
         owner = sender[find(day.commands["command_id"], fills["order_id"])]
-        np.add.at(fee_microticks, owner, _fees(fills, population))
+        np.add.at(fee_microticks, owner, fill_fees(fills, population.market.fees))
     symbol = np.repeat([group.symbol for group in population.groups], [group.count for group in population.groups])
     units = [Decimal(one.tick_size) * Decimal(one.lot_size) for one in references]
     twice_mid = _last_twice_mids(day)[symbol]
@@ -79,16 +80,6 @@ def _is_sent(commands: Rows) -> NDArray[np.bool_]:
     """(n,) which COMMAND rows traders sent: the exchange's own are phases, rules and the like."""
     sent: NDArray[np.bool_] = commands["kind"] < CommandKind.END_DAY
     return sent
-
-
-def _fees(fills: Rows, population: PopulationConfig) -> NDArray[np.int64]:
-    """(n,) what FILL rows cost their owners by the population's rules, microticks x lots."""
-    fees, flags = dict(population.market.fees), fills["flags"]
-    role = [flags & EventFlag.AUCTION > 0, flags & EventFlag.MAKER > 0]
-    per_lot = np.select(role, [fees["auction_microticks"], fees["maker_microticks"]], fees["taker_microticks"])
-    ppm = np.select(role, [fees["auction_ppm"], fees["maker_ppm"]], fees["taker_ppm"])
-    cost: NDArray[np.int64] = fills["qty_lots"] * (per_lot + fills["price_ticks"] * ppm)
-    return cost
 
 
 def _kinds(population: PopulationConfig) -> tuple[NDArray[np.int64], list[str]]:

@@ -138,10 +138,14 @@ def serve(
         application(board, link, admin_token, host, extra_routes), log_level="warning", lifespan="off", ws="websockets-sansio",
         ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
+    server = uvicorn.Server(config)
     link.start()
     try:
         on_ready(address, f"{address}#operator={admin_token}")
-        uvicorn.Server(config).run(sockets=[listening])
+        with (
+            server.capture_signals()
+        ):  # `run` does so too, but later: a signal before that would leave its coroutine without a loop
+            server.run(sockets=[listening])
     finally:
         link.stop()
         with contextlib.suppress(OSError):

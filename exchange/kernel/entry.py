@@ -61,15 +61,16 @@ def _complete(state: State, entry: EntryWords, row: CommandRow) -> None:
 
 @inlined
 def _keep_trades(entry: EntryWords, trades: Rows, events: Rows, first: int, stop: int) -> None:
-    """Of the two fills of a trade, the one that is not the maker's; and prints."""
+    """Of the two fills of a trade, the one that is not the maker's; and prints, whose side is that of the resting party."""
     for index in range(first, stop):
         event = events[index]
         if (event.kind == k.FILL and event.flags & k.MAKER == 0) or event.kind == k.PRINTED:
             trade = trades[entry[TRADES_COUNT] % entry[TRADES_SIZE]]
             trade.match_id, trade.time_ns = event.match_id, event.time_ns
             trade.price_ticks, trade.qty_lots = event.price_ticks, event.qty_lots
-            trade.symbol, trade.side, trade.flags = event.symbol, event.side, event.flags
-            trade.off_book = event.kind == k.PRINTED
+            is_print = event.kind == k.PRINTED
+            trade.symbol, trade.flags, trade.off_book = event.symbol, event.flags, is_print
+            trade.side = 1 - event.side if is_print else event.side
             entry[TRADES_COUNT] += 1
 
 

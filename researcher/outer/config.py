@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.exchange.errors import ConfigError
+from serl.exchange.yaml_text import parse_yaml
 from serl.extras import require
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.settings import STATIC, Settings
@@ -231,8 +232,8 @@ def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
     the first of which is used for scoring. ConfigError lists what is invalid."""
     shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
     try:
-        text = path.read_text() if path.suffix else shipped.read_text()
-        values = yaml.safe_load(text) or {}
+        text = path.read_bytes() if path.suffix else shipped.read_bytes()
+        values = parse_yaml(text) or {}
     except OSError as error:
         raise ConfigError(f"{path}: expected a YAML file or the name of a shipped configuration ({error})") from None
     except yaml.YAMLError as error:

@@ -10,7 +10,7 @@ from serl.exchange.errors import SerlError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DEVELOPER_EXTRAS = ("bench", "dev")
+DEVELOPER_EXTRAS = ("bench", "dev", "fuzz")
 
 
 class MissingPackageError(SerlError, ImportError):

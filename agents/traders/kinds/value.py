@@ -57,7 +57,8 @@ def value(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     cancel_all(requests, market)
     lots = typical_lots(agent)
     if two_sided(market):
-        away_ticks_max = int(profile.depth_spreads * (market.ask_ticks - market.bid_ticks))
+        # while orders are collected for an auction, the spread may be below 0: no distance to stand behind it
+        away_ticks_max = max(0, int(profile.depth_spreads * (market.ask_ticks - market.bid_ticks)))
         away_ticks = 0 if uniform(agent) < profile.aggressive_share else below(agent, away_ticks_max + 1)
         if estimate < mid_ticks(market):
             limit(requests, SELL, market.bid_ticks + away_ticks, lots)

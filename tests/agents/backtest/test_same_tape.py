@@ -14,7 +14,7 @@ from serl.agents.backtest.run import backtest
 from serl.agents.backtest.served import Outcome, run_compiled, run_served
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.host import Host, compile_traders
-from serl.agents.traders.population import load_population
+from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.registry import load_kind
 from serl.agents.traders.simulate import tape_hash
 from serl.clients.blocking import connect
@@ -22,14 +22,18 @@ from serl.clients.replay import Replayer
 from serl.exchange.config import load_config
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.latency import Latencies
-from serl.exchange.records import EVENT, EventKind, Rows
+from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.history.generate import generate_day
 from tests.agents.backtest.sample import Busy
+from tests.agents.traders.test_beside import RULES, short_population
 from tests.server_fixture import Served, start_exchange
 
 SECOND_NS = 1_000_000_000
 NAME = "bot"
 SLOW = {"orders": {"kind": "lognormal", "median_us": 40_000, "sigma": 1.0, "floor_us": 10}}
+
+
+LIQUID = load_population("liquid")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,11 +43,13 @@ def compiled() -> None:
 
 
 @contextmanager
-def lockstep(folder: Path, symbols: str, start: str, latency: object = None) -> Iterator[Served]:
+def lockstep(
+    folder: Path, symbols: str, start: str, latency: object = None, more: dict[str, object] | None = None
+) -> Iterator[Served]:
     config: dict[str, object] = {
         "clock": {"kind": "lockstep", "participants": 2, "start": start},
         "accounts": {NAME: {"latency": latency or {}}},
-    }
+    } | (more or {})
     journal = folder / "journal"
     with start_exchange(symbols=symbols, clock="lockstep", config=config, folder=folder, journal=journal) as served:
         yield served
@@ -75,8 +81,8 @@ def served_events(folder: Path, until_ns: int) -> Rows:
     return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
 
 
-def populate(served: Served, until_ns: int) -> None:
-    host = Host(load_population("liquid"), 3, served.endpoint, until_ns=until_ns)
+def populate(served: Served, until_ns: int, population: PopulationConfig = LIQUID) -> None:
+    host = Host(population, 3, served.endpoint, until_ns=until_ns)
     try:
         host.run()
     finally:
@@ -115,6 +121,51 @@ def test_a_strategy_among_traders_makes_the_tape_of_a_served_exchange(latency: o
     assert (len(events), tape_hash(events)) == (len(result.events), tape_hash(result.events))
     assert outcome.fills == len(result.fill_rows)
     assert outcome.positions == {"DEMO": result.positions[-1, 0]} and outcome.profits == {"DEMO": result.profit}
+
+
+def market_with_rules(folder: Path) -> tuple[PopulationConfig, dict[str, object]]:
+    """`liquid` in a market in which everything happens within two minutes, and the settings of an exchange like it."""
+    population = load_population(short_population(folder, market=RULES))
+    return population, {"symbols": population.symbol_settings}
+
+
+def test_a_strategy_in_a_market_with_rules_makes_the_tape_of_a_served_exchange(tmp_path: Path) -> None:
+    """Phases, auctions, interruptions, bands that follow the market, pro-rata matching; and it pays the fees."""
+    population, settings = market_with_rules(tmp_path)
+    compile_traders(Crowd(population, 3))  # see `compiled`: with the full rule book
+    window_ns = (population.open_ns, population.close_ns)
+    there, here = Busy(), Busy()
+    with lockstep(tmp_path, "", "09:30", more=settings) as served:
+        run_on(served, there, window_ns, lambda: populate(served, window_ns[1], population))
+        with connect(served.endpoint, NAME) as client:
+            paid = client.account()["DEMO"]
+    result = backtest(here, population=population, seed=3, window_ns=window_ns, events_kept=True)
+    events = served_events(tmp_path, window_ns[1])
+    assert result.events is not None and len(result.fill_rows) > 20
+    phases = result.events["flags"][result.events["kind"] == EventKind.PHASED].tolist()
+    assert {Phase.CONTINUOUS, Phase.VOLATILITY, Phase.CLOSING, Phase.CLOSED} <= set(phases)
+    assert (result.events["flags"] & EventFlag.AUCTION).any()
+    assert (len(events), tape_hash(events)) == (len(result.events), tape_hash(result.events))
+    for mine, theirs in zip(here.seen, there.seen, strict=True):
+        assert mine == theirs
+    assert here.filled == there.filled
+    assert result.fees == paid.fees != 0
+    assert result.settings["fees"] == "maker_ppm -50, taker_ppm 100"
+    assert result.profit == result.pnl[-1] and result.fees_paid[-1] == sum(result.fill_fees)
+
+
+def test_a_compiled_strategy_pays_the_fees_of_the_market(tmp_path: Path) -> None:
+    population, _ = market_with_rules(tmp_path)
+    window_ns = (population.open_ns, population.open_ns + 60 * SECOND_NS)
+    result = backtest(load_kind("pulse"), population=population, seed=3, window_ns=window_ns)
+    assert result.fee_microticks is not None and len(result.fill_rows) > 20
+    free = backtest(
+        load_kind("pulse"), seed=3, window_ns=window_ns,
+        population=load_population(short_population(tmp_path, market=RULES | {"fees": {}})),
+    )  # fmt: skip
+    traded = ["time_ns", "side", "price_ticks", "qty_lots", "flags"]
+    assert free.fees == 0 and (free.fill_rows[traded] == result.fill_rows[traded]).all(), "it does not look at its fees"
+    assert result.profit == free.profit - result.fees != free.profit
 
 
 def test_a_strategy_in_a_replayed_day_makes_the_tape_of_a_served_exchange(tmp_path: Path) -> None:

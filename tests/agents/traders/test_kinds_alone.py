@@ -88,6 +88,26 @@ def test_participation_maker_leans_against_its_position_and_takes_its_share() ->
     assert min(one.price_ticks for one in long if one.side == SELL) < 1010
 
 
+def test_participation_maker_quotes_no_wider_than_its_limit() -> None:
+    bench = TraderBench("participation_maker", levels=2, spread_memory=0.0, spread_bps_max=100.0)
+    for bid, ask in ((500, 1500), (1, 1999)):
+        assert sorted(one.price_ticks for one in bench.wake(1, bid, ask)) == [990, 995, 1005, 1010]
+    wide = TraderBench("participation_maker", levels=1, spread_memory=0.0, spread_bps_max=10_000.0)
+    assert [one.price_ticks for one in wide.wake(1, 500, 1500)] == [500, 1500]
+
+
+def test_orders_do_not_run_away_where_the_book_is_crossed() -> None:
+    """As it may be while orders are collected: the spread is then no distance."""
+    maker, trader = (
+        TraderBench("participation_maker", levels=2, spread_memory=0.5),
+        TraderBench("value", mean_ticks=1000),
+    )
+    for look in range(20):
+        prices = [one.price_ticks for bench in (maker, trader) for one in bench.wake(look, bid=1300, ask=700)]
+        assert min(prices) >= 700 and max(prices) <= 1300
+    assert maker.memory[0] >= 0
+
+
 def test_avellaneda_stoikov_quotes_as_the_formula_says() -> None:
     gamma, k, sigma2, horizon = 0.01, 0.3, 4.0, 20.0
     bench = TraderBench(

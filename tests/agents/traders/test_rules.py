@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from serl.agents.backtest.run import backtest
-from serl.agents.backtest.strategy import Strategy
+from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.traders.beside import match_symbols
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import PopulationConfig, check_population, load_population
@@ -118,9 +117,23 @@ def test_the_documented_rules_are_a_market() -> None:
 
 def test_where_rules_would_be_ignored_they_are_refused() -> None:
     config = population(fees={"taker_ppm": 100})
-    with pytest.raises(PopulationError, match=r"expected no rules in a backtest, .* got fees"):
-        backtest(Strategy, population=config)
+    with pytest.raises(PopulationError, match=r"expected no rules in an environment, .* got fees"):
+        DynamicMarket(config, 1)
     other = load_config(overrides={"symbols": [{"name": "DEMO"}]})
     with pytest.raises(PopulationError, match="expected the rules of small"):
         match_symbols(config, other)
     assert match_symbols(config, config.exchange) == config
+
+
+@pytest.mark.long
+def test_stressed_prices_stay_near_the_value_through_interruptions() -> None:
+    """With seed 2, orders once ran away to three times the value while one was collecting them."""
+    values = load_population("stressed").model_dump(mode="json")
+    band = {"band_ppm": 10_000, "reference_ticks": 10_000, "band_action": "auction", "volatility_s": 120}
+    config = check_population(values | {"market": band}, "stressed")
+    simulation = Simulation(config, 2)
+    simulation.advance(config.open_ns + 10_300 * SECOND_NS)
+    rows = simulation.commands
+    orders = rows[(rows["kind"] == CommandKind.NEW) & (rows["price_ticks"] > 0)]
+    assert (rows["kind"] == CommandKind.PHASE).sum() >= 10, "interruptions end"
+    assert orders["price_ticks"].min() > 5_000 and orders["price_ticks"].max() < 15_000

@@ -1,6 +1,7 @@
 """The dashboard without a browser: a flooded feed, slow pages, and who may connect."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -10,17 +11,21 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import uvicorn
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from serl.clients.blocking import connect as exchange_client
+from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
-from serl.clients.dashboard.server import bind
+from serl.clients.dashboard.link import Link
+from serl.clients.dashboard.server import bind, serve
 from serl.exchange.ports import listening_process
 from tests.clients.dashboard.flood import now_ms
 from tests.clients.dashboard.server_fixture import Dashboard, dashboard
@@ -272,3 +277,25 @@ def test_a_dashboard_waits_for_its_exchange(tmp_path: Path) -> None:
         status, body = found.get("researcher/overview")
         assert status == 404
         assert "serl researcher start" in json.loads(body)["problem"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_server_runs_stops_it(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left behind: a coroutine that nobody awaits would be a warning, which fails the test."""
+    started = vars(uvicorn.server)["asyncio_run"]
+    link = SimpleNamespace(start=lambda: None, stop=lambda: stopped.append(number))
+    stopped: list[int] = []
+
+    def late(*arguments: Any, **options: Any) -> None:
+        signal.raise_signal(number)
+        started(*arguments, **options)
+
+    monkeypatch.setattr(uvicorn.server, "asyncio_run", late)
+    before = signal.signal(number, lambda *_: sys.exit("unwound"))
+    try:
+        with pytest.raises(SystemExit, match="unwound"):
+            serve(Board(), cast(Link, link), "127.0.0.1", 0, [], lambda address, operator: None)
+    finally:
+        signal.signal(number, before)
+    gc.collect()
+    assert stopped == [number]

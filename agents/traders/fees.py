@@ -1,0 +1,17 @@
+"""What fills cost by the fees of a population's market."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.config import FeesConfig
+from serl.exchange.records import EventFlag, Rows
+
+
+def fill_fees(fills: Rows, config: FeesConfig) -> NDArray[np.int64]:
+    """(n,) what FILL rows cost their owners, microticks x lots; below 0: rebates. docs/orders.md, Fees."""
+    fees, flags = dict(config), fills["flags"]
+    role = [flags & EventFlag.AUCTION > 0, flags & EventFlag.MAKER > 0]
+    per_lot = np.select(role, [fees["auction_microticks"], fees["maker_microticks"]], fees["taker_microticks"])
+    ppm = np.select(role, [fees["auction_ppm"], fees["maker_ppm"]], fees["taker_ppm"])
+    cost: NDArray[np.int64] = fills["qty_lots"] * (per_lot + fills["price_ticks"] * ppm)
+    return cost

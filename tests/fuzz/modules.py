@@ -1,0 +1,27 @@
+"""The modules whose branches guide the fuzzing of a target: those of plain Python. Functions that numba compiles cannot be instrumented."""
+
+_READERS = ("serl.history.decompress", "serl.history.importing", "serl.history.table_rows")
+_YAML = (
+    "yaml.scanner",
+    "yaml.parser",
+    "yaml.composer",
+    "yaml.constructor",
+    "yaml.resolver",
+    "serl.exchange.config",
+    "serl.agents.traders.shipped",
+    "serl.agents.traders.population",
+)
+MODULES: dict[str, tuple[str, ...]] = {
+    "message": ("serl.exchange.wire",),
+    "itch": (*_READERS, "serl.history.itch.reader"),
+    "dbn": _READERS,
+    "depth": (*_READERS, "serl.history.depth_lines", "json.decoder"),
+    "events": (*_READERS, "serl.history.l3_events"),
+    "lobster": (*_READERS, "serl.history.lobster", "serl.history.lobster_check"),
+    "zip": (*_READERS, "serl.history.lobster", "zipfile"),
+    "day": ("serl.history.day", "json.decoder"),
+    "exchange": _YAML,
+    "population": _YAML,
+    "experiment": (*_YAML, "serl.agents.experiments.experiment", "serl.agents.experiments.overrides"),
+    "policy": ("serl.agents.learning.files", "serl.agents.learning.policy", "serl.agents.execution.environment.interface", "json.decoder"),
+}  # fmt: skip
