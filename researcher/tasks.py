@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.yaml_text import parse_yaml
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Kind
@@ -77,9 +78,9 @@ def load_task(source: str) -> Task:
             f"task: expected a YAML file or one of {', '.join(task_names())}, got {source}; check the name"
         )
     try:
-        values = yaml.safe_load(path.read_text() if path.is_file() else shipped.read_text()) or {}
+        values = parse_yaml(path.read_bytes() if path.is_file() else shipped.read_bytes()) or {}
         return Task.model_validate({"name": path.stem, **values})
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+    except (OSError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"task {source}: expected YAML ({error})") from None
     except ValidationError as error:
         raise ConfigError(f"task {source}: {_violations(error)}") from None

@@ -86,7 +86,12 @@ def test_an_incumbent_is_a_candidate_of_specifications() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("[", "expected YAML"), ("version: 0\nabout: x\nkinds: []\ninner: {}", "version"), ("surprise: 1", "surprise")],
+    [
+        ("[", "expected YAML"),
+        ("about: 2020-99-99", "expected YAML"),
+        ("version: 0\nabout: x\nkinds: []\ninner: {}", "version"),
+        ("surprise: 1", "surprise"),
+    ],
 )
 def test_a_file_that_is_no_task(tmp_path: Path, text: str, said: str) -> None:
     (path := tmp_path / "bad.yaml").write_text(text)
