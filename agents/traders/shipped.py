@@ -75,7 +75,7 @@ def read_yaml(
             text = path.read_bytes()
         except OSError as reason:
             raise error(
-                f"{source}: expected a YAML file, got one that cannot be read as text ({reason}); give another"
+                f"{source}: expected a YAML file, got one that cannot be read ({reason}); give another"
             ) from None
     try:
         values = parse_yaml(text)

@@ -102,7 +102,7 @@ def test_the_error_of_an_unknown_trader_lists_the_known_ones() -> None:
 
 def test_unreadable_and_missing_files(tmp_path: Path) -> None:
     (tmp_path / "some.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PopulationError, match="cannot be read as text"):
+    with pytest.raises(PopulationError, match=r"some\.yaml: expected YAML, got unacceptable character"):
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
         PopulationError,
