@@ -238,7 +238,7 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
     Raises `NotADayFile`, `DayVersionError` or `DayTruncated`, and `DayOfAccounts` for a day with several participants unless `accounts`
     is true; `MissingPackageError` without the extra `history`.
     """
-    reference, count = read_reference(path)
+    reference, _ = read_reference(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -250,9 +250,7 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
         )
     try:
         table = pq.read_table(path, columns=[*columns, "row"])
-        commands = np.zeros(count, COMMAND)
-        for name in columns:
-            commands[name] = table[name].to_numpy()
+        commands = _command_rows(table, columns)
         rows = table["row"].to_numpy().astype(np.int64)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
@@ -269,12 +267,16 @@ def read_blocks(path: Path | str) -> Iterator[Rows]:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(BLOCK_COMMANDS, columns=list(columns)):
-                commands = np.zeros(batch.num_rows, COMMAND)
-                for name in columns:
-                    commands[name] = batch.column(name).to_numpy()
-                yield commands
+                yield _command_rows(batch, columns)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
+
+
+def _command_rows(table: "pa.Table | pa.RecordBatch", columns: tuple[str, ...]) -> Rows:
+    commands = np.zeros(table.num_rows, COMMAND)
+    for name in columns:
+        commands[name] = table.column(name).to_numpy()
+    return commands
 
 
 def _unreadable(path: Path | str, error: Exception) -> DayTruncated:

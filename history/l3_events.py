@@ -1,6 +1,5 @@
 """Reads and checks the event CSV, column by column."""
 
-import io
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as csv
 from numpy.typing import NDArray
 
 from serl.exchange.records import CASH_MAX
 from serl.history.decompress import read_blocks
 from serl.history.errors import L3CsvError
-from serl.history.table_rows import RowCheck, first_malformed_row
+from serl.history.table_rows import RowCheck, read_columns
 
 COLUMNS = ("id", "timestamp", "exchange.timestamp", "price", "volume", "action", "direction")
 HEADER = ",".join(COLUMNS).encode()
@@ -28,8 +26,9 @@ DAY_MS = 86_400_000
 TIME_MS_MAX = 4_102_444_800_000
 """The year 2100, so that times in ns stay within 64 bits."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+DECIMAL = pa.decimal128(38, 12)
 EVENT_TYPES: dict[str, pa.DataType] = {
-    "id": pa.int64(), "timestamp": pa.int64(), "price": pa.decimal128(38, 12), "volume": pa.decimal128(38, 12), "action": pa.string(),
+    "id": pa.int64(), "timestamp": pa.int64(), "price": DECIMAL, "volume": pa.string(), "action": pa.string(),
     "direction": pa.string(),
 }  # fmt: skip
 """Of the columns that are read."""
@@ -46,14 +45,14 @@ def is_l3_csv(head: bytes) -> bool:
 def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray[np.int64], int]:
     """([row, column] of ID .. LOTS, times in ms after midnight UTC of the first row; that midnight in ms since 1970)."""
     data = b"".join(read_blocks(path))
-    table = _table(path, data, EVENT_TYPES)
+    table = read_columns(path, data, EVENT_TYPES, L3CsvError)
     if table.num_rows == 0:
         raise L3CsvError(f"{path}: row 1: expected at least one event, got a header alone")
     check = RowCheck(path, L3CsvError)
     ids, time_ms = (table[name].to_numpy() for name in ("id", "timestamp"))
-    volume = _volume(path, data, table, check)
-    kind = _codes(check, "action", table["action"], ACTIONS)
-    side = _codes(check, "direction", table["direction"], DIRECTIONS)
+    volume = _volume(table["volume"], check)
+    kind = check.codes("action", table["action"], ACTIONS)
+    side = check.codes("direction", table["direction"], DIRECTIONS)
     ticks = _multiples(check, "price", table["price"], tick_size, f"1 to 2^53 ticks of {tick_size}", least=1)
     check("id", ids <= 0, "a number above 0", ids)
     check("volume", volume % lot_units != 0, f"a multiple of the lot size ({lot_units})", volume)
@@ -66,31 +65,11 @@ def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray
     return np.stack([ids, time_ms - midnight_ms, kind, side, ticks, volume // lot_units], 1), midnight_ms
 
 
-def _table(path: Path, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
-    """The file's columns of these types. Raises `L3CsvError`."""
-    try:
-        return csv.read_csv(
-            io.BytesIO(data),
-            parse_options=csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise L3CsvError(f"{path}: {first_malformed_row(data, types) or error}") from None
-
-
-def _volume(path: Path, data: bytes, table: pa.Table, check: RowCheck) -> NDArray[np.int64]:
+def _volume(column: Any, check: RowCheck) -> NDArray[np.int64]:
     """In hundred-millionths: as they are in a file of integers, and by their decimal point where one volume has one."""
-    texts = _table(path, data, {"volume": pa.string()})["volume"]
-    decimals, unit = table["volume"], LOT if pc.any(pc.match_substring(texts, ".")).as_py() else Decimal(1)
+    unit = LOT if pc.any(pc.match_substring(column, ".")).as_py() else Decimal(1)
+    decimals = check.cast("volume", column, DECIMAL, f"a decimal with up to {DECIMAL.scale} places")
     return _multiples(check, "volume", decimals, unit, f"0 to 2^53 of {unit:f}", least=0)
-
-
-def _codes(check: RowCheck, name: str, column: Any, values: tuple[str, ...]) -> NDArray[np.int64]:
-    codes = pc.fill_null(pc.index_in(column, pa.array(values)), -1).to_numpy().astype(np.int64)
-    check(name, codes < 0, f"one of {', '.join(values)}", column)
-    return codes
 
 
 def _multiples(check: RowCheck, name: str, column: Any, unit: Decimal, expected: str, least: int) -> NDArray[np.int64]:

@@ -40,6 +40,28 @@ class RowCheck:
                 f"{self.path}: row {self._first + row + 1}: {name}: expected {expected}, got {column[row].as_py()!r}"
             ) from None
 
+    def codes(self, name: str, column: Any, values: tuple[str, ...]) -> NDArray[np.int64]:
+        """(n,) position of each cell in `values`; raises an error for the first cell that is none of them."""
+        codes = pc.fill_null(pc.index_in(column, pa.array(values)), -1).to_numpy().astype(np.int64)
+        self(name, codes < 0, f"one of {', '.join(values)}", column)
+        return codes
+
+
+def read_columns(
+    path: Path, data: bytes, kinds: dict[str, pa.DataType], error: type[SourceError], first: int = 0
+) -> pa.Table:
+    """The columns of a CSV with these types. Raises `error` with the first malformed row; first: as in `first_malformed_row`."""
+    try:
+        return csv.read_csv(
+            io.BytesIO(data),
+            parse_options=csv.ParseOptions(ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(
+                column_types=kinds, include_columns=list(kinds), null_values=[], strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as reason:
+        raise error(f"{path}: {first_malformed_row(data, kinds, first) or reason}") from None
+
 
 def first_uncastable(column: Any, kind: pa.DataType) -> int:
     """Row (from 0) of the first cell that cannot be cast, by bisection; the number of rows if all can."""

@@ -1,6 +1,5 @@
 """Parses Tardis's CSV files of book updates and trades (docs.tardis.dev, "Data Types") block by block."""
 
-import io
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -9,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as csv
 from numpy.typing import NDArray
 
 from serl.exchange.records import CASH_MAX
 from serl.history.decompress import read_blocks
 from serl.history.errors import TardisError
-from serl.history.table_rows import RowCheck, first_malformed_row
+from serl.history.table_rows import RowCheck, read_columns
 
 BOOK_HEADER = b"exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount"
 TRADES_HEADER = b"exchange,symbol,timestamp,local_timestamp,id,side,price,amount"
@@ -110,18 +108,8 @@ def _line_blocks(path: Path) -> Iterator[bytes]:
 
 
 def _parsed(path: Path, data: bytes, first: int) -> pa.Table:
-    try:
-        return csv.read_csv(
-            io.BytesIO(data),
-            parse_options=csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=csv.ConvertOptions(
-                column_types=TYPES | {SNAPSHOT: pa.string()},
-                include_columns=[*TYPES, *([SNAPSHOT] if data.startswith(BOOK_HEADER) else [])],
-                null_values=[], strings_can_be_null=False,
-            ),
-        )  # fmt: skip
-    except pa.ArrowInvalid as error:
-        raise TardisError(f"{path}: {first_malformed_row(data, TYPES, first) or error}") from None
+    kinds = TYPES | ({SNAPSHOT: pa.string()} if data.startswith(BOOK_HEADER) else {})
+    return read_columns(path, data, kinds, TardisError, first)
 
 
 def _columns(table: pa.Table, check: RowCheck, first: int, tick_size: Decimal, lot_size: Decimal) -> Rows:
@@ -131,8 +119,7 @@ def _columns(table: pa.Table, check: RowCheck, first: int, tick_size: Decimal, l
         "local_timestamp", (local_us < 0) | (local_us > TIME_US_MAX), "microseconds since 1970, before 2100", local_us
     )
     sides = BOOK_SIDES if is_book else TRADE_SIDES
-    side = pc.fill_null(pc.index_in(table["side"], pa.array(sides)), -1).to_numpy().astype(np.int64)
-    check("side", side < 0, f"one of {', '.join(sides)}", table["side"])
+    side = check.codes("side", table["side"], sides)
     price_ticks, lots = _units(table["price"], tick_size), _units(table["amount"], lot_size)
     check("price", price_ticks <= 0, "a price above 0", table["price"])
     check("price", price_ticks != np.floor(price_ticks), f"a multiple of the tick {tick_size:f}", table["price"])

@@ -15,13 +15,12 @@ from serl.exchange.records import EVENT, EventKind, Reason, Rows
 from serl.history.day import Reference
 from serl.history.errors import SourceRejected
 from serl.history.limits import limits_for
+from serl.history.verify import HISTORY
 
 REJECTED = int(EventKind.REJECTED)
 REJECTED_SHARE_MAX = 0.01
 """More than that, and a source was misread, or is damaged."""
 GAP_NS = 60_000_000_000
-HISTORY = 1
-"""The participant of history's commands, and its operator."""
 EVENT_ROWS = 4096
 ONE_SIDED, CROSSED, TWO_SIDED, EMPTY = range(4)
 """States of a symbol's book. Crossed: its best bid is at or above its best ask."""

@@ -4,7 +4,7 @@ A policy that learns in a population is ranked there, so a population must rank 
 replayed: its history does not react to our orders, so what it charges is a lower bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,12 +139,23 @@ def _simulated(population: PopulationConfig, seeds: Sequence[int], orders: Paren
 
 def _measured(market: ExecutionMarket, episodes: Rows) -> tuple[Rows, Columns]:
     """The episodes, and the columns (see `costs`) of each of COSTS."""
+    return episodes, worked(market, episodes, {cost.name: cost.policy for cost in COSTS})
+
+
+def worked(
+    market: ExecutionMarket, episodes: Rows, policies: Mapping[str, Policy], on_policy: Callable[[str], None] = lambda name: None
+) -> Columns:  # fmt: skip
+    """The columns (see `costs`) of each policy, which works the episodes in mode `hybrid`. on_policy: called with each name before."""
 
     def outcome(policy: Policy, mode: str = "hybrid") -> Outcome:
         return execute_orders(ExecutionVectorEnv(market, RandomOrders(()), actions=mode), policy, episodes)
 
     without_us, twap = outcome(Hold(), "market"), outcome(Twap(), "market")
-    return episodes, {cost.name: costs(episodes, outcome(cost.policy), without_us, twap) for cost in COSTS}
+    found = {}
+    for name, policy in policies.items():
+        on_policy(name)
+        found[name] = costs(episodes, outcome(policy), without_us, twap)
+    return found
 
 
 def _estimated(episodes: Rows, columns: Columns) -> ExecutionCosts:

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.agents.calibration.costs import ENVIRONMENTS, ParentOrders, day_orders
+from serl.agents.calibration.costs import ENVIRONMENTS, ParentOrders, day_orders, worked
 from serl.agents.execution.environment.dynamic import DynamicMarket
-from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
-from serl.agents.learning.evaluation import Estimate, Hold, Outcome, bootstrap_clusters, costs, execute_orders
+from serl.agents.learning.evaluation import Estimate, bootstrap_clusters
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig
 from serl.history.day import Day
@@ -114,17 +112,10 @@ def advantages(
 ) -> Advantages:
     """PA of all POLICIES on the orders of some days of a market; name: of the market, for `on_policy`."""
     episodes = orders.sample(days)
-
-    def outcome(policy: Policy, mode: str = "hybrid") -> Outcome:
-        return execute_orders(ExecutionVectorEnv(market, RandomOrders(()), actions=mode), policy, episodes)
-
-    without_us, twap = outcome(Hold(), "market"), outcome(Twap(), "market")
-    found = []
-    for label, policy in POLICIES.items():
-        on_policy(f"{label}, {name}")
-        found.append(costs(episodes, outcome(policy), without_us, twap)["pa"])
+    found = worked(market, episodes, POLICIES, lambda label: on_policy(f"{label}, {name}"))
+    pa_bps = np.array([columns["pa"] for columns in found.values()])
     clusters, unit = bootstrap_clusters(episodes, episodes["day"])
-    return Advantages(np.array(found), clusters, unit)
+    return Advantages(pa_bps, clusters, unit)
 
 
 def compare(real: Advantages, simulated: Advantages) -> Ranking:

@@ -121,6 +121,14 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
+def serve_until_stopped(config: uvicorn.Config, listening: socket.socket) -> None:
+    """Serves on a socket until SIGINT or SIGTERM."""
+    server = uvicorn.Server(config)
+    # `run` does so too, but later: a signal before that would leave its coroutine without a loop
+    with server.capture_signals():
+        server.run(sockets=[listening])
+
+
 def serve(
     board: Board,
     link: Link,
@@ -138,14 +146,10 @@ def serve(
         application(board, link, admin_token, host, extra_routes), log_level="warning", lifespan="off", ws="websockets-sansio",
         ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    server = uvicorn.Server(config)
     link.start()
     try:
         on_ready(address, f"{address}#operator={admin_token}")
-        with (
-            server.capture_signals()
-        ):  # `run` does so too, but later: a signal before that would leave its coroutine without a loop
-            server.run(sockets=[listening])
+        serve_until_stopped(config, listening)
     finally:
         link.stop()
         with contextlib.suppress(OSError):

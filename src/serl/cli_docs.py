@@ -15,7 +15,7 @@ def docs(port: int, browser: bool) -> None:
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from serl.clients.dashboard.server import bind
+    from serl.clients.dashboard.server import bind, serve_until_stopped
     from serl.docs_site import built_site, require_checkout
     from serl.extras import require
 
@@ -30,4 +30,4 @@ def docs(port: int, browser: bool) -> None:
         click.echo(f"documentation {address}")
         if browser:
             click.launch(address)
-        uvicorn.Server(config).run(sockets=[listening])
+        serve_until_stopped(config, listening)
