@@ -16,6 +16,7 @@ from serl.cli import GROUPS, serl
 from serl.exchange.ports import free_port
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "path"),
     [
@@ -34,6 +35,7 @@ def test_an_unusable_path_is_a_one_line_error(line: str, path: str, tmp_path: Pa
     assert message.startswith(f"error: {path.replace('FILE', str(file))}: ")
 
 
+@pytest.mark.long
 def test_a_demo_with_its_port_in_use_starts_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])

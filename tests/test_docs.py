@@ -64,6 +64,7 @@ def test_the_page_on_latency_is_correct(folder: Path) -> None:
     assert drawn is not None and drawn >= 80_000 and rest == [120_000]
 
 
+@pytest.mark.long
 def test_a_custom_trader_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, used = blocks("traders.md", "python")
     *_, population = blocks("traders.md", "yaml")
@@ -95,6 +96,7 @@ def test_the_executor_of_the_tutorial_learns(folder: Path) -> None:
     assert "advantage" in names
 
 
+@pytest.mark.long
 def test_existing_bots_can_be_plugged_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a market with quotes, so that there is a book; with less training."""
     pytest.importorskip("stable_baselines3")

@@ -32,10 +32,10 @@ NEEDED = {
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
 """Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
-    "calibration.md", "dashboard.md", "execution.md", "history.md", "results.md", "traders.md",
-    "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
+    "calibration.md", "dashboard.md", "execution.md", "experiments.md", "history.md", "journal.md", "orders.md", "results.md", "tables.md", "traders.md",
+    "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/replay.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
 }  # fmt: skip
-"""Pages that take half a minute or more: `make test-long` follows them."""
+"""Pages that take more than a few seconds: `make test-long` follows them."""
 CONSOLE = {os.path.relpath(page, DOCS): blocks(str(page), "console") for page in PAGES}
 RUN = {
     page: [block for part in (page, *(late for late in AFTER if AFTER[late] == page)) for block in CONSOLE[part] if not block.unrun]

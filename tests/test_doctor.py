@@ -31,6 +31,7 @@ def two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECKS", (lambda: iter(FINDINGS), doctor.disk))
 
 
+@pytest.mark.long
 def test_json_output_has_the_checks_of_this_machine() -> None:
     done = subprocess.run([sys.executable, "-m", "serl", "doctor", "--json"], capture_output=True, text=True)
     report = json.loads(done.stdout)

@@ -35,6 +35,7 @@ def made(count: int, **settings: Any) -> ExecutionVectorEnv:
     return env.unwrapped
 
 
+@pytest.mark.long
 def test_the_market_follows_from_what_is_given(day: Path, tmp_path: Path) -> None:
     write_bars(tmp_path / "bars.parquet", bar_rows())
     assert isinstance(made(3, data=day).market, ReplayMarket)
@@ -42,6 +43,7 @@ def test_the_market_follows_from_what_is_given(day: Path, tmp_path: Path) -> Non
     assert isinstance(made(3, data=str(tmp_path / "bars.parquet"), duration_s=120, interval_s=60).market, StaticBars)
 
 
+@pytest.mark.long
 def test_a_seed_determines_orders_and_simulated_days() -> None:
     first, again, other = (made(2, **SMALL).reset(seed=seed)[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)

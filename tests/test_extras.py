@@ -184,6 +184,7 @@ def test_commands_that_need_an_extra_name_it_and_start_nothing(folder: Path, bar
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.long
 def test_commands_without_extras_work(folder: Path, bare: dict[str, str]) -> None:
     with start_exchange(symbols="DEMO", journal=folder / "journal", environment=bare) as served:
         watched = [sys.executable, "-m", "serl", "dashboard", "--port", "0", "--connect", served.endpoint]

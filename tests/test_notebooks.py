@@ -41,7 +41,10 @@ def texts(outputs: list[Output]) -> list[str]:
     return ["".join(one.get("text") or one["data"]["text/plain"]) for one in outputs]
 
 
-@pytest.mark.parametrize("name", [name for name in ids if name not in SMALLER])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "market-maker")) for name in ids if name not in SMALLER],
+)
 def test_a_notebook_prints_what_is_stored(name: str, folder: Path) -> None:
     notebook = read(DOCS / "notebooks" / f"{name}.ipynb")
     for cell, outputs in zip(code_cells(notebook), run(notebook), strict=True):

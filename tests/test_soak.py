@@ -99,6 +99,7 @@ def run_samples() -> list[dict[str, Any]]:
     return [one | {"live": 200, "commands_per_s": 1e4, "p50_us": None, "p99_us": 3.0, "journal_mb": 900.0} for one in found]  # fmt: skip
 
 
+@pytest.mark.long
 def test_each_process_is_judged_on_its_own(tmp_path: Path) -> None:
     first, second = lives(run_samples())
     assert first.broken() == [] and second.broken()[0].startswith("exchange 2: memory")

@@ -74,6 +74,7 @@ def test_in_process_twap_is_deterministic_and_complete() -> None:
     assert all(order.start_ns <= time_ns <= order.end_ns for time_ns, _, _ in fills)
 
 
+@pytest.mark.long
 def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [*SERL, "demo", "--quick", "--output", str(tmp_path)], capture_output=True, text=True, timeout=250
@@ -90,6 +91,7 @@ def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path
     assert "yes, every decision" in page and "serl execute twap --symbol DEMO" in page and "seed" in page
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [*SERL, "demo", "--quick", "--speed", "5", "--output", str(tmp_path)],
@@ -125,6 +127,7 @@ def test_bad_options_are_one_line_errors(arguments: list[str], message: str) -> 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_volume_curve_and_policies_with_missing_settings(tmp_path: Path) -> None:
     write_day(generate_day(4), tmp_path / "train.day")
     made = subprocess.run(

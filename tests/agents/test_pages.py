@@ -77,6 +77,7 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.long
 def test_on_a_phone_tables_scroll_and_the_page_does_not(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     long_path = f"<p>Policy: <code>/{'folder/' * 12}{'x' * 80}.safetensors</code></p>"

@@ -28,6 +28,7 @@ def served(folder: Path) -> Iterator[Served]:
         yield exchange
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "shown"),
     [

@@ -128,6 +128,7 @@ def test_a_live_session_and_its_replay_have_the_same_tape(live: tuple[Day, list[
     assert again.reference.parameters[HASH] == recorded
 
 
+@pytest.mark.long
 def test_ctrl_c_completes_the_file(tmp_path: Path) -> None:
     path = tmp_path / "session.parquet"
     with start_exchange(symbols="AMZN,GOOG") as exchange, connect(exchange.endpoint, "a") as client:

@@ -236,6 +236,7 @@ def test_a_random_day_replays_identically_in_lockstep(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_command_line_records_and_verifies(tmp_path: Path) -> None:
     path = tmp_path / "day.parquet"
     with start_exchange(symbols="", config=CONFIG, folder=tmp_path) as exchange:

@@ -54,6 +54,7 @@ def grows(value: Any, seconds: float) -> int:
     return int(value.value - before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_replay_follows_the_clock() -> None:
     with start_exchange(symbols="DEMO", clock="scaled:10") as served, replaying(served.endpoint) as answered:

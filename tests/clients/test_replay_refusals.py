@@ -37,6 +37,7 @@ def test_refused(rows: Rows, error: str, endpoint: str) -> None:
         Replayer(day_of(rows), endpoint)
 
 
+@pytest.mark.long
 def test_a_halted_symbol_is_blamed_itself(tmp_path: Path) -> None:
     rows = np.concatenate([command(CommandKind.NEW, qty_lots=1, price_ticks=10, command_id=each) for each in (1, 2)])
     write_day(day_of(rows), tmp_path / "two.day")

@@ -110,6 +110,7 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     assert "report: " in done.stdout and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_day_is_replayed(tmp_path: Path) -> None:
     write_day(generate_day(2), tmp_path / "own.day")
     done = demo(*QUIETLY, "--speed", "200", "--day", str(tmp_path / "own.day"), folder=tmp_path / "output")

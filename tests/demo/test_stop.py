@@ -122,11 +122,11 @@ STAGES = [
     (signals_are_caught, FULL_SPEED, PARENT),
     (exchange_is_starting, FULL_SPEED, GROUP),
     (exchange_is_up, FULL_SPEED, None),
-    (replay_runs, SLOWLY, GROUP),
+    (replay_runs, SLOWLY, None),
     (report_is_written, FULL_SPEED, None),
-    (page_is_up, WITHOUT_RESEARCHER, PARENT),
+    (page_is_up, WITHOUT_RESEARCHER, None),
     (traders_start, WITHOUT_RESEARCHER, None),
-    (order_is_worked, WITHOUT_RESEARCHER, GROUP),
+    (order_is_worked, WITHOUT_RESEARCHER, None),
 ]
 """Stages, and how `make test` sends the signal at some of them; `make test-long` has both ways at every stage."""
 
@@ -162,6 +162,7 @@ def test_sigterm_does_so_too(tmp_path: Path) -> None:
     stop_at(Demo(tmp_path, SLOWLY), replay_runs, os.kill, signal.SIGTERM)
 
 
+@pytest.mark.long
 def test_the_page_stays_until_ctrl_c_which_is_then_no_error(tmp_path: Path) -> None:
     demo = Demo(tmp_path, (*WITHOUT_RESEARCHER, "--population", "small", "--speed", "200"))
 
@@ -198,6 +199,7 @@ def stop_at(
         demo.process.wait()
 
 
+@pytest.mark.long
 def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
     demo = Demo(tmp_path, WITHOUT_RESEARCHER)
     try:

@@ -37,6 +37,7 @@ double(1)
 """
 
 
+@pytest.mark.long
 def test_a_function_that_another_process_compiles_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,11 +33,13 @@ from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PARTICIPANTS, PROFILES, SYMBOLS, Generator
 from tests.exchange.reference import ReferenceMarket
 
-COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "200000"))
+COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "100000"))
 STREAMS = list(enumerate(PROFILES))
 BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
 CHECKS_PER_RESTORE = 3
+SLOW = ("deep", "terms", "phases", "bands")
+"""Profiles whose markets take the longest to restore."""
 FEE_RULES = [rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS]
 OWN_FEES = [setting for setting in Setting if setting >= Setting.OWN_FEES]
 OWN_FEES_OF = (1, 2)
@@ -185,7 +187,9 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
         assert deepest >= least, f"at most {deepest} orders at a time"
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in PROFILES]
+)
 def test_restored_markets_continue_identically(profile: str) -> None:
     """Each implementation restores the snapshot of the other."""
     compiled, reference = markets_of(profile)

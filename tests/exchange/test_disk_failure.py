@@ -33,9 +33,16 @@ os.{name} = fails
     ("name", "error", "reason"),
     [
         ("fdatasync", f"OSError({errno.EIO}, 'Input/output error')", "Input/output error"),
-        ("fdatasync", "MemoryError('no pages')", "MemoryError: no pages"),
-        ("ftruncate", f"OSError({errno.EIO}, 'Input/output error')", "Input/output error"),
-        ("posix_fallocate", f"OSError({errno.EIO}, 'Input/output error')", "Input/output error"),
+        pytest.param("fdatasync", "MemoryError('no pages')", "MemoryError: no pages", marks=pytest.mark.long),
+        pytest.param(
+            "ftruncate", f"OSError({errno.EIO}, 'Input/output error')", "Input/output error", marks=pytest.mark.long
+        ),
+        pytest.param(
+            "posix_fallocate",
+            f"OSError({errno.EIO}, 'Input/output error')",
+            "Input/output error",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_an_exchange_whose_disk_fails_stops(tmp_path: Path, name: str, error: str, reason: str) -> None:

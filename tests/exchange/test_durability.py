@@ -6,6 +6,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import pytest
 
 from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind
 from serl.exchange.wire import Kind
@@ -65,6 +66,7 @@ def test_batch_acknowledges_only_after_the_sync(tmp_path: Path) -> None:
         served.stop()
 
 
+@pytest.mark.long
 def test_interval_acknowledges_before_the_sync(tmp_path: Path) -> None:
     """The contrast that shows that the test above holds the right call."""
     served = start(tmp_path)
@@ -79,6 +81,7 @@ def test_interval_acknowledges_before_the_sync(tmp_path: Path) -> None:
         served.stop()
 
 
+@pytest.mark.long
 def test_a_failed_group_commit_acknowledges_nothing(tmp_path: Path) -> None:
     served = start(tmp_path, "--durability", "batch")
     with RawClient(served.endpoint) as client:

@@ -33,7 +33,7 @@ CAN_MOUNT = (
 pytestmark = pytest.mark.skipif(not CAN_MOUNT, reason="needs a user namespace, in which it mounts a small disk")
 
 
-@pytest.fixture(params=["interval", "batch"])
+@pytest.fixture(params=["batch", pytest.param("interval", marks=pytest.mark.long)])
 def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Served, Path]]:
     """An exchange whose journal is on a disk of 12 MiB, and the folder as the test sees it."""
     folder = tmp_path / "disk"
@@ -144,6 +144,7 @@ def test_a_stop_with_a_full_disk_loses_nothing(small: tuple[Served, Path], tmp_p
         again.stop()
 
 
+@pytest.mark.long
 def test_a_login_that_a_full_disk_rejected_is_saved_by_the_next(small: tuple[Served, Path]) -> None:
     served, disk = small
     with RawClient(served.endpoint) as client:

@@ -121,6 +121,7 @@ def test_a_subscriber_that_lost_the_last_message_catches_up(served: Served) -> N
     lose_the_last(served, "AMZN", then)
 
 
+@pytest.mark.long
 def test_without_repeats_it_does_not(tmp_path: Path) -> None:
     def then(follower: Exchange, book: Any) -> None:
         wait_for_intervals(follower, 20)
@@ -186,6 +187,7 @@ def test_repeats_of_a_state_give_it_and_others_are_empty(served: Served) -> None
         trader.mass_cancel()
 
 
+@pytest.mark.long
 def test_each_topic_gets_its_turn(tmp_path: Path) -> None:
     with exchange(tmp_path, ONE_BY_ONE) as served, subscribed(served, "l2/", "time/") as receive:
         found: dict[str, int] = defaultdict(int)
@@ -199,6 +201,7 @@ def test_each_topic_gets_its_turn(tmp_path: Path) -> None:
         assert longest == 1
 
 
+@pytest.mark.long
 def test_a_client_returns_a_repeat_only_where_it_missed_messages(served: Served) -> None:
     with connect(served.endpoint, "reader") as reader, connect(served.endpoint, "trader") as trader:
         for channel in ("trade", "l1"):

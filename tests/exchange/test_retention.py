@@ -66,6 +66,7 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
+@pytest.mark.long
 def test_compressed_files_are_read_as_before(journal: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(journal, tmp_path / "journal")
     core = start(folder)
@@ -168,6 +169,7 @@ def indexed_files(folder: Path) -> set[str]:
     return {one.path.stem for one in gc.get_objects() if type(one) is SegmentAnswers and one.path.parent == folder}
 
 
+@pytest.mark.long
 def test_answers_in_deleted_files_are_forgotten(journal: Path, tmp_path: Path) -> None:
     """Otherwise the exchange's memory grows with every event file, however few are kept."""
     folder = shutil.copytree(journal, tmp_path / "journal")
@@ -310,6 +312,7 @@ def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
     assert [finding for finding in verify(folder) if finding.damage] == []
 
 
+@pytest.mark.long
 def test_what_finishes_while_files_are_compressed_is_compressed_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def assert_answers(core: Core, rng: np.random.Generator) -> None:
             assert np.array_equal(core.journal.answers(participant, command_id, core.gateway), expected)
 
 
+@pytest.mark.long
 def test_answers_are_found_throughout_the_journal(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     core = start(tmp_path)
@@ -147,7 +148,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Any:
     served.stop()
 
 
-@pytest.mark.parametrize(("name", "last_id"), [("old", 2000), ("busy", 1_000_000)])
+@pytest.mark.parametrize(("name", "last_id"), [("old", 2000), pytest.param("busy", 1_000_000, marks=pytest.mark.long)])
 def test_resending_old_ids_does_not_slow_the_exchange(long: Served, name: str, last_id: int) -> None:
     """A scan took 1.2 s for 64 ids of one participant and 4.5 s for 64 of the other, including the client's decoding."""
     with RawClient(long.endpoint) as raw:

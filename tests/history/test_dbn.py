@@ -313,6 +313,7 @@ def reference_reading(records: NDArray[np.int64], every: int) -> tuple[list[int]
     return rows, books
 
 
+@pytest.mark.long
 def test_the_sample_has_the_book_of_every_event() -> None:
     """Ten levels after every tenth event in which the source's book is not crossed (a call phase)."""
     path = sample("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst")

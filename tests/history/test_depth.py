@@ -196,6 +196,7 @@ def test_broken_recordings(text: str, error: str, tmp_path: Path) -> None:
         import_day(tmp_path / "a.txt")
 
 
+@pytest.mark.long
 def test_the_sample_has_the_book_of_every_diff() -> None:
     path = sample("binance/spot_btcusdt_20240808.gz")
     day = import_day(path)

@@ -205,6 +205,7 @@ def test_one_symbol_of_several_is_exported(tmp_path: Path) -> None:
     assert [one.name for one in import_day(tmp_path / "b.itch").reference.symbols] == ["BBB"]
 
 
+@pytest.mark.long
 def test_verify_compares_with_the_diffs(tmp_path: Path) -> None:
     path, made = sample("binance/spot_btcusdt_20240808.gz"), tmp_path / "a.parquet"
     import_file(path, made)

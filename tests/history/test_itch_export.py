@@ -71,6 +71,7 @@ def same_after_every_message(day: Day, path: Path) -> None:
     assert again.reference.counts["executions_other_head"] == again.reference.counts["missing_lots"] == 0
 
 
+@pytest.mark.long
 def test_round_trip_of_a_generated_day(day: Day, tmp_path: Path) -> None:
     write_itch(day, tmp_path / "a.itch")
     same_after_every_message(day, tmp_path / "a.itch")

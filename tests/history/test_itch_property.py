@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ class _Stream:
 MESSAGE = st.tuples(st.sampled_from("AAAAEECXDU"), st.integers(0, 50), st.integers(1, 5), st.integers(0, LEVELS - 1))
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(st.lists(MESSAGE, min_size=1, max_size=60))
 def test_the_book_equals_the_reference_reader(drawn: list[tuple[str, int, int, int]]) -> None:

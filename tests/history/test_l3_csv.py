@@ -126,6 +126,7 @@ def test_an_empty_day(tmp_path: Path) -> None:
         imported(tmp_path)
 
 
+@pytest.mark.long
 def test_the_sample_follows_its_events() -> None:
     """Compares ten levels after every tenth event unless the source's book is crossed. They may differ between the two messages of a
     trade, and by the source's rounding of a hundred-millionth."""

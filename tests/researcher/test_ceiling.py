@@ -17,6 +17,7 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.inner import training
 
 
+@pytest.mark.long
 def test_a_quick_study_continues_without_repeating(task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [str(task), "--quick", "--output", str(tmp_path / "studies")]
     rows = ceiling.studied(ceiling.parser().parse_args(words))

@@ -86,6 +86,7 @@ def test_statistics_against_known_values() -> None:
     assert proof_table.in_gaps([[1.0, 2.0]], ["thin"]) is None
 
 
+@pytest.mark.long
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
     random = np.random.default_rng(0)
     tasks = ["a", "b", "c"]

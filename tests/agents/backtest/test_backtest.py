@@ -159,6 +159,7 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
     assert run["settings"]["window"] == "09:30:00-09:31:00"
 
 
+@pytest.mark.long
 def test_several_seeds_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     done = invoke(tmp_path, MAKER, "--population", "small", "--window", "09:30-09:31", "--seeds", "3", "--workers", "1")
     assert done.exit_code == 0, done.output
@@ -213,6 +214,7 @@ def test_an_exception_of_the_strategy_names_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text(
         f"import pathlib, time, serl\n\nclass Slow(serl.Strategy):\n    def on_start(self, market):\n"

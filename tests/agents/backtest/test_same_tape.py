@@ -100,6 +100,7 @@ def run_on(served: Served, strategy: Busy, window_ns: tuple[int, int], other: An
         return run_served(strategy, client, window_ns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", [None, SLOW], ids=["no latency", "latency"])
 def test_a_strategy_among_traders_makes_the_tape_of_a_served_exchange(latency: object, tmp_path: Path) -> None:
     population = load_population("liquid")
@@ -154,6 +155,7 @@ def test_a_strategy_in_a_market_with_rules_makes_the_tape_of_a_served_exchange(t
     assert result.profit == result.pnl[-1] and result.fees_paid[-1] == sum(result.fill_fees)
 
 
+@pytest.mark.long
 def test_a_compiled_strategy_pays_the_fees_of_the_market(tmp_path: Path) -> None:
     population, _ = market_with_rules(tmp_path)
     window_ns = (population.open_ns, population.open_ns + 60 * SECOND_NS)
@@ -168,6 +170,7 @@ def test_a_compiled_strategy_pays_the_fees_of_the_market(tmp_path: Path) -> None
     assert result.profit == free.profit - result.fees != free.profit
 
 
+@pytest.mark.long
 def test_a_strategy_in_a_replayed_day_makes_the_tape_of_a_served_exchange(tmp_path: Path) -> None:
     day = generate_day(3, "AMZN")
     start_ns = int(day.commands["time_ns"][0]) // SECOND_NS * SECOND_NS
@@ -192,6 +195,7 @@ def test_a_strategy_in_a_replayed_day_makes_the_tape_of_a_served_exchange(tmp_pa
     assert (len(events), tape_hash(events)) == (len(result.events), tape_hash(result.events))
 
 
+@pytest.mark.long
 def test_a_compiled_strategy_makes_the_tape_of_a_served_exchange(tmp_path: Path) -> None:
     population = load_population("liquid")
     window_ns = (population.open_ns, population.open_ns + 40 * SECOND_NS)

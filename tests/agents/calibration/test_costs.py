@@ -25,6 +25,7 @@ def test_orders_come_in_pairs_that_differ_by_their_side() -> None:
     assert (orders["start_ns"] + orders["steps"] * orders["interval_ns"]).max() <= HELD_OUT[1]
 
 
+@pytest.mark.long
 def test_a_day_and_a_population_are_measured_alike() -> None:
     orders = day_orders(poisson_day(), *HELD_OUT, pairs=2)
     for found in (day_costs(poisson_day(), *HELD_OUT), population_costs(flow(), range(5), orders)):

@@ -52,6 +52,7 @@ def test_orders_in_windows_without_trades_are_left_out() -> None:
     assert np.isfinite(one.draws(1)).all() and np.isfinite(one.means).all()
 
 
+@pytest.mark.long
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: POLICIES[name] for name in ("TWAP", "passive", "all at once")}
     for name, value in (("POLICIES", few), ("DAY_PAIRS", 2), ("POPULATION_PAIRS", 1)):

@@ -23,6 +23,7 @@ def test_every_free_parameter_is_searched_and_starts_within_its_range() -> None:
     assert all(low <= first[name] <= high for name, (low, high) in RANGES.items())
 
 
+@pytest.mark.long
 def test_a_resumed_search_finds_the_same_best_trial(tmp_path: Path) -> None:
     uninterrupted: list[Trial] = []
     best = search(

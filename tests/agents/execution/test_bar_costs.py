@@ -33,6 +33,7 @@ def test_a_walk_through_a_book_by_hand() -> None:
     assert np.isnan(_walk(books[:1], np.array([1]), np.array([11.0]))[1]).all(), "the side shows ten lots"
 
 
+@pytest.mark.long
 def test_bars_charge_slices_as_much_as_the_book(day: Day) -> None:
     slices, costs = take_slices(day), fit_costs(day)
     paid = (slices.lots * slices.excess_bps).sum()
@@ -82,6 +83,7 @@ def test_half_the_spread_is_half_a_tick_at_least() -> None:
     assert half_spreads_bps(bars_with_bounce(0.0, 0.5), np.ones(100, bool))[0] == pytest.approx(25, rel=0.02)
 
 
+@pytest.mark.long
 def test_the_command(day: Day, tmp_path: Path) -> None:
     path = tmp_path / "a.day"
     write_day(day, path)

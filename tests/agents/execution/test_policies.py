@@ -127,6 +127,7 @@ def policies(curve: VolumeCurve, folder: Path) -> list[Policy]:
     return [make_policy(name, curve=folder / "curve.json") for name in NAMES]
 
 
+@pytest.mark.long
 def test_every_policy_completes_in_each_of_its_modes(day: Day, curve: VolumeCurve, tmp_path: Path) -> None:
     for policy in policies(curve, tmp_path):
         for mode in ("market", "limit", "hybrid"):

@@ -95,12 +95,10 @@ def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Executio
 
 
 CASES: list[tuple[Policy, str]] = [
-    (Twap(), "market"),
-    (AlmgrenChriss(), "limit"),
     (ObservationPolicy(), "hybrid"),
 ]
 RARE_CASES: list[tuple[Policy, str]] = [
-    (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (Passive(0.3), "hybrid"),
+    (Twap(), "market"), (AlmgrenChriss(), "limit"), (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (Passive(0.3), "hybrid"),
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def test_the_checkers_are_content(path: Path, actions: str) -> None:
     check_for_sb3(env.unwrapped)
 
 
+@pytest.mark.long
 def test_same_seed_same_trajectory(path: Path) -> None:
     first, again, other = (
         trajectory(execution_env(data=path, actions="hybrid", duration_s=100), seed) for seed in (7, 7, 8)

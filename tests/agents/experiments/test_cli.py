@@ -57,6 +57,7 @@ def test_a_table_a_page_and_all_numbers(file: Path, tmp_path: Path) -> None:
         experiment.main([str(file), "-o", str(folder)], standalone_mode=False)
 
 
+@pytest.mark.long
 def test_a_killed_experiment_continues(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     words = [sys.executable, "-m", "serl", "experiment", str(file), "-o", str(folder), "--threads", "1", "--seeds"]

@@ -18,6 +18,7 @@ from serl.history.generate import generate_day
 from tests.agents.realism.sample import TEN_NS
 
 
+@pytest.mark.long
 def test_impact_in_a_replay(tmp_path: Path) -> None:
     write_day(generate_day(1, start_ns=TEN_NS - 60 * SECOND_NS, end_ns=TEN_NS + 1800 * SECOND_NS), tmp_path / "x.day")
     output = tmp_path / "impact.json"

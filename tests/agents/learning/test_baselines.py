@@ -88,6 +88,7 @@ def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     assert np.median(np.rint(actions[:, 1] * env.offset_ticks)) == 4
 
 
+@pytest.mark.long
 def test_macmic_waits_for_the_better_half_and_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     made, env = run("macmic", tmp_path), hybrid(64)
     before, _, _ = evaluated(env, made.learner)
@@ -129,6 +130,7 @@ def test_a_loaded_policy_acts_like_the_saved_one(tmp_path: Path, kind: str) -> N
         loaded.actions(other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_determines_all_weights(tmp_path: Path, kind: str) -> None:
     def weights(seed: int) -> list[torch.Tensor]:

@@ -35,6 +35,7 @@ def trained(folder: Path, name: str) -> Result:
     return CliRunner().invoke(train, [str(argument) for argument in (*arguments, folder / name)])
 
 
+@pytest.mark.long
 def test_train_and_evaluate(folder: Path) -> None:
     for name in MODES:
         done = trained(folder, name)

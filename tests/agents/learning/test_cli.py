@@ -94,6 +94,7 @@ def test_train_and_evaluate(folder: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_interrupted_and_resumed(folder: Path) -> None:
     run = folder / "long"
     started = subprocess.Popen(
@@ -128,6 +129,7 @@ def test_the_shipped_settings_are_valid_and_need_a_day(refused: Callable[..., st
     assert "expected at least one file" in refused("train", "replay")
 
 
+@pytest.mark.long
 def test_the_tables_of_bars_say_which_fills_they_assume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.parquet", rows())
     (tmp_path / "bars.yaml").write_text(

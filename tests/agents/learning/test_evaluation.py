@@ -78,6 +78,7 @@ def test_orders_of_one_evaluation_have_the_same_number_of_decisions(scenario: Sc
         outcome_of(scenario, Twap(), rows)
 
 
+@pytest.mark.long
 def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(scenario: Scenario) -> None:
     evaluation = evaluate(scenario, [Contender("impatient", Aggressive(), "market")], 20, 7)
     rows = episodes(scenario, 20)
@@ -87,6 +88,7 @@ def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(s
     assert held["afi"].tolist() == [1.0] * 20
 
 
+@pytest.mark.long
 def test_a_twap_has_no_advantage_over_itself(scenario: Scenario) -> None:
     everyone = [Contender("again", Twap(), "market"), Contender("impatient", Aggressive(), "market")]
     evaluation = evaluate(scenario, everyone, 20, 7)
@@ -97,6 +99,7 @@ def test_a_twap_has_no_advantage_over_itself(scenario: Scenario) -> None:
     assert evaluation.unit == "blocks of a window's length"
 
 
+@pytest.mark.long
 def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
     everyone = [Contender("impatient", Aggressive(), "market"), Contender("passive", Passive(), "hybrid")]
     large = MARKET.model_copy(update={"share_min": 0.5, "share_max": 0.8})
@@ -110,6 +113,7 @@ def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
     assert [row.estimates["IMPACT"].value for row in static.rows] == [0, 0, 0, 0]
 
 
+@pytest.mark.long
 def test_simulated_days_are_in_one_part_only() -> None:
     config = MarketConfig(
         kind="dynamic", population="small", hours="09:40-10:20", environments=4, duration_s=60, simulated_days=5
@@ -138,6 +142,7 @@ def test_the_bootstrap_clusters() -> None:
     assert (unit, numbers.max() + 1) == ("blocks of a window's length", 4)
 
 
+@pytest.mark.long
 def test_the_rule_is_in_every_table_and_the_others_are_paired_with_it(scenario: Scenario) -> None:
     rule = Contender("patience", Patience(2, 1, 1), "hybrid")
     evaluation = evaluate(scenario, [Contender("impatient", Aggressive(), "market")], 20, 7, rule=rule)
@@ -163,6 +168,7 @@ def test_measures_by_hand() -> None:
     assert np.isnan(gain_loss_ratio(values[:2]))
 
 
+@pytest.mark.long
 def test_intervals_resample_whole_days() -> None:
     days = np.repeat(np.arange(4), 100)
     level = np.array([-3.0, -1.0, 1.0, 3.0])[days]
@@ -173,6 +179,7 @@ def test_intervals_resample_whole_days() -> None:
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
 
 
+@pytest.mark.long
 def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario, tmp_path: Path) -> None:
     hybrid = Scenario(MARKET.model_copy(update={"actions": "hybrid", "offset_bps": 2.0}), [day])
     interface = Interface.from_env(hybrid.env(hybrid.fit_scales()))

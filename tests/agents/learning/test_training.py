@@ -79,6 +79,7 @@ training.run(lambda statistics: os.kill(os.getpid(), signal.SIGKILL) if training
 """
 
 
+@pytest.mark.long
 def test_a_killed_run_is_resumed_with_the_same_bits(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()

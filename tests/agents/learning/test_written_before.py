@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent / "written_before"
 RUN = FOLDER / "run"
 
 
+@pytest.mark.long
 def test_a_run_is_resumed_and_ends_like_the_old_code(tmp_path: Path) -> None:
     """finished.safetensors is the policy of an uninterrupted run of the old code."""
     folder = tmp_path / "run"

@@ -41,6 +41,7 @@ def test_a_predictable_move_is_forecast() -> None:
     assert errors.tolist() == absolute_errors(train, test, seed=1).tolist(), "the seed determines the result"
 
 
+@pytest.mark.long
 def test_the_score_and_its_comparisons() -> None:
     tape = periodic(4000)
     found = predictive_score(generated(2), tape.part(0, 2000), tape.part(2000, 4000), None, bootstraps=50, seed=1)

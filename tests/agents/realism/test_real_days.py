@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 NAMES = ("GOOG_2012-06-21_10", "AMZN_2012-06-21_5", "AMZN_2012-06-21_1")
 
 
-@pytest.mark.parametrize("name", [NAMES[0], pytest.param(NAMES[1], marks=pytest.mark.long), NAMES[2]])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.long) for name in NAMES[:2]), NAMES[2]])
 def test_the_tape_reproduces_the_file(name: str) -> None:
     """Every message of types 1 to 4 with its side, size, price and book; executions of one order are one message."""
     source = read_lobster(FOLDER / f"LOBSTER_SampleFile_{name}.zip")

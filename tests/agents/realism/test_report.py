@@ -29,6 +29,7 @@ def run(folder: Path, *arguments: str) -> None:
     realism.main([str(folder / "a.day"), str(folder / "b.day"), *arguments], standalone_mode=False)
 
 
+@pytest.mark.long
 def test_report(days: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     window = ["--window-real", "10:00-10:50", "--window-simulated", "10:05-10:50"]
@@ -51,6 +52,7 @@ def test_report(days: Path, tmp_path: Path) -> None:
         assert word in text
 
 
+@pytest.mark.long
 def test_without_bootstraps_baseline_and_predictive(days: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     run(days, "-o", str(output), "--bootstraps", "0", "--no-predictive")

@@ -100,8 +100,11 @@ RULES: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("base", "more"),
-    [("liquid", {}), ("liquid", {"market": RULES}), ("basket", {})],
-    ids=["continuous", "with rules", "several symbols"],
+    [
+        pytest.param("liquid", {}, id="continuous"),
+        pytest.param("liquid", {"market": RULES}, id="with rules", marks=pytest.mark.long),
+        pytest.param("basket", {}, id="several symbols", marks=pytest.mark.long),
+    ],
 )
 def test_in_lockstep_the_tape_is_that_of_a_simulation_also_with_tokens(
     base: str, more: dict[str, Any], tmp_path: Path
@@ -157,6 +160,7 @@ def test_on_a_live_clock_a_host_that_dies_is_reported_and_the_others_continue(tm
     assert not Path(f"/proc/{hosts[0]}").exists(), "the hosts end with the exchange"
 
 
+@pytest.mark.long
 def test_on_a_scaled_clock_the_day_starts_at_the_populations_open(tmp_path: Path) -> None:
     path, journal = short_population(tmp_path), tmp_path / "journal"
     with together(tmp_path, "--with", str(path), "--clock", "scaled:60", "--journal", str(journal)) as run:

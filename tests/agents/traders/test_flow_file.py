@@ -76,6 +76,7 @@ def test_a_second_is_written_when_it_is_complete(tmp_path: Path) -> None:
     assert max(line["second"] for line in lines(tmp_path / "flow.jsonl")) == last
 
 
+@pytest.mark.long
 def test_hosts_count_what_they_send(tmp_path: Path) -> None:
     """Each host has its own file; files of earlier runs are deleted."""
     flow = tmp_path / "flow"

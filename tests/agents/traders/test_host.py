@@ -82,7 +82,8 @@ def half_hour() -> tuple[PopulationConfig, int, str, int]:
     return population, until_ns, tape_hash(rows), len(rows)
 
 
-@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("hosts", [1, 2, 4])
 def test_half_an_hour_in_lockstep_is_that_in_process(
     hosts: int, half_hour: tuple[PopulationConfig, int, str, int], tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_half_an_hour_in_lockstep_is_that_in_process(
     assert (len(rows), tape_hash(rows)) == (count, tape)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CHILDREN.exists(), reason="looks for processes in /proc")
 def test_the_other_hosts_continue_when_one_dies(tmp_path: Path) -> None:
     population = load_population("small")
@@ -121,6 +123,7 @@ def test_the_other_hosts_continue_when_one_dies(tmp_path: Path) -> None:
     assert np.any((rows["participant"] == dead) & (rows["kind"] == EventKind.MASS_CANCELLED))
 
 
+@pytest.mark.long
 def test_hosts_trade_in_scaled_time(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 2, clock="scaled:60") as exchange:
@@ -172,6 +175,7 @@ def test_errors_of_bad_options_say_what_is_expected(options: list[str], message:
     assert message in run.stderr or "no reply from" in run.stderr
 
 
+@pytest.mark.long
 def test_the_error_names_symbols_that_the_exchange_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump({"name": "own", "symbols": ["XYZ"], "groups": [{"trader": "noise", "count": 3}]}))

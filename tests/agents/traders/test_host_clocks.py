@@ -61,6 +61,7 @@ def at(start: str, speed: int = 1, *options: str) -> Iterator[Served]:
         exchange.stop()
 
 
+@pytest.mark.long
 def test_hosts_trade_on_a_live_exchange_at_once_and_again_after_an_earlier_day(tmp_path: Path) -> None:
     """Their command ids continue after those of the earlier day: smaller ids would count as repeated commands."""
     with start_exchange(symbols="DEMO") as exchange:
@@ -75,6 +76,7 @@ def test_hosts_trade_on_a_live_exchange_at_once_and_again_after_an_earlier_day(t
     assert (now_s - second) % 86_400 < 2 * PATIENCE_S, "the flow file uses the exchange's time of day"
 
 
+@pytest.mark.long
 def test_hosts_trade_at_once_on_a_scaled_clock_before_the_open() -> None:
     with at("00:00") as exchange:
         assert_trades(exchange, agents(exchange))
@@ -118,6 +120,7 @@ def test_a_late_host_skips_the_hours_before() -> None:
         assert 0 < sent[-1] < 300
 
 
+@pytest.mark.long
 def test_hosts_wait_for_a_held_clock_and_start_at_the_time_it_is_set_to() -> None:
     with at("00:00", 60, "--hold") as exchange:
         run = agents(exchange, "--until", "10:32")

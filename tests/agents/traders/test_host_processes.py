@@ -21,6 +21,7 @@ def report(progress: Any) -> None:
         progress[0:3] = [1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_host_terminated_while_it_reports_does_not_stop_the_others_report() -> None:
     """With a lock around the numbers, a host that held it when it was terminated left the command waiting for ever."""
     context, config = multiprocessing.get_context("fork"), load_population("small")

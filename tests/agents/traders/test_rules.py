@@ -80,6 +80,7 @@ def test_an_order_beyond_the_band_begins_an_auction_that_ends_in_time() -> None:
     assert np.abs(trades["price_ticks"] - 10_000).max() <= 10
 
 
+@pytest.mark.long
 def test_steps_of_any_length_make_the_same_tape() -> None:
     config = population(**RULES)
     whole, parts = simulated(config), simulated(config, steps=77)

@@ -61,6 +61,7 @@ def read_until(socket: ClientConnection, wanted: Callable[[dict[str, Any]], bool
             socket.send(json.dumps({"seen": frame["n"]}))
 
 
+@pytest.mark.long
 def test_orders_of_an_earlier_session_are_shown_and_cancelled(tmp_path: Path) -> None:
     with start_exchange(symbols="", config=CONFIG, folder=tmp_path) as served:
         with connect(served.endpoint, "me") as client:

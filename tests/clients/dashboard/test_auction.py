@@ -39,7 +39,7 @@ def middle_of_ladder(looked: OpenPage) -> list[str]:
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
     [
-        (390, 844, "dark"),
+        pytest.param(390, 844, "dark", marks=pytest.mark.long),
         pytest.param(390, 844, "light", marks=pytest.mark.long),
         pytest.param(1440, 900, "dark", marks=pytest.mark.long),
         (1440, 900, "light"),

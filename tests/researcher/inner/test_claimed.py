@@ -41,6 +41,7 @@ def policy(settings: Settings, folder: Path, claims: Any) -> Any:
     return training.policy_of(JobResult(Outcome.OK, "", claims), AGENT, settings, BUDGET, folder)
 
 
+@pytest.mark.long
 def test_an_honest_job_makes_a_policy(settings: Settings, honest: tuple[Path, dict[str, Any]]) -> None:
     folder, claims = honest
     assert policy(settings, folder, claims).metadata["steps"] == claims["steps"] >= BUDGET.static_steps
@@ -136,6 +137,7 @@ def test_a_graph_that_runs_for_the_checked_number_of_rows_only_is_a_verdict_wher
             graph(torch.zeros(rows, 5))
 
 
+@pytest.mark.long
 def test_a_graph_that_fails_when_it_is_scored_fails_the_candidate(
     settings: Settings, honest: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def reward(step):
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_a_module_sees_its_training_hours_and_nothing_of_scores(settings: Settings, tmp_path: Path) -> None:
     assert settings.day is not None
@@ -196,6 +199,7 @@ def test_a_module_sees_its_training_hours_and_nothing_of_scores(settings: Settin
     assert repr((seen, False, ["/inputs/training.npz"])) in result.text
 
 
+@pytest.mark.long
 def test_days_that_are_scored_begin_at_the_runs_own_number(settings: Settings) -> None:
     from serl.researcher.inner import score
 

@@ -92,7 +92,7 @@ def test_learning_stops_where_the_learner_says(default_settings: Settings, tmp_p
 
 
 @pytest.mark.parametrize(
-    "actions", [pytest.param("market", marks=pytest.mark.long), "limit", pytest.param("hybrid", marks=pytest.mark.long)]
+    "actions", ["limit", *(pytest.param(actions, marks=pytest.mark.long) for actions in ("market", "hybrid"))]
 )
 def test_policies_of_another_interface_are_scored_and_kept(actions: str, settings: Settings, tmp_path: Path) -> None:
     own = candidate(Kind.INTERFACE, actions=actions, offset_bps=10, levels=2, history_steps=1, flow="no", queue="no")
@@ -111,6 +111,7 @@ def test_policies_of_another_interface_are_scored_and_kept(actions: str, setting
         policy.actions(other)
 
 
+@pytest.mark.long
 def test_nothing_of_the_book_need_be_observed(settings: Settings) -> None:
     market = designed(candidate(Kind.INTERFACE, book="no", history_steps=0), settings).market
     names = Interface.from_env(Scenario(market).env(Scenario(market).fit_scales())).names
@@ -141,6 +142,7 @@ def test_settings_are_no_code(settings: Settings) -> None:
         designed(candidate(Kind.LEARNER, gamma="0.5"), settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beside", [Kind.LEARNER, Kind.AGENT], ids=lambda kind: kind.value)
 def test_an_untrained_residual_scores_as_its_rule(beside: Kind, settings: Settings, tmp_path: Path) -> None:
     both = candidate(Kind.POLICY, beside)

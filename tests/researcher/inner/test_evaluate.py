@@ -76,8 +76,8 @@ BAD = {
     "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "dry run", "cannot be traced"),
 }
 
-LONG = ("late loop", "late nan")
-"""Which of them are stopped in training, like `late crash`; tests of the sandbox and of checks have both causes."""
+LONG = ("late loop", "late nan", "late crash", "not exportable")
+"""Those that are found late."""
 
 
 @pytest.mark.usefixtures("sandboxed")

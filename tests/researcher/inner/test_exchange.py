@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from serl.researcher.inner import exchange
 from tests.researcher.processes import is_gone
 
@@ -22,6 +24,7 @@ def test_it_ends_with_the_context() -> None:
     assert is_gone(started, within_s=0.1)
 
 
+@pytest.mark.long
 def test_a_kill_leaves_no_exchange_behind() -> None:
     code = (
         "import os, time\nfrom serl.researcher.inner.exchange import lockstep_exchange\n"

@@ -47,6 +47,7 @@ def test_half_of_every_batch_is_imagined_and_the_reward_is_the_modules(settings:
     assert not np.array_equal(observations[:4], observations[4:])
 
 
+@pytest.mark.long
 def test_profiles_make_the_dynamic_market_and_teams_hear_each_other(settings: Settings, tmp_path: Path) -> None:
     made = modules(settings, Kind.PROFILES, Kind.COMMUNICATE)
     envs = job.environments(made, settings, Budget(100, 100), tmp_path)

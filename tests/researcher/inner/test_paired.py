@@ -35,7 +35,9 @@ def compared(scores: tuple[list[Score], list[Score]]) -> Paired:
     return paired(scores[0], scores[1], 1.0)
 
 
-@pytest.mark.parametrize(("day_std", "seed_std", "seeds"), [(0.5, 0.0, 1), (0.3, 0.5, 8), (0.0, 0.5, 3)])
+@pytest.mark.parametrize(
+    ("day_std", "seed_std", "seeds"), [(0.5, 0.0, 1), pytest.param(0.3, 0.5, 8, marks=pytest.mark.long), (0.0, 0.5, 3)]
+)
 def test_the_interval_holds_the_truth_as_often_as_it_says(day_std: float, seed_std: float, seeds: int) -> None:
     random = np.random.default_rng(1)
     found = [compared(drawn(random, 0.2, day_std, seed_std, seeds)) for _ in range(300)]

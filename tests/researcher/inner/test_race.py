@@ -121,7 +121,8 @@ class Killed(BaseException):
     """As SIGKILL."""
 
 
-@pytest.mark.parametrize("apart", [12, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("apart", [12, 1])
 def test_a_kill_at_any_training_repeats_and_loses_none(
     apart: int, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_kill_at_any_training_repeats_and_loses_none(
         assert sorted(calls) == sorted(trained), "each training once"
 
 
+@pytest.mark.long
 def test_an_incumbent_that_fails_ends_the_race(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(IncumbentError, match="set `incumbent`"):
         evaluate_many(
@@ -203,6 +205,7 @@ def test_results_without_pairs_are_read(tmp_path: Path) -> None:
     assert found.score.advantages_bps == (1.0, 1.0)
 
 
+@pytest.mark.long
 def test_a_child_starts_from_its_parents_weights(settings: Settings, tmp_path: Path) -> None:
     """Of the same seed, where the network has the same shape; a parent without that seed has none."""
     warm = settings.model_copy(update={"warm_start": True, "orders": 4})

@@ -89,6 +89,7 @@ def test_an_interface_places_the_orders_of_a_rule(tmp_path: Path) -> None:
     assert kept.interface is not None and kept.interface.offset_bps == 20
 
 
+@pytest.mark.long
 def test_a_run_designs_policies(tmp_path: Path) -> None:
     """Specifications drawn at random, scored among traders who react."""
     values = {
@@ -121,6 +122,7 @@ def decide(now):
 """
 
 
+@pytest.mark.long
 def test_a_policy_that_never_trades_has_its_own_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named in the dry run; where that is passed, because the inputs there are others, by the share left to forced completion."""
     found = evaluate(policy("code", NEVER), SETTINGS, BUDGET, tmp_path / "dry")

@@ -35,6 +35,7 @@ def random_policy(team: tuple[int, Messages] | None) -> Policy:
     return Policy(network, interface, {"steps": 0, "seed": 0}, "random", team)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agents", [1, 2])
 def test_served_equals_in_process(settings: Settings, agents: int) -> None:
     here = scoring.scoring_set(settings)
@@ -59,6 +60,7 @@ def test_messages_change_what_a_team_does(settings: Settings) -> None:
     assert not np.array_equal(said.actions, nothing.actions)
 
 
+@pytest.mark.long
 def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None:
     policy = random_policy((2, CHANNELS))
     policy.save(tmp_path / "policy.safetensors")
@@ -83,6 +85,7 @@ def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
     assert not np.array_equal(passive.results["price_ticks"], here.twap.results["price_ticks"])
 
 
+@pytest.mark.long
 def test_simulated_days_where_none_is_given(settings: Settings) -> None:
     simulated = settings.model_copy(update={"day": None, "orders": 4})
     here = scoring.scoring_set(simulated)

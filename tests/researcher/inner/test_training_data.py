@@ -56,6 +56,7 @@ def trained(settings: Settings, folder: Path, data: Path | None) -> Any:
     return (folder / job.NETWORK).read_bytes(), claims["curve"], claims["scales"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bars", "books", "replay"])
 def test_training_hours_alone_train_the_same_policy(
     settings: Settings, bars: MarketConfig, tmp_path: Path, name: str

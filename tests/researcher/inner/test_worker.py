@@ -83,6 +83,7 @@ evaluate_many([Candidate({})], Settings.model_validate_json(sys.argv[1]), Budget
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_in_training_leaves_no_result(settings: Settings, tmp_path: Path) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, settings.model_dump_json(), str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE

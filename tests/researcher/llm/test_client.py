@@ -242,6 +242,7 @@ def command(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "serl", "llm", "ask", "hi", *options], capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_the_command_asks_and_replays(tmp_path: Path) -> None:
     (tmp_path / "shape.json").write_text('{"type": "object"}')
     options = ["--record", str(tmp_path / "calls.jsonl"), "--schema", str(tmp_path / "shape.json")]
@@ -260,6 +261,7 @@ def test_the_command_asks_and_replays(tmp_path: Path) -> None:
     assert "offline, and the record has no answer" in missed.stderr
 
 
+@pytest.mark.long
 def test_the_command_asks_a_reasoning_model() -> None:
     with fake_endpoint(completion("there"), kind="reasoning") as fake:
         refused = command("--url", fake.url)

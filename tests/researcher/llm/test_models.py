@@ -45,6 +45,7 @@ def pinned(index: Path, monkeypatch: pytest.MonkeyPatch) -> models.Model:
     return model
 
 
+@pytest.mark.long
 def test_parts_become_one_verified_file(pinned: models.Model) -> None:
     with pytest.raises(ModelFileError, match="serl llm fetch numbers"):
         find("numbers")

@@ -35,6 +35,7 @@ def test_they_learn_from_scores(proposer: str, tmp_path: Path) -> None:
     assert min(late) > max(drawn) + 20, "in bps, where a uniform draw has a deviation of 30 or so"
 
 
+@pytest.mark.long
 def test_a_run_can_be_cut_anywhere(tmp_path: Path) -> None:
     whole = config_of(proposer="tpe", iterations=5, candidates=6, seed=3)
     for folder, parts in ((tmp_path / "whole", [5]), (tmp_path / "cut", [2, 5])):

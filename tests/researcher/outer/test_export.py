@@ -60,6 +60,7 @@ def logits(model: Any) -> torch.Tensor:
     return found
 
 
+@pytest.mark.long
 def test_merged_holds_adapter_and_norms(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 

@@ -147,6 +147,7 @@ def test_past_modules_are_cut_before_the_best_and_parents_never() -> None:
     assert "p" * 1500 in long and "- b" not in long
 
 
+@pytest.mark.long
 def test_the_tiny_models_own_tokens_are_within_the_estimate(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra `researcher` is not installed")
     from serl.researcher.llm.models import MODELS

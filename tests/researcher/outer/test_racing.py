@@ -190,6 +190,7 @@ def test_rules_race_by_batches_of_orders_and_the_final_score_is_taken_once(tmp_p
         run.begin(tmp_path, config.model_copy(update={"iterations": 9}), "test", resume=True)
 
 
+@pytest.mark.long
 def test_a_final_score_that_was_killed_is_finished_and_the_run_stays_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ def test_endpoints_of_the_command_line() -> None:
     (["start", "--config", "missing.yaml"], "expected a YAML file"),
     (["start", "--url", "nowhere", "--model", "x"], "http://"),
 ])  # fmt: skip
+@pytest.mark.long
 def test_bad_options_are_one_line_errors(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "serl", "researcher", *arguments], capture_output=True, text=True, cwd=tmp_path
@@ -212,6 +213,7 @@ def test_bad_options_are_one_line_errors(arguments: list[str], message: str, tmp
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_status_says_where_a_run_stands(tmp_path: Path) -> None:
     small_run(tmp_path)
     done = subprocess.run(

@@ -100,6 +100,7 @@ def test_a_run_with_every_kind_every_operator_and_every_mistake(tmp_path: Path) 
     pytest.param(["policy"], {"form": "code", "inner": LIVING, "budget": {"static_steps": 0, "dynamic_steps": 0}}, marks=pytest.mark.long),
     ([], {"scenario": "multi", "inner": SMALL, "budget": {"static_steps": 640, "dynamic_steps": 320}, "search": {"kept": 0.0}}),
 ])  # fmt: skip
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_what_the_endpoint_writes_is_trained_and_scored(kinds: list[str], changes: dict[str, Any], tmp_path: Path) -> None:  # fmt: skip
     with fake_endpoint(Script(0.0)) as fake:
@@ -174,6 +175,7 @@ def found_in(database: Database) -> list[Any]:
     return sorted(json.dumps(row) for row in rows)
 
 
+@pytest.mark.long
 def test_a_kill_anywhere_while_proposals_are_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     store = Database.add_proposal
     with fake_endpoint(Script(0.2)) as fake:

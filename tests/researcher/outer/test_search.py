@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from serl.researcher.candidates import Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
@@ -36,6 +38,7 @@ def best_of(folder: Path, proposer: str, seed: int) -> float:
     return float(best)
 
 
+@pytest.mark.long
 def test_search_beats_uniform_draws_where_neighbours_are_alike(tmp_path: Path) -> None:
     gaps = [
         best_of(tmp_path / f"search-{seed}", "search", seed) - best_of(tmp_path / f"random-{seed}", "random", seed)

@@ -116,6 +116,7 @@ def test_the_start_is_quick(folder: Path) -> None:
     assert 0 < min(execute(folder, "").start_ms for _ in range(10)) <= 150  # others share the machine: the least counts
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_figures_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.sandbox.STARTS", 1)

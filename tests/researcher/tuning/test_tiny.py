@@ -64,6 +64,7 @@ def agreement(served: ServedModel, tuner: Tuner, prompt: tuple[int, ...]) -> flo
     return float(np.abs(ours - np.array([log_p for _, log_p in rows])).max())
 
 
+@pytest.mark.long
 def test_a_bandit_is_learnt_and_served(base: Base, served: ServedModel, tmp_path: Path) -> None:
     tuner, prompt, rng = (
         Tuner(base, TuningConfig(kl_max=50.0, microbatch=8)),
@@ -121,6 +122,7 @@ def test_masks_are_those_of_the_endpoint(base: Base, served: ServedModel) -> Non
             tuner.log_p([Experience(prompt, (*row.token_ids[:-1], row.token_ids[0]), 0.0, row.grammar)])
 
 
+@pytest.mark.long
 def test_the_page_on_models_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "models.md"
     completing, tuning = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)

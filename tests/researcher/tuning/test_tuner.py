@@ -102,6 +102,7 @@ def test_straight_through_is_hard_forward_and_soft_backward() -> None:
     assert any(float(added.abs().max()) > 1e-4 for added in through)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("share", "found"), [(0.5, True), (0.0, False)])
 def test_a_rare_rewarded_choice_is_found_by_a_mixed_proposal(share: float, found: bool) -> None:
     tuner = small_tuner(learning_rate=0.02, entropy_min=0.0, kl_max=1e9)

@@ -113,6 +113,7 @@ def test_a_replay_that_outgrows_its_arrays_in_a_step_does_everything_once(count:
     assert len(one._market.state.orders) > 4096 or count == 4094
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not AMZN.exists(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
 def test_a_real_day_without_orders_of_ours_is_the_same_in_both() -> None:
     history, count = import_day(AMZN), 8
