@@ -1,6 +1,8 @@
 """`serl calibrate` from end to end on a small simulated day."""
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +32,29 @@ def run(*arguments: object) -> str:
     return result.output
 
 
-def test_end_to_end(day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "DAY_PAIRS", 1)  # more only take time here
-    for name in ("SEARCH_PAIRS", "SCORE_PAIRS"):
-        monkeypatch.setattr(f"serl.agents.calibration.calibrate.{name}", 1)
-    output, baseline = tmp_path / "fitted.yaml", tmp_path / "poisson.yaml"
-    shown = run(day, "-o", output, *WINDOWS, "--trials", 1, "--score-seeds", 2, "--baseline-output", baseline)
+@pytest.fixture(scope="module")
+def few_pairs() -> Iterator[None]:
+    """More pairs only take time here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "DAY_PAIRS", 1)
+        for name in ("SEARCH_PAIRS", "SCORE_PAIRS"):
+            patch.setattr(f"serl.agents.calibration.calibrate.{name}", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def calibrated(day: Path, few_pairs: None) -> tuple[Path, str]:
+    """The folder of a calibration, and what it printed."""
+    found, baseline = day.parent, day.parent / "poisson.yaml"
+    options = ("--trials", 1, "--score-seeds", 2, "--baseline-output", baseline)
+    return found, run(day, "-o", found / "fitted.yaml", *WINDOWS, *options)
+
+
+def test_end_to_end(calibrated: tuple[Path, str]) -> None:
+    folder, shown = calibrated
+    output, baseline = folder / "fitted.yaml", folder / "poisson.yaml"
     assert "real against real" in shown and "baseline" in shown
-    numbers = json.loads((tmp_path / "fitted.yaml.json").read_text())
+    numbers = json.loads((folder / "fitted.yaml.json").read_text())
     assert numbers["search"]["trials"] == 1 and numbers["train"]["messages"]["market"] > 50
     scored = numbers["score"]
     assert scored["window"] == "10:30:00-11:00:00"
@@ -53,7 +70,15 @@ def test_end_to_end(day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "training hours" in shown and scored["ceiling"]["mean_l1"]["mean"] < scored["calibrated"]["mean_l1"]["mean"]
     population = load_population(output)
     assert population.groups[0].trader == "flow" and load_population(baseline).groups[0].trader == "zero_intelligence"
-    # Two trials in total: one exists already.
+
+
+@pytest.mark.long
+def test_a_resumed_calibration_has_as_many_trials_in_all(
+    day: Path, calibrated: tuple[Path, str], few_pairs: None, tmp_path: Path
+) -> None:
+    for path in calibrated[0].glob("fitted.yaml*"):
+        shutil.copy(path, tmp_path)
+    output = tmp_path / "fitted.yaml"
     before = (tmp_path / "fitted.yaml.trials").read_text()
     run(day, "-o", output, *WINDOWS, "--trials", 2, "--score-seeds", 2, "--resume")
     assert (tmp_path / "fitted.yaml.trials").read_text().startswith(before)

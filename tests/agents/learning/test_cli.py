@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from serl.history.day import write_day
 from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "name": "short",
     "market": {"hours": "09:35-10:25", "environments": 4, "duration_s": 60, "interval_s": 10},
     "ppo": {"steps": 4 * 6 * 20, "rollout_steps": 6, "minibatch": 24, "epochs": 1},
@@ -49,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("learning")
     write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:30")), made / "a.day")
     (made / "short.yaml").write_text(yaml.safe_dump(SETTINGS))
+    (made / "wide.yaml").write_text(yaml.safe_dump({"market": SETTINGS["market"] | {"environments": 32}}))
     return made
 
 
@@ -63,7 +65,7 @@ def test_train_and_evaluate(folder: Path) -> None:
     again = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert again.returncode == 2
     assert f"--resume {run}" in again.stderr
-    market = ("--market", str(folder / "a.day"), "--config", str(folder / "short.yaml"), "--episodes", "8")
+    market = ("--market", str(folder / "a.day"), "--config", str(folder / "wide.yaml"), "--episodes", "8")
     done = serl(
         "evaluate",
         str(run),
