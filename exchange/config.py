@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -271,7 +272,7 @@ class ExchangeConfig(_Section):
     @field_validator("time_zone")
     @classmethod
     def _is_time_zone(cls, value: str) -> str:
-        if value not in available_timezones():
+        if value not in _time_zones():
             raise ValueError(f"expected a time zone like UTC or America/New_York, got {value!r}")
         return value
 
@@ -279,6 +280,12 @@ class ExchangeConfig(_Section):
     def endpoints(self) -> dict[str, str]:
         """The endpoint of each socket."""
         return socket_endpoints(self.endpoint)
+
+
+@cache
+def _time_zones() -> set[str]:
+    """Read once: they are a folder of hundreds of files."""
+    return available_timezones()
 
 
 def time_of_day_ns(text: str) -> int:
