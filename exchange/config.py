@@ -3,11 +3,9 @@
 import ipaddress
 import re
 from decimal import Decimal, InvalidOperation
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
-from zoneinfo import available_timezones
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
@@ -18,7 +16,7 @@ from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
-from serl.exchange.units import duration_s, size_bytes
+from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import parse_yaml
 
 SOCKETS = ("orders", "feed", "queries", "admin")
@@ -272,7 +270,7 @@ class ExchangeConfig(_Section):
     @field_validator("time_zone")
     @classmethod
     def _is_time_zone(cls, value: str) -> str:
-        if value not in _time_zones():
+        if value not in time_zones():
             raise ValueError(f"expected a time zone like UTC or America/New_York, got {value!r}")
         return value
 
@@ -280,12 +278,6 @@ class ExchangeConfig(_Section):
     def endpoints(self) -> dict[str, str]:
         """The endpoint of each socket."""
         return socket_endpoints(self.endpoint)
-
-
-@cache
-def _time_zones() -> set[str]:
-    """Read once: they are a folder of hundreds of files."""
-    return available_timezones()
 
 
 def time_of_day_ns(text: str) -> int:
