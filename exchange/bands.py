@@ -39,6 +39,7 @@ class Bands:
         self._ppm = [symbol.band_ppm or 0 for symbol in config.symbols]
         self._price_ticks_max = config.limits.price_ticks_max
         self._follows = np.array(self._ppm) > 0
+        self._is_used = any(self._ppm)
         self._window = TradeWindow(len(self._ppm))
         self._auction_prices = self._zeros()  # prices of auctions that have not moved a band yet
         self._since_ns = self._zeros()  # when each reference was set
@@ -51,7 +52,7 @@ class Bands:
         """Starts with the trades of the last five minutes; the auctions among them have moved the bands already."""
         self._since_ns[:] = time_ns
         self._check_ns = _second_after(time_ns)
-        if self._follows.any():
+        if self._is_used:
             self._events = self._venue.read_events()
             recent = takewhile(
                 lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, self._events.newest()
@@ -64,7 +65,7 @@ class Bands:
     @property
     def next_ns(self) -> int:
         """When to check next."""
-        if not self._follows.any():
+        if not self._is_used:
             return NEVER
         if self._idle and self._venue.event_sequence != self._last_sequence:
             self._idle, self._check_ns = False, _second_after(self._venue.time_ns)

@@ -23,7 +23,7 @@ from serl.exchange.gateway.state import (
     SCALED_CLOCK,
     GatewayState,
 )  # fmt: skip
-from serl.exchange.gateway.timing import clock_now_ns
+from serl.exchange.gateway.timing import clock_ns
 from serl.exchange.pace import Pace
 
 KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
@@ -58,7 +58,7 @@ class Clock:
 
     def now_ns(self) -> int:
         """Exchange time."""
-        return int(clock_now_ns(self._gateway))
+        return int(clock_ns(self._gateway.clock, self._gateway.counter))
 
     def wall_ns_until(self, time_ns: int) -> float:
         """Nanoseconds of real time until an exchange time, at least 0; infinite while the clock is held."""

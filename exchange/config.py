@@ -6,7 +6,6 @@ from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
-from zoneinfo import available_timezones
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
@@ -17,7 +16,7 @@ from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
-from serl.exchange.units import duration_s, size_bytes
+from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import parse_yaml
 
 SOCKETS = ("orders", "feed", "queries", "admin")
@@ -271,7 +270,7 @@ class ExchangeConfig(_Section):
     @field_validator("time_zone")
     @classmethod
     def _is_time_zone(cls, value: str) -> str:
-        if value not in available_timezones():
+        if value not in time_zones():
             raise ValueError(f"expected a time zone like UTC or America/New_York, got {value!r}")
         return value
 

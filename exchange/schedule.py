@@ -16,6 +16,8 @@ from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, c
 from serl.exchange.settings import account_rows, rule_rows
 from serl.exchange.venue import Venue
 
+VOLATILITY = int(Phase.VOLATILITY)
+
 
 class Schedule:
     """The scheduled commands of all symbols. `exchange_participant` returns the participant that issues them, `now_ns` the time,
@@ -139,7 +141,11 @@ class Schedule:
         """Sets the end of new interruptions by price bands, and removes those that the calendar, an operator or a halt ended. The end
         of a halt restarts the interruption."""
         state = self._venue.market.state
-        stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._calendar_phase != Phase.VOLATILITY)
+        is_interrupted = state.symbols[:, PHASE] == VOLATILITY
+        if not np.count_nonzero(is_interrupted):  # as nearly always, several times in each turn
+            self._interruption_ends_ns = {}
+            return
+        stopped = is_interrupted & (self._calendar_phase != VOLATILITY)
         self._interruption_ends_ns = {
             number: self._interruption_ends_ns.get(number, self._now_ns + self._volatility_ns[number])
             for number in np.flatnonzero(stopped & (state.halted == 0)).tolist()

@@ -1,9 +1,13 @@
-"""Sizes and durations with units, as settings give them."""
+"""Sizes and durations with units, and time zones, as settings give them."""
 
 import re
+from functools import cache
+from zoneinfo import available_timezones
 
 SIZES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+time_zones = cache(available_timezones)
+"""The names of all time zones, read once: they are hundreds of files."""
 
 
 def size_bytes(text: str) -> float:

@@ -7,7 +7,7 @@ from serl.exchange.feed import warm_encoders
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import journal_rows, serve
 from serl.exchange.gateway.state import index_sessions, new_gateway
-from serl.exchange.gateway.timing import clock_now_ns
+from serl.exchange.gateway.timing import clock_ns
 from serl.exchange.kernel.dump import list_orders
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.order_index import index_all
@@ -30,7 +30,7 @@ def warm_loop() -> None:
     serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, False)
     journal_rows(gateway, rows, words, rows[:0])
     index_sessions(gateway)
-    clock_now_ns(gateway)
+    clock_ns(gateway.clock, gateway.counter)
     read_order(gateway.message, 0, rows[0])
     levels(state, 0, 0, np.zeros(0, LEVEL))
     list_orders(state, -1, np.zeros(0, ORDER))

@@ -11,10 +11,11 @@ import numpy as np
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.segment import first_sequence, no_space
-from serl.exchange.records import ACCOUNT_COLUMNS
+from serl.exchange.records import ACCOUNT_COLUMNS, ORDER, SPECIAL
 from serl.exchange.snapshot import Snapshot
 
 FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
+RECORDS = {"orders": ORDER, "specials": SPECIAL}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,11 @@ def load(path: Path, journal_id: str) -> SavedSnapshot | None:
         return None
     if FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
         return None
+    for name, dtype in RECORDS.items():
+        if values[name].dtype != dtype:
+            return None
+        # as numpy reads it, it is not marked as aligned, and compiled code would be compiled for that type too
+        values[name] = values[name].view(dtype)
     now_ns, event_sequence = int(values.pop("now_ns")), int(values.pop("event_sequence"))
     market = Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})
     return SavedSnapshot(first_sequence(path), now_ns, event_sequence, market)

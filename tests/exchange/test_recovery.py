@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from serl.clients.blocking import connect
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
+from serl.exchange.journal import snapshots
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.limits import MarketLimits
@@ -170,6 +172,20 @@ def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -
     core = start(crashed[0])
     assert (core.market.state_hash(), core.recovery.snapshot_sequence) == (crashed[1], 0)
     core.close()
+
+
+def test_a_snapshot_is_restored_by_the_code_that_is_compiled_already(tmp_path: Path) -> None:
+    """numpy reads records as another type than it has written: compiled code would be compiled for that one too."""
+    market = Market(2, limits=MarketLimits())
+    market.buy(5, 990)
+    taken = market.snapshot()
+    snapshots.save(tmp_path, "id", snapshots.SavedSnapshot(1, 0, 1, taken))
+    (path,) = snapshots.snapshot_paths(tmp_path)
+    loaded = snapshots.load(path, "id")
+    assert loaded is not None
+    assert numba.typeof(loaded.market.orders) == numba.typeof(taken.orders)
+    assert numba.typeof(loaded.market.specials) == numba.typeof(taken.specials)
+    assert Market.restore(loaded.market, 2, limits=MarketLimits()).state_hash() == market.state_hash()
 
 
 def test_a_truncated_journal_stops_at_the_last_complete_row(crashed: tuple[Path, str]) -> None:

@@ -46,7 +46,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--verbose", action="store_true", help="print the history's hash and the last steps of every seed"
     )
-    parser.add_argument("--json", type=Path, help="write seeds, times and faults to this file")
+    parser.add_argument(
+        "--json", type=Path, help="write seeds, times, faults and the hashes of the histories to this file"
+    )
     parser.add_argument("--bugs", action="store_true", help="plant bugs, and print the first seed that finds each")
     parser.add_argument("--only", action="append", choices=list(BUGS), metavar="BUG", help="this planted bug alone")
     options = parser.parse_args()
@@ -66,9 +68,11 @@ def _run(console: Console, folder: Path, seeds: Iterable[int], verbose: bool, ta
     began_s = perf_counter()
     faults: Counter[str] = Counter()
     failures: list[Outcome] = []
+    histories: dict[int, str] = {}
     simulated_s, done = 0.0, 0
     for outcome in (simulate(seed, folder) for seed in seeds):
         done += 1
+        histories[outcome.seed] = outcome.digest
         simulated_s += outcome.simulated_s
         faults += outcome.counts
         if outcome.failure:
@@ -90,7 +94,8 @@ def _run(console: Console, folder: Path, seeds: Iterable[int], verbose: bool, ta
             "simulated_hours": simulated_s / 3600,
             "faults": dict(faults.most_common()),
         }
-        target.write_text(json.dumps(result | {"failed": [each.seed for each in failures]}, indent=1))
+        result |= {"failed": [each.seed for each in failures], "histories": histories}
+        target.write_text(json.dumps(result, indent=1))
     return int(bool(failures))
 
 

@@ -17,6 +17,13 @@ _DONTWAIT, _SNDMORE = 1, 2
 ROUTE_BYTES = 5
 
 
+class Again(zmq.Again):
+    """zmq.Again without its text, which nobody reads and which takes longer than the call."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+
 class Frame:
     """zmq.Frame: bytes, whether more follow, and what is known of the sender."""
 
@@ -103,7 +110,7 @@ class Socket:
         check_alive()
         frame = self.next_frame()
         if frame is None:
-            raise zmq.Again
+            raise Again
         return frame.bytes if copy else frame
 
     def recv_multipart(self, flags: int = 0) -> list[bytes]:
@@ -126,7 +133,7 @@ class Socket:
         check_alive()
         number = NETWORK.current.send(self, [bytes(frame) for frame in frames])
         if number == errno.EAGAIN:
-            raise zmq.Again
+            raise Again
         if number:
             raise zmq.ZMQError(number)
 
