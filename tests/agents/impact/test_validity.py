@@ -48,6 +48,7 @@ def test_a_market_with_the_square_root_law_passes_every_check() -> None:
     assert checks["plateau near two thirds"].value == pytest.approx(2 / 3, abs=0.01)
     assert checks["plateau near two thirds"].low < 2 / 3 < checks["plateau near two thirds"].high
     assert checks["peaks at the end"].value == pytest.approx(1.0)
+    assert checks["decays"].value == pytest.approx(2 / 3 + np.exp(-6) / 3, abs=0.005), "two durations after the end"
 
 
 def test_linear_impact_is_told_apart() -> None:

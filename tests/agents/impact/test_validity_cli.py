@@ -65,16 +65,17 @@ def test_a_population_responds_alike_to_the_same_seeds() -> None:
 
 
 def test_a_replayed_book_by_hand() -> None:
-    """Asks 101 x 10 and 102 x 100, bids 99 x 100: a buy of 20 takes the first level for good, a sell moves nothing."""
+    """Asks 101 x 10 and 102 x 1000, bids 99 x 1000: a buy of 20 takes the first level for good, a sell moves nothing."""
     history = day_of(
-        new(BUY, 99, 100, -1000), new(SELL, 101, 10, -1000), new(SELL, 102, 100, -1000),
+        new(BUY, 99, 1000, -1000), new(SELL, 101, 10, -1000), new(SELL, 102, 1000, -1000),
         new(SELL, 99, 20, 10_000, ioc=True), new(BUY, 98, 1, 400_000), opening=3,
     )  # fmt: skip
     window = (TEN_NS, TEN_NS + 362 * SECOND_NS)
-    found = replayed_responses(history, [0.1, 1.0], 5, 60.0, window)
-    assert found.volume_lots == 20 and found.filled.tolist() == [1.0, 1.0]
-    small, large = found.impact_ticks[0, 0]
+    found = replayed_responses(history, [0.1, 1.0, 24.0], 5, 60.0, window)
+    assert found.volume_lots == 20 and found.filled.tolist() == [1.0] * 3
+    small, large, huge = found.impact_ticks[0, 0]
     assert (small == 0).all() and large[STEPS // 4] == 0 and (large[STEPS:] == 0.5).all()
+    assert huge[0] == 0 and huge[1] == 0.5, "the first child is sent after the first reading"
     assert (found.impact_ticks[:, 1] == 0).all() and Side.BUY.value == BUY
     with pytest.raises(EmptyWindow, match="give a longer window or a shorter --duration"):
         replayed_responses(history, [0.1, 1.0], 5, 600.0, window)
