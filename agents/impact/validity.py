@@ -1,8 +1,8 @@
 """Whether a market responds to parent orders as real markets do: checks of its responses, each with an interval and a verdict.
 
 What is expected: impact grows like the square root of the size at any duration and within the order (Toth et al. 2011, arXiv
-1105.1694; Sato and Kanazawa 2024, arXiv 2411.13965), peaks at its end and decays to about two thirds (Bucci et al. 2018,
-arXiv 1901.05332). Runs are resampled as a whole: sizes and sides of a run share its random numbers.
+1105.1694; Sato and Kanazawa 2024, arXiv 2411.13965), peaks at its end and has decayed to about two thirds at the end of the day
+(Bucci et al. 2018, arXiv 1901.05332). Runs are resampled as a whole: sizes and sides of a run share its random numbers.
 """
 
 import math
