@@ -9,6 +9,7 @@ from serl.agents.traders.shipped import POPULATION
 
 REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol")
 SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
+NOT_VALIDITY = ("side", "interval", "grid", "participation")
 REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 
 
@@ -37,11 +38,17 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
     help="POPULATION: the metaorder's share of the volume (POV).",
 )  # fmt: skip
 @click.option("--duration", default=0.0, help="POPULATION: work every size evenly over these seconds (TWAP) instead.")
+@click.option(
+    "--validity",
+    is_flag=True,
+    help="Check whether POPULATION, DAY or both respond as real markets do: buys and sells, sizes, durations, decay.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --validity: print all numbers as JSON instead of tables.")
 @click.pass_context
 def impact(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path, side: str | None,
     window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
-    duration: float,
+    duration: float, validity: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
 
@@ -50,10 +57,22 @@ def impact(
     With --simulated, metaorders are worked in markets of POPULATION, whose traders react. I / sigma = Y (Q / V)^delta is
     fitted to their impact.
 
+    With --validity, both sides, several sizes and durations are worked, and checks tell whether the response is that of real
+    markets. --seeds is then also the number of start times in a DAY, --window the hours for them, --duration 600 by default.
+
     Writes an .html, .json and .png file with the name of OUTPUT.
     """
     from serl.extras import require_reports
 
+    if validity:
+        _check_validity(
+            context, day, simulated, qty_share, output, window, symbol, range(seed, seed + seeds), duration, as_json
+        )
+        return
+    if as_json:
+        raise click.UsageError(
+            "expected --json with --validity only, got it alone; the numbers are in the .json file", context
+        )
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
@@ -67,6 +86,25 @@ def impact(
         side, window = _require(context, "--side", side), _require(context, "--window", window)
         shares = _parse_shares(REPLAY_SHARES if qty_share is None else qty_share)
         _measure_replay(day, side, shares, window, interval, grid, symbol, output)
+
+
+def _check_validity(
+    context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path,
+    window: str | None, symbol: str | None, seeds: range, duration_s: float, as_json: bool,
+) -> None:  # fmt: skip
+    from serl.agents.impact.cli_validity import DURATION_S, SHARES, measure_validity
+    from serl.extras import require_reports
+
+    _reject_options(context, NOT_VALIDITY, "a single measurement", "--validity")
+    if day is None and simulated is None:
+        raise click.UsageError(
+            "expected --simulated POPULATION, a DAY or both with --validity, got neither; give one", context
+        )
+    if day is None:
+        _reject_options(context, ("window", "symbol"), "a DAY", "--simulated")
+    require_reports()
+    shares = _parse_shares(SHARES if qty_share is None else qty_share)
+    measure_validity(day, simulated, shares, seeds, duration_s or DURATION_S, window, symbol, output, as_json)
 
 
 def _reject_options(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:

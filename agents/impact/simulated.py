@@ -50,7 +50,7 @@ class SimulatedImpact:
 
 
 def with_metaorder(
-    population: PopulationConfig, side: int, lots: int, participation: float, duration_s: float
+    population: PopulationConfig, side: int, lots: int, participation: float, duration_s: float, child_lots: int = 100
 ) -> PopulationConfig:  # fmt: skip
     """The population plus one trader that works the metaorder; with 0 lots it does nothing."""
     group = {
@@ -59,7 +59,7 @@ def with_metaorder(
         "start_spread_s": 0.0,
         "profile": {
             "side": side, "order_lots": lots, "start_s": START_S, "participation": participation,
-            "duration_s": duration_s,
+            "duration_s": duration_s, "child_lots": child_lots,
         },
     }  # fmt: skip
     values = population.model_dump()

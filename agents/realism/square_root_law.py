@@ -5,6 +5,7 @@ volatility sigma. The impact I is the difference of the mids.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,12 @@ def plot_impact_law(law: ImpactLaw) -> bytes:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
+    draw_impact_law(axes, law)
+    return picture(figure)
+
+
+def draw_impact_law(axes: Any, law: ImpactLaw) -> None:
+    """The same on axes of matplotlib."""
     below, above = np.clip(law.impacts - law.low, 0, None), np.clip(law.high - law.impacts, 0, None)
     axes.errorbar(law.fractions, law.impacts, [below, above], fmt="o", color="#c0392b", capsize=3, label="measured")
     x = np.geomspace(law.fractions[0], law.fractions[-1], 50)
@@ -102,13 +109,8 @@ def plot_impact_law(law: ImpactLaw) -> bytes:
     label = f"Y = {law.prefactor.value:.2f}, delta = {law.delta.value:.2f} [{low:.2f}, {high:.2f}]"
     axes.plot(x, law.prefactor.value * x**law.delta.value, color="#c0392b", lw=1, label=label)
     middle = np.exp(np.log(law.fractions).mean())
-    axes.plot(
-        x,
-        law.prefactor.value * middle**law.delta.value * np.sqrt(x / middle),
-        ls="--",
-        color="#999999",
-        label="slope 1/2",
-    )
+    half = law.prefactor.value * middle**law.delta.value * np.sqrt(x / middle)
+    axes.plot(x, half, ls="--", color="#999999", label="slope 1/2")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("Q / V")
@@ -116,4 +118,3 @@ def plot_impact_law(law: ImpactLaw) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2, which="both")
     axes.legend(frameon=False)
-    return picture(figure)

@@ -1,0 +1,136 @@
+"""Whether a market responds to parent orders as real markets do: checks of its responses, each with an interval and a verdict.
+
+What is expected: impact grows like the square root of the size at any duration and within the order (Toth et al. 2011, arXiv
+1105.1694; Sato and Kanazawa 2024, arXiv 2411.13965), peaks at its end and has decayed to about two thirds at the end of the day
+(Bucci et al. 2018, arXiv 1901.05332). Runs are resampled as a whole: sizes and sides of a run share its random numbers.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from serl.agents.impact.responses import FACTORS, STEPS, TIME, Responses
+from serl.agents.realism.distances import CONFIDENCE
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.square_root_law import ImpactLaw, fit_impact_law
+from serl.agents.realism.tape import Floats
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
+UNUSABLE_MAX = 0.01
+"""An interval is unbounded if more than this share of the resamples has no value, such as a ratio to an impact below 0."""
+AFTER = (1, 2, 5)
+"""Decay is measured this many durations after the end."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number of a market's response, and whether it is where those of real markets are."""
+
+    name: str
+    unit: str
+    value: float
+    """NaN if it is not defined."""
+    low: float
+    """Bounds of the 95 % interval over runs; infinite if it is not defined."""
+    high: float
+    least: float
+    """Bounds of where the number should be."""
+    most: float
+
+    @property
+    def verdict(self) -> str:
+        """HOLDS if the interval lies where it should, FAILS if it lies outside, UNKNOWN if it does either in part."""
+        if self.least < self.low and self.high < self.most:
+            return HOLDS
+        return FAILS if self.high <= self.least or self.low >= self.most else UNKNOWN
+
+
+def fit_size_law(found: Responses, bootstraps: int = 1000, seed: int = 1) -> ImpactLaw | None:
+    """The law of impact at the order's end over size, mean of both sides; None if a mean impact is not positive."""
+    impact = found.impact_ticks[:, :, :, STEPS].mean(axis=1) / found.sigma_ticks
+    return _fit(found.shares, impact, bootstraps, seed)
+
+
+def check_validity(found: Responses, bootstraps: int = 1000, seed: int = 1) -> list[Check]:
+    """All checks of one market's responses. Means of both sides, and over sizes where a check has one number for all."""
+    weights = np.vstack(
+        [
+            np.full(found.runs, 1 / found.runs),
+            np.random.default_rng(seed).multinomial(
+                found.runs, np.full(found.runs, 1 / found.runs), size=bootstraps
+            ) / found.runs,
+        ]
+    )  # fmt: skip
+    mean = np.tensordot(weights, found.impact_ticks, axes=1)
+    """[actual mean and resamples, side, size, time]"""
+    curve, buy, sell = mean.mean(axis=(1, 2)), mean[:, 0, :, STEPS], mean[:, 1, :, STEPS]
+    end = curve[:, STEPS]
+    inf = math.inf
+    checks = [
+        _check("buys move the mid up", "ticks at the largest size", buy[:, -1], 0.0, inf),
+        _check("sells move it down", "ticks at the largest size", sell[:, -1], 0.0, inf),
+        _check("symmetric", "(buy - sell) / mean", _ratio((buy - sell).mean(axis=1), end), -0.25, 0.25),
+        _lowest(
+            [
+                _check("monotone in size", "ticks, least step", step, 0.0, inf)
+                for step in np.diff((buy + sell) / 2, axis=1).T
+            ]
+        ),
+    ]
+    delta = _slopes(fit_size_law(found, bootstraps, seed), bootstraps)
+    duration = _slopes(_fit(np.array(FACTORS), found.by_duration_ticks.mean(axis=1), bootstraps, seed), bootstraps)
+    checks += [
+        _check("concave in size", "exponent delta", delta, 0.0, 1.0),
+        _check("square root of size", "exponent delta", delta, 0.43, 0.57),
+        _check("concave in time", "impact half way / at the end", _ratio(curve[:, STEPS // 2], end), 0.5, inf),
+        _check("duration matters little", "exponent of the duration", duration, -0.1, 0.1),
+        _check("peaks at the end", "time in durations", TIME[curve.argmax(axis=1)], 0.9, 1.1),
+    ]
+    for number in AFTER:
+        bounds = (0.5, 0.83) if number == AFTER[-1] else (-inf, 1.0)
+        name = "plateau near two thirds" if number == AFTER[-1] else "decays"
+        after = _ratio(curve[:, (1 + number) * STEPS], end)
+        checks.append(_check(name, f"{number} x later / at the end", after, *bounds))
+    return checks
+
+
+def _check(name: str, unit: str, values: Floats, least: float, most: float) -> Check:
+    """A check of a value, the first one, with its resamples, the others."""
+    resampled = values[1:]
+    known = resampled[np.isfinite(resampled)]
+    if not np.isfinite(values[0]) or len(known) < (1 - UNUSABLE_MAX) * len(resampled) or not len(known):
+        return Check(name, unit, float(values[0]), -math.inf, math.inf, least, most)
+    low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Check(name, unit, float(values[0]), float(low), float(high), least, most)
+
+
+def _lowest(checks: list[Check]) -> Check:
+    """The check that is the least certain to be above its bound: all hold if it holds."""
+    return min(checks, key=lambda check: check.low)
+
+
+def _ratio(upper: Floats, lower: Floats) -> Floats:
+    """Ratios to impacts; NaN where the impact is not positive."""
+    return np.divide(upper, lower, out=np.full(upper.shape, np.nan), where=lower > 0)
+
+
+def _fit(sizes: Floats, impact: Floats, bootstraps: int, seed: int) -> ImpactLaw | None:
+    """fit_impact_law of impacts [run, size]; None if a mean is not positive."""
+    runs = np.repeat(np.arange(len(impact)), len(sizes))
+    try:
+        return fit_impact_law(
+            np.tile(sizes, len(impact)), impact.ravel(), run=runs, bootstraps=bootstraps, seed=seed
+        )  # fmt: skip
+    except RealismError:
+        return None
+
+
+def _slopes(law: ImpactLaw | None, bootstraps: int) -> Floats:
+    """The exponent and its resamples, shifted as in Estimate; NaN for those in which a mean is not positive."""
+    values = np.full(1 + bootstraps, np.nan)
+    if law is not None:
+        delta = law.delta
+        values[0], values[1 : 1 + len(delta.resampled)] = delta.value, delta.resampled
+        values[1:] += delta.value - delta.resampled.mean()
+    return values
