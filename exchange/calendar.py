@@ -29,6 +29,7 @@ class Calendar:
     is this one's pop_until its first entry."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
+        self._config = config
         zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
         streams = []
         for number, symbol in enumerate(config.symbols):
@@ -44,6 +45,13 @@ class Calendar:
             streams.append(_day_ends(daily_times_ns(now_ns, max(closings), zone)))
         self._scheduled = heapq.merge(*streams)
         self._next = next(self._scheduled, None)
+
+    def __deepcopy__(self, memo: object) -> "Calendar":
+        """One with the same commands ahead; between two times, not while commands of the same time are partly popped."""
+        other = Calendar(self._config, self.next_ns - 1)
+        for _ in other.pop_until(self.next_ns - 1):
+            pass
+        return other
 
     @property
     def next_ns(self) -> int:

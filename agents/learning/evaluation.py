@@ -6,7 +6,7 @@ difference of the mids at each decision, weighted by the quantity traded there; 
 
 Two rows stand in every table: a TWAP, and the patience rule, the incumbent that a trained policy must beat: PA_rule is PA minus the rule's on the
 same order. PA counts what was paid, with spread, impact and fees; PA_mid counts what is traded between two decisions at the mean of the mids at
-both (what is forced, at the mid at the end), as papers do whose markets have no spread.
+both (what is forced, at the mid at the end), as papers do whose markets have no spread. FEES, in markets that have some, are those in PA.
 """
 
 from collections.abc import Callable, Sequence
@@ -160,9 +160,12 @@ def evaluate(
     report(len(outcomes), len(outcomes))
     without_us, twap, ruled = outcomes[:3]
     clusters, unit = bootstrap_clusters(rows, scenario.source.dates(rows["day"]))
+    charged = any(outcome.results["fees_bps"].any() for outcome in outcomes)
     table = []
     for contender, outcome in zip(all_contenders, outcomes[1:], strict=True):
         columns = costs(rows, outcome, without_us, twap, ruled)
+        if not charged:
+            del columns["fees"]
         remaining = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
         intervals = bootstrap_estimates(columns, clusters, seed)
         table.append(Row(contender.name, intervals, columns, outcome.actions, remaining))
@@ -199,7 +202,7 @@ def costs(
         "pa_mid": sign * (outcome.results["mid_price_ticks"] / vwap - 1) * 1e4,
         "pa_twap": sign * (price / twap.results["price_ticks"] - 1) * 1e4,
         "is": shortfall, "impact": impact, "risk": shortfall - impact,
-        "afi": outcome.results["afi"], "ffr": outcome.results["ffr"],
+        "afi": outcome.results["afi"], "ffr": outcome.results["ffr"], "fees": outcome.results["fees_bps"],
     }  # fmt: skip
 
 
@@ -228,6 +231,7 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
     "GLR": ("pa", gain_loss_ratio),
     "AFI": ("afi", lambda values: float(values.mean())),
     "FFR": ("ffr", lambda values: float(values.mean())),
+    "FEES": ("fees", lambda values: float(values.mean())),
 }
 """The column of each measure, and its function."""
 

@@ -11,7 +11,7 @@ from serl.agents.learning.evaluation import MEASURES, Evaluation
 from serl.agents.learning.table import JSON_FILE, UNITS, Section, markets_json
 from serl.exchange.table import Column, Names, Table
 
-COSTS_BPS = ("pa", "pa_mid", "pa_rule", "pa_twap", "is", "impact", "risk")
+COSTS_BPS = ("pa", "pa_mid", "pa_rule", "pa_twap", "is", "impact", "risk", "fees")
 SHARES = ("afi", "ffr")
 
 
@@ -45,7 +45,8 @@ def evaluation_orders(evaluation: Evaluation) -> Table:
         "order": np.tile(orders, len(rows)),
     }
     for name in (*COSTS_BPS, *SHARES):
-        parts = [row.columns.get(name, np.full(len(orders), np.nan)) for row in rows]
+        missing = np.full(len(orders), 0.0 if name == "fees" else np.nan)
+        parts = [row.columns.get(name, missing) for row in rows]
         columns[f"{name}_bps" if name in COSTS_BPS else name] = np.concatenate([np.zeros(0), *parts])
     return Table(columns)
 

@@ -64,7 +64,9 @@ class MarketConfig(LearningSettings):
     left_out: tuple[str, ...] = Field(
         (), description="observations to leave out, like return_4; or all of a name, like bid_lots"
     )
-    fee_bps: float = Field(0.0, ge=0)
+    fee_bps: float = Field(
+        0.0, ge=0, description="of the notional; dynamic: on top of what the population's market charges"
+    )
     reward: Literal["price", "schedule", "undisturbed"] = Field(
         "schedule", description="see rewards.py and undisturbed.py in agents/execution/environment"
     )

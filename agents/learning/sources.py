@@ -32,7 +32,10 @@ from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
+from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import load_population
+from serl.exchange.config import time_of_day_text
+from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
 BARS_SUFFIX = ".parquet"
@@ -207,29 +210,59 @@ class Simulated:
             states_kept=config.simulated_days * 16,
         )  # fmt: skip
 
-    @property
-    def _span_ns(self) -> tuple[int, int]:
-        population = self._population
-        return self.config.span_ns or (population.open_ns + WARM_UP_S * SECOND_NS, population.close_ns)
+    @cached_property
+    def _spans_ns(self) -> list[tuple[int, int]]:
+        """Where windows may lie: the hours of the settings, or continuous trading, so that forced completion finds it. ConfigError if windows
+        in the hours of the settings could end outside it, or there is no room for one."""
+        population, latency_ns = self._population, round(self.config.latency_us * 1000)
+        phases, duration_ns = Phases(population), round(self.config.duration_s * SECOND_NS)
+        if self.config.span_ns is not None:
+            start_ns, end_ns = self.config.span_ns
+            phases.check_stretch(start_ns + duration_ns + latency_ns, end_ns + latency_ns)
+            return [(start_ns, end_ns)]
+        first_ns, spans = population.open_ns + WARM_UP_S * SECOND_NS, phases.continuous()
+        if population.market.day:
+            spans = [(start_ns, end_ns - latency_ns - 1) for start_ns, end_ns in spans]
+        spans = [(max(start_ns, first_ns), end_ns) for start_ns, end_ns in spans]
+        if found := [span for span in spans if span[1] - span[0] >= duration_ns]:
+            return found
+        raise ConfigError(
+            f"{population.name}: expected at least {self.config.duration_s:g} s of continuous trading, the duration of an order, from "
+            f"{time_of_day_text(first_ns)} on, got none; choose shorter orders or another population"
+        )
 
     @cached_property
     def _volume_lots_per_s(self) -> float:
         """Mean of the first training days, without our orders."""
-        start_ns, end_ns = self._span_ns
-        market = DynamicMarket(self._population, SIZING_DAYS, states_kept=0)
+        spans = self._spans_ns
+        start_ns, end_ns = spans[0][0], spans[-1][1]
+        market = DynamicMarket(
+            self._population, SIZING_DAYS, latency_ns=round(self.config.latency_us * 1000), states_kept=0
+        )
         episodes = np.zeros(SIZING_DAYS, EPISODE)
-        episodes["day"], episodes["sign"], episodes["qty_lots"] = range(SIZING_DAYS), 1, 1
+        episodes["day"], episodes["sign"] = range(SIZING_DAYS), 1
+        episodes["qty_lots"] = self._population.market.lot_multiple
         episodes["start_ns"], episodes["interval_ns"], episodes["steps"] = start_ns, end_ns - start_ns, 1
         market.reset(np.arange(SIZING_DAYS), episodes)
-        market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
+        traded, length_ns = 0.0, 0
+        for start_ns, end_ns in spans:  # not what trades between them, in auctions
+            market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, start_ns))
+            market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
+            traded += float(market.frames["traded_lots"].mean())
+            length_ns += end_ns - start_ns
         market.close()
-        return float(market.frames["traded_lots"].mean() / (end_ns - start_ns) * SECOND_NS)
+        return traded / length_ns * SECOND_NS
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source."""
         named = TRAIN if part == FOLD else part
         first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}")) + self.config.first_day
-        return [Hours(first + seed, *self._span_ns, self._volume_lots_per_s) for seed in fold_seeds(part, self.config)]
+        lots = self._population.market.lot_multiple
+        return [
+            Hours(first + seed, *span, self._volume_lots_per_s, lots)
+            for seed in fold_seeds(part, self.config)
+            for span in self._spans_ns
+        ]
 
     def dates(self, days: Any) -> Any:
         """See Source: every simulated day is its own date."""

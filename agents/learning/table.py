@@ -26,8 +26,9 @@ UNITS = {
     "IMPACT": "bps",
     "RISK": "bps",
     "PA-std": "bps",
+    "FEES": "bps",
 }
-TERMINAL_MEASURES = ("PA", "PA_rule", "PA_twap", "WR", "AFI")
+TERMINAL_MEASURES = ("PA", "FEES", "PA_rule", "PA_twap", "WR", "AFI")
 JSON_FILE = "evaluation.json"
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By the number of actions; see ExecutionVectorEnv."""
@@ -57,8 +58,13 @@ def _cell(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def _headers() -> list[str]:
-    return [f"{name} {UNITS[name]}" if name in UNITS else name for name in MEASURES]
+def _shown(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> list[str]:
+    """Those of the measures that it has: there are fees only where some are charged."""
+    return [name for name in measures if all(name in row.estimates for row in evaluation.rows)]
+
+
+def _headers(evaluation: Evaluation) -> list[str]:
+    return [f"{name} {UNITS[name]}" if name in UNITS else name for name in _shown(evaluation)]
 
 
 def interval_note(evaluation: Evaluation) -> str:
@@ -66,19 +72,20 @@ def interval_note(evaluation: Evaluation) -> str:
     return (
         f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
         f"{evaluation.without_trades} orders have no PA because nobody else traded in their window. PA_rule: PA minus that of `patience` on the same "
-        "order; PA_mid: at mids, without spread, impact and fees."
+        "order; PA_mid: at mids, without spread, impact and fees"
+        f"{'; FEES: what the fills were charged, in PA and IS.' if 'FEES' in evaluation.rows[0].estimates else '.'}"
     )
 
 
 def markdown(sections: Sequence[Section]) -> str:
     """One table per market, one row per contender."""
-    headers = ["policy", *_headers(), "orders"]
     lines = []
     for section in sections:
         one = section.evaluation
+        headers = ["policy", *_headers(one), "orders"]
         lines += [f"## {one.market}", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
         for row in one.rows:
-            cells = [row.name, *(_cell(row.estimates[name]) for name in MEASURES), str(one.orders)]
+            cells = [row.name, *(_cell(row.estimates[name]) for name in _shown(one)), str(one.orders)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", interval_note(one), "", section.provenance, ""]
     return "\n".join(lines)
@@ -93,10 +100,11 @@ def terminal_table(evaluation: Evaluation) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    for name in TERMINAL_MEASURES:
+    measures = _shown(evaluation, TERMINAL_MEASURES)
+    for name in measures:
         table.add_column(name, justify="right", no_wrap=True)
     for row in evaluation.rows:
-        shown = (row.estimates[name] for name in TERMINAL_MEASURES)
+        shown = (row.estimates[name] for name in measures)
         table.add_row(row.name, *(f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in shown))
     return table
 
@@ -146,7 +154,7 @@ def _html_section(one: Evaluation) -> str:
         + [f"{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small>" for value in row.estimates.values()]
         for row in one.rows
     ]
-    parts = [f"<h2>{escape(one.market)}</h2>", table(["policy", *map(escape, _headers())], rows)]
+    parts = [f"<h2>{escape(one.market)}</h2>", table(["policy", *map(escape, _headers(one))], rows)]
     return "\n".join(
         [
             *parts,

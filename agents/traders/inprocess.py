@@ -22,7 +22,7 @@ _PHASED, _FILL, _MAKER = int(EventKind.PHASED), int(EventKind.FILL), int(EventFl
 
 
 @inlined
-def _observe(traders: Traders, events: Any, event_count: int, kept: Any, kept_count: Any) -> bool:
+def observe_events(traders: Traders, events: Any, event_count: int, kept: Any, kept_count: Any) -> bool:
     """Shows a command's events to the traders; returns whether a symbol's phase changed. kept: EVENT rows for trades and phases, or none."""
     phase_changed = False
     for index in range(event_count):
@@ -44,7 +44,7 @@ def run_market(
 ) -> tuple[int, int]:  # fmt: skip
     """Runs the market up to `until_ns` (exclusive); returns (why it returned, commands on the tape).
 
-    tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already. kept: see `_observe`; kept_count: (1,) how
+    tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already. kept: see `observe_events`; kept_count: (1,) how
     many there are. Returns PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band). O(log traders + log
     commands in flight) per event.
     """
@@ -66,7 +66,7 @@ def run_market(
             if kept.size and kept_count[0] + events.size > kept.size:
                 return KEPT_FULL, count
             event_count, status = execute(state, traders.in_flight, slot, events, 0)
-            phase_changed |= _observe(traders, events, event_count, kept, kept_count)
+            phase_changed |= observe_events(traders, events, event_count, kept, kept_count)
         if status != DONE:
             return MARKET_FULL, count
         tape[count] = traders.in_flight[slot]
@@ -85,7 +85,7 @@ def execute_scheduled(traders: Traders, state: Any, events: Any, command: Any, k
         if kept.size and kept_count[0] + events.size > kept.size:
             return KEPT_FULL
         event_count, status = execute(state, command, 0, events, 0)
-        _observe(traders, events, event_count, kept, kept_count)
+        observe_events(traders, events, event_count, kept, kept_count)
     return FINISHED if status == DONE else MARKET_FULL
 
 

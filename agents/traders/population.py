@@ -301,16 +301,6 @@ def _check_accounts(population: PopulationConfig, groups: list[GroupConfig], sou
         index += 1 + len(expected)
 
 
-def require_no_rules(population: PopulationConfig, what: str) -> None:
-    """PopulationError if the market of a population has rules, which `what` does not know."""
-    if population.has_rules:
-        raise PopulationError(
-            f"{population.name}: market: expected no rules in {what}, which trades continuously without fees, got "
-            f"{', '.join(sorted(population.market.model_dump(exclude_defaults=True)))}; leave them out, or use `serl simulate`, "
-            "`serl backtest` or `serl exchange start --with`"
-        )
-
-
 def require_one_symbol(population: PopulationConfig, what: str) -> None:
     """PopulationError if a population has several symbols, of which `what` knows only one."""
     if len(population.symbols) > 1:

@@ -1,6 +1,8 @@
 """A simulated market with rules of its own: what the schedule of an exchange acts on in process."""
 
+import copy
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import numpy as np
 
@@ -14,6 +16,10 @@ EXCHANGE = 0
 """The participant that sends the exchange's own commands; the traders are the same one, as in a recorded day."""
 
 
+def _not_attached(*_: object) -> NoReturn:
+    raise AssertionError("a copy of a venue has its own functions: attach them")
+
+
 class SimulatedVenue:
     """See `serl.exchange.venue.Venue`; its own reader of events.
 
@@ -24,7 +30,8 @@ class SimulatedVenue:
     def __init__(
         self, population: PopulationConfig, market: Market, event_rows: int, execute: Callable[[Rows], None], next_arrival_ns: Callable[[], int]
     ) -> None:  # fmt: skip
-        self.market, self._execute = market, execute
+        self.market = market
+        self.attach(execute, next_arrival_ns)
         config = population.exchange
         self.time_ns, self.event_sequence = population.open_ns, 0
         self._reached_ns = population.open_ns
@@ -34,8 +41,30 @@ class SimulatedVenue:
         self.kept_count = np.zeros(1, np.int64)
         self._kept_before: list[Rows] = []
         market.grant_operator(EXCHANGE)
-        self.schedule = Schedule(self, config, lambda: EXCHANGE, lambda: self.time_ns, next_arrival_ns)
+        self.schedule = Schedule(self, config, lambda: EXCHANGE, self._now_ns, self._first_arrival_ns)
         self._config = config
+
+    def attach(self, execute: Callable[[Rows], None], next_arrival_ns: Callable[[], int]) -> None:
+        """Gives it other functions than those it was made with."""
+        self._execute, self._next_arrival_ns = execute, next_arrival_ns
+
+    def copy(self, market: Market) -> "SimulatedVenue":
+        """The same for a copy of its market, between two calls of `advance`. `attach` its functions before you use it."""
+        other = copy.copy(self)
+        other.market = market
+        other.attach(_not_attached, _not_attached)
+        other.kept, other.kept_count = np.zeros_like(self.kept), self.kept_count.copy()
+        count = int(self.kept_count[0])
+        other.kept[:count] = self.kept[:count]
+        other._kept_before = self._kept_before.copy()
+        other.schedule = copy.deepcopy(self.schedule, {id(self): other})
+        return other
+
+    def _now_ns(self) -> int:
+        return self.time_ns
+
+    def _first_arrival_ns(self) -> int:
+        return self._next_arrival_ns()
 
     def start(self) -> None:
         """Applies the rules; call it once the market can execute commands."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.exchange.compiling import compiled, inlined
-from serl.exchange.records import Rows
+from serl.exchange.records import MICRO, Rows
 
 PARENT = np.dtype(
     [
@@ -55,6 +55,12 @@ def _split_into_children(share: Any, limit_share: Any, offset_ticks: Any, episod
         child.limit_ticks = touch + sign * np.int64(offset_ticks[env]) if touch > 0 else 0
 
 
+@inlined
+def fees_of(fill: Any, fee_bps: float) -> float:
+    """`Accounts.fees` for one FILL row."""
+    return np.float64(fill.notional * fee_bps * 1e-4 + fill.fee_microticks / MICRO)
+
+
 @compiled
 def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
     for env in range(parents.size):
@@ -65,7 +71,7 @@ def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
             parent.mid = mid
         parent.remaining_lots -= fill.lots
         parent.notional += fill.notional
-        parent.fees += fill.notional * fee_bps * 1e-4
+        parent.fees += fees_of(fill, fee_bps)
         parent.market_lots += frame.traded_lots
         parent.market_notional += frame.traded_notional
 
@@ -102,10 +108,20 @@ class Accounts:
         """(N,) end of the current step."""
         return self.episodes["start_ns"] + (self.parents["step"] + 1) * self.episodes["interval_ns"]
 
-    def shortfall_bps(self, lots: Any, notional: Any) -> Any:
-        """(N,) gain of these fills over the arrival mid, after fees, in bps of the whole parent order."""
+    def fees(self, fills: Rows) -> Any:
+        """(N,) what FILL rows cost: fee_bps of the notional, and what the market charges; ticks x lots, below 0: a rebate."""
+        return fills["notional"] * self.fee_bps * 1e-4 + fills["fee_microticks"] / MICRO
+
+    def add_forced(self, which: Any, fills: Rows) -> None:
+        """Applies the fills of forced completions, FILL rows of the environments `which`."""
+        self.parents["remaining_lots"][which] -= fills["lots"]
+        self.parents["notional"][which] += fills["notional"]
+        self.parents["fees"][which] += self.fees(fills)
+
+    def shortfall_bps(self, fills: Rows) -> Any:
+        """(N,) gain of FILL rows over the arrival mid, after fees, in bps of the whole parent order."""
         arrival, qty = self.parents["arrival_mid"], self.episodes["qty_lots"]
-        gain = self.episodes["sign"] * (notional - lots * arrival) - notional * self.fee_bps * 1e-4
+        gain = self.episodes["sign"] * (fills["notional"] - fills["lots"] * arrival) - self.fees(fills)
         return gain / (arrival * qty) * 1e4
 
     def market_move_bps(self) -> Any:
@@ -115,7 +131,7 @@ class Accounts:
         return self.episodes["sign"] * (vwap / self.parents["arrival_mid"] - 1) * 1e4
 
     def results(self) -> dict[str, Any]:
-        """(N,) each: pa_bps, is_bps (both after fees), afi, ffr, price_ticks, vwap_ticks."""
+        """(N,) each: pa_bps, is_bps (both after fees), fees_bps (of what was paid for the fills), afi, ffr, price_ticks, vwap_ticks."""
         parents, episodes = self.parents, self.episodes
         filled = episodes["qty_lots"] - parents["remaining_lots"]
         sign = episodes["sign"]
@@ -125,6 +141,7 @@ class Accounts:
         return {
             "pa_bps": sign * (price / vwap - 1) * 1e4,
             "is_bps": sign * (price / parents["arrival_mid"] - 1) * 1e4,
+            "fees_bps": np.where(filled > 0, parents["fees"] / np.maximum(parents["notional"], 1), 0.0) * 1e4,
             "afi": parents["unfilled_lots"] / episodes["qty_lots"],
             "ffr": filled / episodes["qty_lots"],
             "price_ticks": price,

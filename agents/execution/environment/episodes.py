@@ -14,12 +14,13 @@ SECOND_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Hours:
-    """Hours of a day in which parent orders may lie, and their mean volume."""
+    """Hours of a day in which parent orders may lie, their mean volume, and the lots of which orders must be a multiple."""
 
     day: int
     start_ns: int
     end_ns: int
     volume_lots_per_s: float
+    lot_multiple: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +62,9 @@ class RandomOrders:
             np.array([getattr(hours, name) for hours in self.hours]) for name in ("start_ns", "end_ns", "day")
         )
         volume = np.array([hours.volume_lots_per_s for hours in self.hours])[picked]
+        lots = np.array([hours.lot_multiple for hours in self.hours])[picked]
         spare_intervals = (ends - starts)[picked] // interval_ns - steps
         rows["day"] = days[picked]
         rows["start_ns"] = starts[picked] + (start * (spare_intervals + 1)).astype(np.int64) * interval_ns
-        rows["qty_lots"] = np.maximum(1, np.rint(share * volume * self.duration_s))
+        rows["qty_lots"] = lots * np.maximum(1, np.rint(share * volume * self.duration_s / lots))
         return rows

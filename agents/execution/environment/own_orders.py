@@ -16,7 +16,7 @@ from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind
 EVENT_ROWS = 2048
 NEW, CANCEL = int(CommandKind.NEW), int(CommandKind.CANCEL)
 IOC, GTC, MARKET = int(TimeInForce.IOC), int(TimeInForce.GTC), int(CommandFlag.MARKET)
-FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
+FILLED, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 # Columns of `env_states`, one row per environment
 NOW, COMMAND_ID, RESTING, PHASE, CURSOR, STOP = range(6)
 # Values of PHASE: between steps; orders in flight; cancel, market and limit order in turn; only the market moves
@@ -87,7 +87,8 @@ def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any
         elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
             frame.traded_lots += event.qty_lots
             frame.traded_notional += event.qty_lots * event.price_ticks
-            frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
+            if not event.flags & AUCTION:  # there nobody takes
+                frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
             frame.trades += 1
 
 

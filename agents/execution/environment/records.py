@@ -34,6 +34,7 @@ FILL = np.dtype(
         ("notional", "<i8"),  # ticks x lots
         ("resting_lots", "<i8"),  # open quantity of our limit order
         ("ahead_lots", "<i8"),  # quantity ahead of it in its queue
+        ("fee_microticks", "<i8"),  # what the market charged for them, microticks x lots; below 0: a rebate
     ],
     align=True,
 )

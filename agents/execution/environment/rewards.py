@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from serl.agents.execution.environment.account import fees_of
 from serl.exchange.compiling import compiled
 from serl.exchange.records import Rows
 
@@ -29,7 +30,7 @@ class PriceAdvantage:
 
     def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
         """(N,) rewards of a step, from its FILL rows and whether it was the last."""
-        gain = env.accounts.shortfall_bps(fills["lots"], fills["notional"])
+        gain = env.accounts.shortfall_bps(fills)
         return gain - np.where(last, env.accounts.market_move_bps(), 0.0)
 
 
@@ -40,7 +41,7 @@ def _schedule_advantage(
     for env in range(out.size):
         episode, parent, fill = episodes[env], parents[env], fills[env]
         qty, arrival = np.float64(episode.qty_lots), parent.arrival_mid
-        traded = episode.sign * (fill.notional - fill.lots * parent.decision_mid) - fill.notional * fee_bps * 1e-4
+        traded = episode.sign * (fill.notional - fill.lots * parent.decision_mid) - fees_of(fill, fee_bps)
         deviation = parent.remaining_lots - qty * (1 - parent.step / episode.steps)
         held = episode.sign * deviation * (parent.mid - parent.decision_mid)
         forced = parent.unfilled_lots / qty  # 0 before the end

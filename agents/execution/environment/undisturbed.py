@@ -99,6 +99,5 @@ class UndisturbedAdvantage:
         traded = sign * (fills["notional"] - fills["lots"] * parents["decision_mid"])
         held = sign * (parents["remaining_lots"] * own_move - even * move)
         deviation = (parents["remaining_lots"] - even) / qty
-        fees = fills["notional"] * accounts.fee_bps * 1e-4
         costs = self.deviation_bps * deviation**2 + self.unfilled_bps * parents["unfilled_lots"] / qty
-        return (traded + held - fees) * scale - costs
+        return (traded + held - accounts.fees(fills)) * scale - costs

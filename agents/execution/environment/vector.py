@@ -146,9 +146,6 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         forced["market_lots"][last] = accounts.parents["remaining_lots"][last]
         market.force(np.flatnonzero(last), forced[last])
         final = market.fills[last]
-        fills["lots"][last] += final["lots"]
-        fills["notional"][last] += final["notional"]
-        parents = accounts.parents
-        parents["remaining_lots"][last] -= final["lots"]
-        parents["notional"][last] += final["notional"]
-        parents["fees"][last] += final["notional"] * accounts.fee_bps * 1e-4
+        for name in ("lots", "notional", "fee_microticks"):
+            fills[name][last] += final[name]
+        accounts.add_forced(last, final)

@@ -1,11 +1,26 @@
 """Checks of parent orders: an existing day, a window within it, and no more than the day's volume."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+
+
+def ends_ns(episodes: Rows) -> Any:
+    """(n,) end of the window of EPISODE rows."""
+    return episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]
+
+
+def check_multiples(episodes: Rows, lot_multiple: int) -> None:
+    """ConfigError for an EPISODE row whose quantity is no multiple of the lots that a market trades."""
+    odd = episodes["qty_lots"] % lot_multiple != 0
+    if np.any(odd):
+        raise ConfigError(
+            f"quantity: expected a multiple of lot_multiple ({lot_multiple}), got {episodes['qty_lots'][odd][0]:,}; round it"
+        )
 
 
 def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequence[float]) -> None:
@@ -20,7 +35,7 @@ def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequen
         )
     first, last = np.array(spans_ns)[days].T
     start_ns = episodes["start_ns"]
-    end_ns = start_ns + episodes["interval_ns"] * episodes["steps"]
+    end_ns = ends_ns(episodes)
     outside = (start_ns < first) | (end_ns > last)
     if np.any(outside):
         bad = int(np.argmax(outside))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import yaml
 
-from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.traders.beside import match_symbols
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import PopulationConfig, check_population, load_population
@@ -118,8 +117,6 @@ def test_the_documented_rules_are_a_market() -> None:
 
 def test_where_rules_would_be_ignored_they_are_refused() -> None:
     config = population(fees={"taker_ppm": 100})
-    with pytest.raises(PopulationError, match=r"expected no rules in an environment, .* got fees"):
-        DynamicMarket(config, 1)
     other = load_config(overrides={"symbols": [{"name": "DEMO"}]})
     with pytest.raises(PopulationError, match="expected the rules of small"):
         match_symbols(config, other)

@@ -1,0 +1,166 @@
+"""One simulated market of an environment at one time: its traders, its book, and what its rules schedule."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from serl.agents.execution.environment.own_orders import EVENT_ROWS, NOW, RESTING
+from serl.agents.execution.environment.records import FILL, FRAME
+from serl.agents.execution.environment.simulated_step import LAST_NS, advance, execute_scheduled
+from serl.agents.traders.build import Crowd, copy_arrays
+from serl.agents.traders.inprocess import (
+    FINISHED,
+    KEPT_FULL,
+    MARKET_FULL,
+    PHASE_CHANGED,
+    TRADERS_FULL,
+    next_arrival,
+)
+from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.venue import SimulatedVenue
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
+from serl.exchange.records import COMMAND, EVENT, Rows
+
+LIMITS = MarketLimits(participants_max=2)
+NEVER = 1 << 62
+NONE_KEPT = np.zeros(0, EVENT), np.zeros(1, np.int64)
+
+
+class Buffers(NamedTuple):
+    """What a thread works with."""
+
+    row: Rows
+    """(1,) COMMAND, our command."""
+    events: Rows
+    """(EVENT_ROWS,) EVENT."""
+
+    @classmethod
+    def new(cls) -> "Buffers":
+        """Empty ones."""
+        return cls(np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT))
+
+
+class Environments(NamedTuple):
+    """Of N environments: how far their steps have come, the markets that they see, and our fills."""
+
+    states: Any
+    """(N, 6) int64, see own_orders.py."""
+    frames: Rows
+    """(N,) FRAME."""
+    fills: Rows
+    """(N,) FILL."""
+
+    @classmethod
+    def new(cls, count: int) -> "Environments":
+        """Before anything has happened."""
+        return cls(np.zeros((count, 6), np.int64), np.zeros(count, FRAME), np.zeros(count, FILL))
+
+
+class MarketState:
+    """Traders and their market; `venue` has the rules, if there are any, and is idle between two steps."""
+
+    def __init__(self, crowd: Crowd, market: Market, venue: SimulatedVenue | None = None) -> None:
+        self.crowd, self.market, self.venue = crowd, market, venue
+
+    @classmethod
+    def at_open(cls, population: PopulationConfig, seed: int) -> "MarketState":
+        """With the rules in force."""
+        state = cls(Crowd(population, seed), Market(population.symbol_names, limits=LIMITS))
+        if population.has_rules:
+            scheduled = _Scheduled(state, Buffers.new().events, Environments.new(1), 0)
+            state.venue = SimulatedVenue(
+                population, state.market, EVENT_ROWS, scheduled.execute, scheduled.next_arrival_ns
+            )
+            state.venue.start()
+        return state
+
+    def copy(self, spare: "MarketState | None" = None) -> "MarketState":
+        """An independent copy, in the memory of `spare` if given."""
+        market = copy.copy(self.market)
+        market.state = copy_arrays(market.state, None if spare is None else spare.market.state)
+        venue = None if self.venue is None else self.venue.copy(market)
+        return MarketState(self.crowd.copy(None if spare is None else spare.crowd), market, venue)
+
+    @property
+    def kept(self) -> tuple[Rows, Any]:
+        """The venue's room for trades and phases, and how many there are."""
+        return NONE_KEPT if self.venue is None else (self.venue.kept, self.venue.kept_count)
+
+    def step(
+        self, buffers: Buffers, envs: Environments, env: int, sign: int, children: Rows, index: int, until_ns: int, latency_ns: int
+    ) -> None:  # fmt: skip
+        """Steps environment `env` to a time, with CHILD row `index`. What is scheduled happens before everybody's commands of the same time."""
+
+        def run(limit_ns: int) -> bool:
+            """What comes before a time; False after a command that changed the phase."""
+            while True:
+                status = advance(
+                    self.crowd.traders, self.market.state, buffers.row, envs.states, env, sign, children, index, until_ns,
+                    limit_ns, latency_ns, buffers.events, envs.frames, envs.fills, *self.kept,
+                )  # fmt: skip
+                if status in (FINISHED, PHASE_CHANGED):
+                    return bool(status == FINISHED)
+                self.make_room(status)
+
+        if self.venue is None:
+            run(NEVER)
+        else:
+            own, child = envs.states[env], children[index]
+            sends = own[RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0
+            sends_last = bool(sends and own[NOW] + latency_ns >= until_ns)
+            self._step_by_schedule(self.venue, _Scheduled(self, buffers.events, envs, env), run, until_ns, sends_last)
+
+    def _step_by_schedule(
+        self, venue: SimulatedVenue, scheduled: "_Scheduled", run: Callable[[int], bool], until_ns: int, sends_last: bool
+    ) -> None:  # fmt: skip
+        """See `step`. sends_last: our commands arrive at the end of the step, behind what is scheduled then."""
+        own = scheduled.envs.states[scheduled.env]
+        sequence = self.market.state.counters["command_sequence"]
+
+        def run_and_note(limit_ns: int) -> bool:
+            before = int(sequence[0])
+            finished = run(limit_ns)
+            if sequence[0] > before:
+                venue.note(int(own[LAST_NS]))
+            return finished
+
+        venue.attach(scheduled.execute, scheduled.next_arrival_ns)
+        run_and_note(int(own[NOW]))  # begins the step: fills of what is scheduled now are of this one
+        venue.advance(until_ns, until_ns if sends_last else until_ns - 1, run_and_note)
+        while not run_and_note(until_ns + 1):
+            pass
+
+    def make_room(self, status: int) -> None:
+        """Makes the room that a compiled function lacked."""
+        if status == TRADERS_FULL:
+            self.crowd.grow()
+        elif status == MARKET_FULL:
+            self.market.grow()
+        elif status == KEPT_FULL and self.venue is not None:
+            self.venue.empty_kept()
+
+
+class _Scheduled(NamedTuple):
+    """The commands of a market's exchange, in one environment."""
+
+    state: MarketState
+    events: Rows
+    envs: Environments
+    env: int
+
+    def execute(self, command: Rows) -> None:
+        """Executes a command of the exchange, a COMMAND row (1,)."""
+        status = -1
+        while status not in (FINISHED, PHASE_CHANGED):
+            status = execute_scheduled(
+                self.state.crowd.traders, self.state.market.state, command, self.envs.states, self.env, self.events,
+                self.envs.frames, self.envs.fills, *self.state.kept,
+            )  # fmt: skip
+            self.state.make_room(status)
+
+    def next_arrival_ns(self) -> int:
+        """When the next command of a trader arrives."""
+        return int(next_arrival(self.state.crowd.traders))

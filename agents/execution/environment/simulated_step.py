@@ -1,0 +1,147 @@
+"""The compiled step of one simulated market: its traders, the commands of our decision, and what its exchange schedules.
+
+What is scheduled has its own calls (`execute_scheduled`), between which `advance` runs everybody else up to a time.
+"""
+
+from typing import Any
+
+from serl.agents.execution.environment.own_orders import (
+    ARRIVING,
+    CANCELLING,
+    CURSOR,
+    IDLE,
+    NOW,
+    PHASE,
+    STOP,
+    clear_traded,
+    command_executed,
+    end_step,
+    next_command,
+    record_fills,
+)
+from serl.agents.traders.engine import has_capacity, next_arrival_ns, next_wake_ns, remove_arrived, wake_next
+from serl.agents.traders.inprocess import (
+    FINISHED,
+    KEPT_FULL,
+    MARKET_FULL,
+    PHASE_CHANGED,
+    TRADERS_FULL,
+    observe_events,
+)
+from serl.exchange.compiling import compiled, inlined, inner
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
+from serl.exchange.kernel.rulebook.checks import is_on_tick
+from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.records import MICRO
+
+OUR_PARTICIPANT = 1
+"""All simulated traders together are participant 0."""
+# Columns of `env_states` that are not used for history here: fees paid so far, microticks x lots; time of the last command
+FEES_PAID, LAST_NS = CURSOR, STOP
+
+
+@inlined
+def _submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+    """Executes a command, and shows the traders its events: FINISHED, or PHASE_CHANGED if it changed the symbol's phase; MARKET_FULL or KEPT_FULL:
+    then call it again. kept, kept_count: as in `run_market`."""
+    rows[row_index].sequence = state.counters.command_sequence + 1
+    status, phase_changed = EVENTS_FULL, False
+    while status == EVENTS_FULL:
+        if kept.size and kept_count[0] + events.size > kept.size:
+            return KEPT_FULL
+        event_count, status = execute(state, rows, row_index, events, 0)
+        phase_changed |= observe_events(traders, events, event_count, kept, kept_count)
+        record_fills(events, event_count, OUR_PARTICIPANT, frame, fills)
+    if status != DONE:
+        return MARKET_FULL
+    env_state[LAST_NS] = rows[row_index].time_ns
+    return PHASE_CHANGED if phase_changed else FINISHED
+
+
+@inlined
+def _run(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+    """Runs the traders until `until_ns`; returns why it stopped."""
+    while True:
+        arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
+        if min(arrival_ns, wake_ns) >= until_ns:
+            return FINISHED
+        if wake_ns < arrival_ns:
+            if not has_capacity(traders):
+                return TRADERS_FULL
+            wake_next(traders, state)
+            continue
+        status = _submit(
+            traders, state, traders.in_flight, traders.in_flight_item[1], env_state, events, frame, fills, kept, kept_count
+        )  # fmt: skip
+        if status == MARKET_FULL or status == KEPT_FULL:
+            return status
+        remove_arrived(traders)
+        if status == PHASE_CHANGED:
+            return status
+
+
+@inner
+def _align(state: Any, sign: int, child: Any) -> None:
+    """Rounds a child to what the symbol's rules allow: whole multiples of its lot, and a price away from the market, on its tick table."""
+    lot = state.symbols[0].lot_multiple
+    child.market_lots -= child.market_lots % lot
+    child.limit_lots -= child.limit_lots % lot
+    while child.limit_ticks > 0 and not is_on_tick(state, 0, child.limit_ticks):
+        child.limit_ticks += sign
+
+
+@inner
+def _charge(state: Any, env_state: Any, fill: Any) -> None:
+    """Writes what the market has charged us since the last step."""
+    account = state.balances[OUR_PARTICIPANT, 0]
+    paid = account.fee_ticks * MICRO + account.fee_microticks
+    fill.fee_microticks = paid - env_state[FEES_PAID]
+    env_state[FEES_PAID] = paid
+
+
+@compiled(nogil=True)
+def advance(
+    traders: Any, state: Any, row: Any, env_states: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
+    limit_ns: int, latency_ns: int, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any,
+) -> int:  # fmt: skip
+    """Steps one environment to `until_ns`, or executes only what comes before `limit_ns`, if that is not later: FINISHED; PHASE_CHANGED, after a
+    command that changed the symbol's phase, or what must grow: then call it again."""
+    env_state, frame, child = env_states[env], frames[env], children[index]
+    own_fills, fill = fills[env : env + 1], fills[env]
+    if env_state[PHASE] == IDLE:
+        clear_traded(frame)
+        fill.lots = fill.notional = 0
+        env_state[PHASE] = ARRIVING
+    arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
+    if env_state[PHASE] == ARRIVING:
+        early_ns = min(arrival_ns, limit_ns)
+        status = _run(traders, state, early_ns, env_state, events, frame, own_fills, kept, kept_count)
+        if status != FINISHED or limit_ns <= arrival_ns:
+            return status
+        env_state[PHASE] = CANCELLING
+    side = ASK if sign > 0 else BID
+    while True:
+        _align(state, sign, child)
+        if not next_command(env_state, row, 0, OUR_PARTICIPANT, side, child, arrival_ns):
+            break
+        status = _submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+        if status == MARKET_FULL or status == KEPT_FULL:
+            return status
+        command_executed(env_state, child, fill)
+        if status == PHASE_CHANGED:
+            return status
+    last_ns = min(until_ns, limit_ns)
+    status = _run(traders, state, last_ns, env_state, events, frame, own_fills, kept, kept_count)
+    if status == FINISHED and limit_ns > until_ns:
+        end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
+        _charge(state, env_state, fill)
+    return status
+
+
+@compiled
+def execute_scheduled(
+    traders: Any, state: Any, command: Any, env_states: Any, env: int, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any
+) -> int:  # fmt: skip
+    """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `_submit` does."""
+    own_fills = fills[env : env + 1]
+    return _submit(traders, state, command, 0, env_states[env], events, frames[env], own_fills, kept, kept_count)
