@@ -21,7 +21,7 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any, memory: Float
     lots, remaining = fills["lots"], parents["remaining_lots"] / qty
     mid, arrival = mids(frames), parents["arrival_mid"]
     decision_mid, move = parents["decision_mid"], parents["mid"] - parents["decision_mid"]
-    fees = fills["notional"] * accounts.fee_bps * 1e-4
+    fees = accounts.fees(fills)
     bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
     bid_lots, ask_lots = frames["bid_lots"][:, 0], frames["ask_lots"][:, 0]
     price = fills["notional"] / np.maximum(lots, 1)
@@ -30,7 +30,7 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any, memory: Float
         "sign": sign, "step": step, "steps": steps, "last": np.asarray(last, float), "filled": lots / qty, "remaining": remaining,
         "unfilled": np.where(last, parents["unfilled_lots"] / qty, 0.0), "behind": remaining - (1 - step / steps),
         "participation": lots / np.maximum(lots + frames["traded_lots"], 1),
-        "gain_bps": accounts.shortfall_bps(lots, fills["notional"]),
+        "gain_bps": accounts.shortfall_bps(fills),
         "price_bps": np.where(lots > 0, sign * (price - mid) / arrival * 1e4, 0.0),
         "drift_bps": sign * (mid - arrival) / arrival * 1e4, "vwap_bps": accounts.market_move_bps(),
         "spread_bps": np.where((bid > 0) & (ask > 0), (ask - bid) / arrival * 1e4, 0.0),
