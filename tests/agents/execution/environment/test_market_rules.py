@@ -180,7 +180,12 @@ def test_an_order_does_not_trade_outside_a_band() -> None:
 
 
 def test_an_order_beyond_the_band_begins_an_interruption_in_which_we_wait() -> None:
-    rules = {"band_low_ticks": 9_000, "band_high_ticks": 11_000, "band_action": "auction", "volatility_s": 20}
+    rules: dict[str, Any] = {
+        "band_low_ticks": 9_000,
+        "band_high_ticks": 11_000,
+        "band_action": "auction",
+        "volatility_s": 20,
+    }
     market = at(60, qty=100_000, **(rules | {"band_low_ticks": int(at(60).frames["bid_ticks"][0, 1])}))
     assert 0 < step(market, child(market=100_000))["lots"] < 100_000
     phase = book_of(market).state.symbols[0]
