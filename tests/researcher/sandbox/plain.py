@@ -84,8 +84,8 @@ def died(number: signal.Signals) -> Proof:
     return lambda plain: plain.code == -number
 
 
-def ran(source: str, folder: Path, outside: Any, wait_s: float = WAIT_S) -> Plain:
-    """Run an attack to its end, for wait_s or CPU_S, or until it printed OUTPUT_BYTES_MAX."""
+def ran(source: str, folder: Path, outside: Any, wait_s: float = WAIT_S, cpu_s_max: float = CPU_S) -> Plain:
+    """Run an attack to its end, for wait_s or cpu_s_max, or until it printed OUTPUT_BYTES_MAX."""
     request = json.dumps({"entry": "serl.researcher.sandbox.entrypoints:execute", "arguments": {"source": source}, "compiled": False})  # fmt: skip
     before, memory_bytes, threads, cpu_s = outside.hash(), 0, 0, 0.0
     output = folder.with_name("output")
@@ -99,7 +99,7 @@ def ran(source: str, folder: Path, outside: Any, wait_s: float = WAIT_S) -> Plai
         process.stdin.close()
         began_s = time.monotonic()
         while (
-            process.poll() is None and time.monotonic() - began_s < wait_s and cpu_s < CPU_S
+            process.poll() is None and time.monotonic() - began_s < wait_s and cpu_s < cpu_s_max
             and output.stat().st_size < OUTPUT_BYTES_MAX
         ):  # fmt: skip
             if used := usage_of(process.pid):

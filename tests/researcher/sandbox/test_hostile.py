@@ -193,9 +193,10 @@ def test_attacks_reach_their_goal_without_the_sandbox(hostile: Hostile, outside:
     assert hostile.proof is not None
     folder = tmp_path / "job" / "folder"
     folder.mkdir(parents=True)
-    busy = hostile.outcome in (Outcome.CPU, Outcome.MEMORY)  # on a busy machine it gets its CPU time late
-    wait_s = 60.0 if busy else plain.WAIT_S
-    found = plain.ran(outside.fill(hostile.source), folder, outside, wait_s)
+    # a busy machine gives processor time late, and one with slow memory needs more of it
+    wait_s = 60.0 if hostile.outcome in (Outcome.CPU, Outcome.MEMORY) else plain.WAIT_S
+    cpu_s_max = 20.0 if hostile.outcome is Outcome.MEMORY else plain.CPU_S
+    found = plain.ran(outside.fill(hostile.source), folder, outside, wait_s, cpu_s_max)
     Path(f"/dev/shm/serl-canary-{outside.port}").unlink(missing_ok=True)
     assert hostile.proof(found), found
     subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False)
