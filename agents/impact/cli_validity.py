@@ -21,13 +21,13 @@ def measure_validity(
     from rich.progress import Progress, TextColumn
 
     from serl.agents.impact.responses import plan_trials
+    from serl.agents.impact.validity import check_validity
     from serl.agents.impact.validity_replay import replayed_responses
     from serl.agents.impact.validity_report import (
         REPLAY_NOTE,
         check_table,
         size_table,
         to_json,
-        validity_checks,
         write_validity,
     )
     from serl.agents.impact.validity_simulated import markets_needed, simulated_responses
@@ -59,7 +59,7 @@ def measure_validity(
                 )
             )  # fmt: skip
             data.append(day_origin(history))
-    checks = validity_checks(markets, seeds.start)
+    checks = [check_validity(found, seed=seeds.start) for found in markets]
     written = write_validity(markets, checks, "; ".join(data), seeds.start, output)
     if as_json:
         click.echo(json.dumps(to_json(markets, checks), allow_nan=False))

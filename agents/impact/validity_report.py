@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from serl.agents.impact.responses import STEPS, TIME, Responses
-from serl.agents.impact.validity import Check, check_validity, fit_size_law
+from serl.agents.impact.validity import Check, fit_size_law
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
@@ -55,7 +55,7 @@ def write_validity(
     markets: list[Responses], checks: list[list[Check]], data: str, seed: int, path: Path
 ) -> tuple[Path, Path, Path]:  # fmt: skip
     """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
-    origin, image = current_origin(data, seed), draw(markets)
+    origin, image = current_origin(data, seed), draw(markets, seed)
     numbers = {"made": origin.to_json(), **to_json(markets, checks)}
     tables = [check_table(markets, checks), *map(size_table, markets)]
     parts = [f"<p>{escape(REPLAY_NOTE)}</p>"] if any(market.run_name != "seeds" for market in markets) else []
@@ -69,8 +69,8 @@ def to_json(markets: list[Responses], checks: list[list[Check]]) -> dict[str, An
     return {"markets": [_market(*both) for both in zip(markets, checks, strict=True)]}
 
 
-def draw(markets: list[Responses]) -> bytes:
-    """A PNG: for each market impact against size with its fit, and against time, with the decay."""
+def draw(markets: list[Responses], seed: int) -> bytes:
+    """A PNG: for each market impact against size with its fit, and against time, with the decay. seed: of the resamples, as in the checks."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -78,13 +78,13 @@ def draw(markets: list[Responses]) -> bytes:
 
     figure, grid = plt.subplots(len(markets), 2, figsize=(10, 4 * len(markets)), layout="constrained", squeeze=False)
     for (left, right), found in zip(grid, markets, strict=True):
-        _draw_sizes(left, found)
+        _draw_sizes(left, found, seed)
         _draw_times(right, found)
     return picture(figure)
 
 
-def _draw_sizes(axes: Any, found: Responses) -> None:
-    law = fit_size_law(found)
+def _draw_sizes(axes: Any, found: Responses, seed: int) -> None:
+    law = fit_size_law(found, seed=seed)
     axes.set_title(f"{found.market}: impact at the end of the order", fontsize=9)
     if law is not None:
         draw_impact_law(axes, law)
@@ -115,11 +115,6 @@ def _draw_times(axes: Any, found: Responses) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2)
     axes.legend(frameon=False, fontsize=7)
-
-
-def validity_checks(markets: list[Responses], seed: int) -> list[list[Check]]:
-    """The checks of each market, with the same resamples."""
-    return [check_validity(found, seed=seed) for found in markets]
 
 
 def _market(found: Responses, checks: list[Check]) -> dict[str, Any]:
