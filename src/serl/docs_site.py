@@ -12,7 +12,7 @@ from pathlib import Path
 from serl.exchange.errors import SerlError
 
 CHECKOUT = Path(__file__).parents[2]
-PACKAGES = ("exchange", "history", "clients", "agents", "researcher", "src/serl")
+PACKAGES = ("exchange", "history", "clients", "gateways", "agents", "researcher", "src/serl")
 """Folders whose docstrings the API reference shows."""
 BUILDERS = ("mkdocs", "mkdocs-material", "mkdocstrings-python")
 
