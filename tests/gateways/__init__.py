@@ -1,0 +1,1 @@
+"""Gateways: each is tried with the clients that people have."""
