@@ -83,7 +83,7 @@ class ClientCore:
         try:
             self.orders.send(message, zmq.DONTWAIT)
         except zmq.Again:
-            raise ExchangeUnreachable(f"{self.endpoint} accepts no more messages; is the exchange running?") from None
+            raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {self._advice()}") from None
 
     def receive(self) -> None:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
@@ -137,10 +137,11 @@ class ClientCore:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
         expected: in a process that stood still, the reply may be there."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
-            raise ExchangeUnreachable(
-                f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, "
-                f"{'' if self._curve else 'give the keys if it has some (--curve), '}or check the address"
-            )
+            raise ExchangeUnreachable(f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; {self._advice()}")
+
+    def _advice(self) -> str:
+        keys = "" if self._curve else "give the keys if it has some (--curve), "
+        return f"start an exchange with `serl exchange start`, {keys}or check the address"
 
     def login(self) -> Steps[None]:
         """Sends HELLO; returns with WELCOME."""

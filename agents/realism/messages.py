@@ -129,11 +129,27 @@ def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
 
 
 @allocating_inner
+def _copy_side(source: NDArray[np.int64], target: NDArray[np.int64], side: int) -> None:
+    """Fills one side of `target`; a loop, because assigning slices takes four seconds to compile."""
+    for level in range(target.shape[1]):
+        target[side, level] = source[side, level]
+
+
+@allocating_inner
 def _write_book(out: TapeArrays) -> None:
     """Writes the view as the book after the last message."""
-    last, shown = out.position[1], out.book_ticks.shape[2]
-    out.book_ticks[last] = out.view_ticks[:, :shown]
-    out.book_lots[last] = out.view_lots[:, :shown]
+    last = out.position[1]
+    for side in range(2):
+        _copy_side(out.view_ticks, out.book_ticks[last], side)
+        _copy_side(out.view_lots, out.book_lots[last], side)
+
+
+@allocating_inner
+def _set_view(out: TapeArrays, ticks: NDArray[np.int64], lots: NDArray[np.int64]) -> None:
+    """Makes a book the view."""
+    for side in range(2):
+        _copy_side(ticks, out.view_ticks, side)
+        _copy_side(lots, out.view_lots, side)
 
 
 @allocating_inner
@@ -186,7 +202,8 @@ def _write_cancel(out: TapeArrays, event: Any, row: int, partial: bool) -> None:
 def _write_trade(out: TapeArrays, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
     """Writes an execution; `after` is the view after the whole command, whose opposite side is final already."""
     other, count = 1 - side, out.position[1]
-    out.view_ticks[other], out.view_lots[other] = after[0][other], after[1][other]
+    _copy_side(after[0], out.view_ticks, other)
+    _copy_side(after[1], out.view_lots, other)
     last = count - 1
     merge = count > 0 and out.kind[last] == MARKET and out.time_ns[last] == time_ns and out.side[last] == side
     _write(out, time_ns, MARKET, side, price, lots, row, merge)
@@ -209,7 +226,7 @@ def _write_messages(out: TapeArrays, events: Any, count: int, row: int, partial:
             if traded > 0:
                 _write_trade(out, event.time_ns, side, price, traded, row, after)
                 traded = 0
-            out.view_ticks[:], out.view_lots[:] = after[0], after[1]
+            _set_view(out, after[0], after[1])
             out.order_entered_ns[event.order_id] = event.time_ns
             if _level_of(out.view_ticks[event.side], event.price_ticks, shown) >= 0:
                 _write(out, event.time_ns, LIMIT, event.side, event.price_ticks, event.leaves_lots, row, False)
@@ -249,7 +266,7 @@ def record_messages(
         _read_book(state, best_levels, ticks, lots)
         if is_message[index]:
             _write_messages(out, events, count, rows[index], partial, (ticks, lots))
-        out.view_ticks[:], out.view_lots[:] = ticks, lots
+        _set_view(out, ticks, lots)
         _write_book(out)
         out.position[0] = next_index
     return DONE

@@ -34,7 +34,7 @@ from serl.researcher.inner.designed import designed, layout_of
 from serl.researcher.inner.settings import TrainingSettings
 from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.validation.entrypoints import load
+from serl.researcher.validation.entrypoints import code_rule, load
 
 ENTRY = "serl.researcher.inner.job:train"
 NETWORK, POPULATION, WARM = "network.safetensors", "population.yaml", "warm.safetensors"
@@ -87,7 +87,7 @@ def module_functions(candidate: Candidate, settings: TrainingSettings) -> dict[K
 def _code_function(kind: Kind, source: str, settings: TrainingSettings) -> Any:
     """The function of a code module. Messages are traced, so training uses exactly what the policy file will contain."""
     if kind is Kind.POLICY:
-        return _code_rule(source, settings.market.levels)
+        return code_rule(source, settings.market.levels)
     torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
     return function.exported(settings.agents, layout_of(settings.market).size) if kind is Kind.COMMUNICATE else function
@@ -99,17 +99,6 @@ def spec_function(kind: Kind, text: str, settings: TrainingSettings) -> Any:
     if kind is Kind.POLICY:
         return build.policy(spec, rule_names(settings.market.levels))
     return build.communicate(spec, layout_of(settings.market).names) if kind is Kind.COMMUNICATE else build.build(spec)
-
-
-def trace_policy(source: str, levels: int) -> dict[str, Any]:
-    """The rule that a code module defines where so many price levels are observed, as data."""
-    rule: dict[str, Any] = _code_rule(source, levels).to_json()
-    return rule
-
-
-def _code_rule(source: str, levels: int) -> Any:
-    torch.manual_seed(0)  # see _code_function
-    return load(Kind.POLICY, source).with_inputs(rule_names(levels)).exported()
 
 
 def prepare(

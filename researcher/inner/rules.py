@@ -19,7 +19,7 @@ from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run
 
-ENTRY = "serl.researcher.inner.job:trace_policy"
+ENTRY = "serl.researcher.validation.entrypoints:trace_policy"
 LIMITS = Limits(wall_s=60.0, cpu_s=20)  # a busy machine gives a job a third of a processor
 
 

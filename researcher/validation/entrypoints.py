@@ -29,3 +29,19 @@ def dry_run_code(kind: str, source: str) -> dict[str, Any]:
     """Load a module and dry-run it: its findings and milliseconds per call, as plain JSON."""
     findings, call_ms = dry_run(Kind(kind), load(Kind(kind), source))
     return {"findings": [[finding.reason.value, finding.text] for finding in findings], "call_ms": call_ms}
+
+
+def trace_policy(source: str, levels: int) -> dict[str, Any]:
+    """The rule that a code module defines where so many price levels are observed, as data."""
+    rule: dict[str, Any] = code_rule(source, levels).to_json()
+    return rule
+
+
+def code_rule(source: str, levels: int) -> Any:
+    """The rule that a code module defines where so many price levels are observed. This runs the module, so only in the sandbox."""
+    import torch
+
+    from serl.agents.learning.rule_policy import rule_names
+
+    torch.manual_seed(0)  # numbers that the module draws on import are the same after a resume
+    return load(Kind.POLICY, source).with_inputs(rule_names(levels)).exported()

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from serl.clients.core import ClientCore
+from serl.clients.errors import ExchangeUnreachable
+from serl.clients.session import Session
 from serl.exchange.keys import new_keys
 from serl.history.day import write_day
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
@@ -56,3 +59,12 @@ def run(served: Served, folder: Path, words: str, *more: str) -> str:
     line = [sys.executable, "-m", "serl", *words.split(), "--connect", served.endpoint, *more]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
     return done.stdout + done.stderr
+
+
+def test_a_connection_that_the_exchange_refused_says_what_to_give() -> None:
+    """ZeroMQ has ended it before the first message, if this process was slow."""
+    core = ClientCore("tcp://127.0.0.1:9", Session("A"), None)
+    core.orders.disconnect(core.endpoint)
+    with pytest.raises(ExchangeUnreachable, match="give the keys if it has some"):
+        core.send(b"")
+    core.context.destroy(linger=0)

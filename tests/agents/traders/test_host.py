@@ -164,7 +164,7 @@ def test_a_host_loads_an_existing_book(tmp_path: Path) -> None:
         (["--population", "nobody"], "expected a YAML file or one of"),
         (["--population", "small", "--until", "09:00"], "expected a time after 09:30, got 09:00"),
         (["--population", "small", "--hosts", "50"], "expected at most 31, one per trader, got 50"),
-        (["--population", "small", "--connect", "tcp://127.0.0.1:9"], "is the exchange running?"),
+        (["--population", "small", "--connect", "tcp://127.0.0.1:9"], "start an exchange with `serl exchange start`"),
     ],
 )
 def test_errors_of_bad_options_say_what_is_expected(options: list[str], message: str) -> None:
@@ -172,7 +172,7 @@ def test_errors_of_bad_options_say_what_is_expected(options: list[str], message:
         [sys.executable, "-m", "serl", "agents", "start", *options], capture_output=True, text=True, timeout=60
     )
     assert run.returncode == 2
-    assert message in run.stderr or "no reply from" in run.stderr
+    assert message in run.stderr
 
 
 @pytest.mark.long

@@ -58,7 +58,7 @@ TIME = [
 ]  # fmt: skip
 
 MEMORY_AND_DISK = [
-    Hostile("memory bomb", "held = []\nwhile True: held.append(bytearray(10**8))", memory, MEMORY),
+    Hostile("memory bomb", "held = []\nwhile True: held.append(bytes(10**8))", memory, MEMORY),
     Hostile("memory bomb of numpy", "import numpy\nheld = []\nwhile True: held.append(numpy.empty(10**7))", memory, MEMORY),
     Hostile("memory bomb of torch", "import torch\nheld = []\nwhile True: held.append(torch.empty(10**7))", memory, MEMORY),
     Hostile("memory bomb by mmap", "import mmap; held = [mmap.mmap(-1, 2**28) for _ in range(8)]", memory, MEMORY),
