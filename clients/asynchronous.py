@@ -4,9 +4,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import zmq
-import zmq.asyncio
-
+from serl.clients.arrivals import Arrivals
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
 from serl.clients.session import Grant, Order, Session
@@ -39,7 +37,7 @@ async def connect(
     try:
         await client._run(client.core.login())
     except BaseException:
-        client.core.close()
+        await client.close()
         raise
     return client
 
@@ -47,21 +45,27 @@ async def connect(
 class AsyncExchange(Client):
     """A logged-in asyncio client. Prices are in ticks, quantities in lots: `instrument(symbol).ticks("223.45")` converts.
 
-    Only one task at a time may call it.
+    Any number of tasks of one event loop may call it at once; `wait` gives each report to one of them. A refusal that names no command
+    (`RequestRejected` of an order) is raised by every call in progress.
     """
 
+    def __init__(self, core: ClientCore) -> None:
+        super().__init__(core)
+        self._arrivals = Arrivals(core)
+
     async def _run(self, steps: Steps[Result]) -> Result:
-        poller = zmq.asyncio.Poller()
-        for socket in self.core.sockets:
-            poller.register(socket, zmq.POLLIN)
         try:
             while True:
                 next(steps)
-                await poller.poll(50)
-                self.core.receive()
+                await self._arrivals.wait()
         except StopIteration as returned:
             result: Result = returned.value
             return result
+        finally:
+            self._arrivals.tell_others()
+
+    def _sent(self) -> None:
+        self._arrivals.expect()
 
     async def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
@@ -166,6 +170,7 @@ class AsyncExchange(Client):
 
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
+        self._arrivals.close()
         self.core.close()
 
     async def __aenter__(self) -> "AsyncExchange":

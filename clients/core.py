@@ -7,7 +7,6 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +58,10 @@ class ClientCore:
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._waiting: set[int] = set()  # queries without a reply
+        self._rejections: dict[int, int] = {}  # reasons of commands whose callers wait, by command id; 0: none so far
         self._request = 0
+        #: messages that have arrived, on all sockets
+        self.received = 0
         self._received_s = self._sent_s = self._queried_s = time.monotonic()
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
@@ -89,9 +91,12 @@ class ClientCore:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
         for data in drain(self.orders):
             self._received_s = time.monotonic()
+            self.received += 1
             was_live = self.session.live
             items = self.session.receive(data)
             self.inbox.extend(items)
+            if self._rejections:
+                self._note_rejections(items)
             if items and isinstance(items[-1], Grant):
                 self._grant = items[-1]
             if was_live and not self.session.live:
@@ -102,9 +107,11 @@ class ClientCore:
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
             request = reply[3] if reply[0] == Kind.ERROR else reply[1]
+            self.received += 1
             if request in self._waiting:
                 self._replies[request] = reply
         while self.feed.poll(0):
+            self.received += 1
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         silence_s = float(self.session.limits.get("silence_s", 30.0))
@@ -158,7 +165,7 @@ class ClientCore:
         price_ticks = to_ticks(self.session.instrument(symbol), price_ticks, price)
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
-            self._send_command(message)
+            self.send_command(message)
         if self.lockstep:
             return order
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
@@ -184,7 +191,7 @@ class ClientCore:
     def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
         command_id, message = self.session.amend(order, kind, *values)
-        self._send_command(message)
+        self.send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order
@@ -192,11 +199,11 @@ class ClientCore:
     def mass_cancel(self, symbol: str | None) -> Steps[None]:
         """Cancels all orders of this participant, in one symbol or in all."""
         command_id, message = self.session.mass_cancel(symbol)
-        self._send_command(message)
+        self.send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, "MASS_CANCEL")
 
-    def _send_command(self, message: bytes) -> None:
+    def send_command(self, message: bytes) -> None:
         """Sends a command; while the session logs in again it waits among the unanswered ones, which WELCOME sends in their order: a later
         command that arrived before them would make the exchange take them for repeated ones."""
         if self.session.live:
@@ -208,18 +215,24 @@ class ClientCore:
         return bool(self.session.clock[0] == "lockstep")
 
     def _wait_for_reply(self, command_id: int, command: str) -> Steps[None]:
-        seen = len(self.inbox)
-        while True:
-            self.receive()
-            # newest first: older items may never be read, and each command would search all of them again
-            for item in islice(reversed(self.inbox), len(self.inbox) - seen):
-                if (reason := rejection(item, command_id)) is not None:
+        self._rejections[command_id] = 0
+        try:
+            while True:
+                self.receive()
+                if reason := self._rejections[command_id]:
                     raise Rejected(Reason(reason).name, command)
-            if command_id not in self.session.unanswered:
-                return
-            seen = len(self.inbox)
-            self.raise_if_silent()
-            yield
+                if command_id not in self.session.unanswered:
+                    return
+                self.raise_if_silent()
+                yield
+        finally:
+            del self._rejections[command_id]
+
+    def _note_rejections(self, items: list[InboxItem]) -> None:
+        for item in items:
+            for command_id, reason in rejections(item):
+                if command_id in self._rejections:
+                    self._rejections[command_id] = reason
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`.
@@ -344,6 +357,15 @@ class Client:
         self.core = core
         self.session = core.session
 
+    def send(self, *messages: bytes) -> None:
+        """Sends commands that `session` has made, without waiting for replies: their reports come with `wait`."""
+        for message in messages:
+            self.core.send_command(message)
+        self._sent()
+
+    def _sent(self) -> None:
+        """Called after messages were sent without waiting."""
+
     def subscribe(self, channel: str, symbol: str) -> None:
         """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
         self.core.subscribe(channel, symbol)
@@ -372,14 +394,14 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
         feed.subscribe(subscription(topic, token))
 
 
-def rejection(item: InboxItem, command_id: int) -> int | None:
-    """The `Reason` for which a command was rejected, if an item of the inbox says so."""
+def rejections(item: InboxItem) -> list[tuple[int, int]]:
+    """(command id, `Reason`) of every command that an item of the inbox rejects."""
     if isinstance(item, Report):
-        return item.reason if item.command_id == command_id and item.kind == EventKind.REJECTED else None
+        return [(item.command_id, item.reason)] if item.kind == EventKind.REJECTED else []
     if not isinstance(item, np.ndarray):
-        return None
-    reasons = item["reason"][(item["command_id"] == command_id) & (item["kind"] == EventKind.REJECTED)]
-    return int(reasons[0]) if len(reasons) else None
+        return []
+    rejected = item[item["kind"] == EventKind.REJECTED]
+    return list(zip(rejected["command_id"].tolist(), rejected["reason"].tolist(), strict=True))
 
 
 def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:

@@ -208,6 +208,46 @@ def test_the_asyncio_client(exchange: Served) -> None:
     asyncio.run(trade())
 
 
+def test_many_tasks_share_an_asyncio_client(exchange: Served) -> None:
+    """Each call gets its own reply, also the refused ones, while another task takes every report from the inbox."""
+
+    async def trade() -> None:
+        async with await asynchronous.connect(exchange.endpoint, "erin") as erin:
+
+            async def read_cancellations(count: int) -> None:
+                while count:
+                    report: Any = await erin.wait(10)
+                    count -= report.kind == EventKind.CANCELLED
+
+            reader = asyncio.create_task(read_cancellations(20))
+            calls: list[Any] = [
+                erin.buy("DEMO", n % 2, 10 + n) for n in range(40)
+            ]  # those with an even n have no quantity
+            calls += [erin.book("DEMO") for _ in range(10)]
+            results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+            assert [isinstance(result, Rejected) for result in results] == [n % 2 == 0 for n in range(40)] + [
+                False
+            ] * 10
+            assert [order.price_ticks for order in results[1:40:2]] == list(range(11, 50, 2))
+            erin.send(erin.session.mass_cancel()[1])
+            await reader
+            assert erin.open_orders() == []
+
+    asyncio.run(asyncio.wait_for(trade(), 30))
+
+
+def test_closing_an_asyncio_client_ends_its_calls(exchange: Served) -> None:
+    async def close() -> None:
+        frank = await asynchronous.connect(exchange.endpoint, "frank")
+        waiting = asyncio.create_task(frank.wait(60))
+        await asyncio.sleep(0)
+        await frank.close()
+        with pytest.raises(SessionEnded):
+            await waiting
+
+    asyncio.run(asyncio.wait_for(close(), 30))
+
+
 def test_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serl.clients.core.REPLY_TIMEOUT_S", 0.2)
     with pytest.raises(ExchangeUnreachable, match="serl exchange start"):

@@ -172,7 +172,7 @@ BUGS = {
     "time goes back": bug("a cancel on disconnect has an earlier time", (Core, "submit", _earlier)),
     "command during a login": bug(
         "a client's new command overtakes those without an answer",
-        replaced(ClientCore, "_send_command", ClientCore.send),
+        replaced(ClientCore, "send_command", ClientCore.send),
         seam="found",
     ),
     "messages behind a refusal": bug(

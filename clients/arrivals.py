@@ -1,0 +1,83 @@
+"""Waiting for messages in an asyncio event loop: one reader of the sockets for all tasks of a client."""
+
+import asyncio
+
+import zmq
+
+from serl.clients.core import ClientCore
+from serl.clients.errors import SessionEnded
+
+WAIT_S = 0.05
+"""The longest wait: calls look at the time then, and the session is kept alive."""
+
+
+class Arrivals:
+    """Receives what arrives for a client and wakes all of its tasks. An error of the receipt is raised by each task that waits."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[None]] = []
+        #: messages of the client that its waiting tasks know of
+        self._known = core.received
+        self._timer: asyncio.TimerHandle | None = None
+        #: an error that came while nobody waited
+        self._error: Exception | None = None
+        self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
+        for descriptor in self._descriptors:
+            self._loop.add_reader(descriptor, self._receive)
+
+    async def wait(self) -> None:
+        """Returns when messages were received, or after `WAIT_S`. Raises what `ClientCore.receive` raises."""
+        self.tell_others()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        woken = self._loop.create_future()
+        self._waiting.append(woken)
+        if self._timer is None:
+            self._timer = self._loop.call_later(WAIT_S, self._receive)
+        await woken
+
+    def tell_others(self) -> None:
+        """Wakes the other tasks if the present one received something: nothing more need arrive for them."""
+        if self._waiting and self._core.received != self._known:
+            self._wake()
+
+    def expect(self) -> None:
+        """To be called after a send: libzmq may have taken the sockets' signal of what has arrived meanwhile."""
+        self._loop.call_soon(self._receive)
+
+    def close(self) -> None:
+        """Stops; tasks that wait raise SessionEnded."""
+        for descriptor in self._descriptors:
+            self._loop.remove_reader(descriptor)
+        self._descriptors = []
+        self._wake(SessionEnded("bye", "the client was closed"))
+
+    def _receive(self) -> None:
+        if not self._descriptors:
+            return  # closed; a call that was scheduled before
+        try:
+            self._core.receive()
+        except Exception as error:
+            if any(not woken.done() for woken in self._waiting):
+                self._wake(error)
+            else:
+                self._error = error
+        else:
+            self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        self._known = self._core.received
+        for woken in waiting:
+            if woken.done():
+                continue
+            if error is None:
+                woken.set_result(None)
+            else:
+                woken.set_exception(error)
