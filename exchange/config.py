@@ -17,7 +17,7 @@ from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
 from serl.exchange.units import duration_s, size_bytes, time_zones
-from serl.exchange.yaml_text import parse_yaml
+from serl.exchange.yaml_text import read_settings
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -329,17 +329,7 @@ def load_config(
     """The shipped defaults, overridden by `defaults` (nested), the file at `path`, then `overrides` (nested). ConfigError names what is invalid."""
     values = _overlay(yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
     if path is not None:
-        try:
-            file_values = parse_yaml(path.read_bytes()) or {}
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: expected YAML, got something else ({error})") from None
-        if not isinstance(file_values, dict):
-            raise ConfigError(
-                f"{path}: expected a map of settings like configs/exchange.yaml, got {type(file_values).__name__}"
-            )
-        values = _overlay(values, file_values)
+        values = _overlay(values, read_settings(path, "configs/exchange.yaml"))
     values = _overlay(values, overrides or {})
     try:
         config = ExchangeConfig.model_validate(values)

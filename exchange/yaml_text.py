@@ -1,8 +1,11 @@
 """YAML that somebody else wrote."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from serl.exchange.errors import ConfigError
 
 
 def parse_yaml(text: str | bytes) -> Any:
@@ -11,3 +14,16 @@ def parse_yaml(text: str | bytes) -> Any:
         return yaml.safe_load(text)
     except (ValueError, RecursionError) as error:
         raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+
+
+def read_settings(path: Path, example: str) -> dict[str, Any]:
+    """The settings in a file; an empty one has none. example: a file that shows what is expected. Raises ConfigError for all but a map."""
+    try:
+        values = parse_yaml(path.read_bytes()) or {}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: expected YAML, got something else ({error})") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a map of settings like {example}, got {type(values).__name__}")
+    return values

@@ -1,0 +1,99 @@
+"""Who may use a gateway: what foreign clients log in with, and the participants of the exchange that they are."""
+
+import hmac
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from serl.exchange.errors import ConfigError
+from serl.exchange.login import is_name
+from serl.exchange.private_files import read_token, warn_if_shared
+from serl.exchange.yaml_text import read_settings
+
+SECRETS = ("secret", "token")
+"""Each may stand in the file itself, in a file of its own (`secret_file`) or in the environment (`secret_env`)."""
+
+
+class GatewayAccount(BaseModel):
+    """One participant of the exchange.
+
+    Attributes:
+        participant: its name on the exchange.
+        login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
+        secret: what the client proves it with: API secret or password.
+        token: the participant's token on the exchange, if that has participants.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    participant: str
+    login: str = ""
+    secret: str = Field(min_length=1, repr=False)
+    token: str = Field("", repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_sources(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        read = {"login": values.get("participant", "")} | values
+        for name in SECRETS:
+            sources = [source for source in (name, f"{name}_file", f"{name}_env") if source in read]
+            if len(sources) > 1:
+                raise ValueError(f"expected one of {', '.join(sources)}, got all; remove all but one")
+            if (path := read.pop(f"{name}_file", None)) is not None:
+                read[name] = read_token(Path(path))
+            if (variable := read.pop(f"{name}_env", None)) is not None:
+                read[name] = os.environ.get(str(variable), "")
+        return read
+
+    def proves(self, secret: str) -> bool:
+        """Whether a secret is this account's; compares in constant time."""
+        return hmac.compare_digest(self.secret.encode(), secret.encode())
+
+
+Accounts = Mapping[str, GatewayAccount]
+"""Accounts by their login."""
+
+
+def read_accounts(path: Path) -> Accounts:
+    """The accounts in a YAML file: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`. Raises ConfigError."""
+    entries = read_settings(path, "docs/gateways.md").get("accounts")
+    warn_if_shared(path, "accounts file")
+    if not isinstance(entries, dict) or not entries:
+        raise ConfigError(f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways.md")
+    return by_login([_account(path, str(name), entry) for name, entry in entries.items()])
+
+
+def _account(path: Path, name: str, entry: Any) -> GatewayAccount:
+    if not is_name(name):
+        raise ConfigError(f"{path}: expected names of 1 to 64 printable bytes, got {name[:80]!r}; change it")
+    try:
+        return GatewayAccount.model_validate({"participant": name} | (entry if isinstance(entry, dict) else {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: accounts.{name}{'.' if where else ''}{where}: {first['msg']}; change it") from None
+
+
+def new_accounts(names: Sequence[str]) -> Accounts:
+    """Accounts of an exchange without participants, each with a secret of its own that is made here. Raises ConfigError."""
+    for name in names:
+        if not is_name(name):
+            raise ConfigError(f"expected names of 1 to 64 printable bytes, got {name[:80]!r}; change it")
+    return by_login([GatewayAccount(participant=name, login=name, secret=secrets.token_urlsafe(24)) for name in names])
+
+
+def by_login(accounts: Sequence[GatewayAccount]) -> Accounts:
+    """Accounts by login. Raises ConfigError if two have the same."""
+    found: dict[str, GatewayAccount] = {}
+    for account in accounts:
+        if account.login in found:
+            both = f"{found[account.login].participant} and {account.participant}"
+            raise ConfigError(f"expected a login for each account, got {account.login!r} for {both}; change one")
+        found[account.login] = account
+    return found
