@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, replay, history, traders, backtest, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, replay, history, traders, backtest, environments, making, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -26,7 +26,7 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm", "restart", "hostile", "soak", "firsthour")
+APART = ("llm", "making", "restart", "hostile", "soak", "firsthour")
 """Benchmarks that need fetched models, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
 
 
