@@ -231,6 +231,7 @@ class Reason(IntEnum):
     LIMIT_POSITION = 23
     REDUCE_ONLY = 24
     BAD_SETTING = 25
+    LIMIT_DISPLAY = 26  # an iceberg that shows too little of itself
     # cancellations
     REQUESTED = 32
     IOC_REMAINDER = 33

@@ -60,6 +60,7 @@ class Counters(Protocol):
     price_ticks_max: int
     orders_open_max: int
     levels_max: int
+    display_divisor_max: int
     cancelled_orders: int
     next_expiry_ns: int
     stage: int

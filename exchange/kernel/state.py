@@ -91,6 +91,7 @@ COUNTERS = np.dtype(
         ("price_ticks_max", "<i8"),
         ("orders_open_max", "<i8"),
         ("levels_max", "<i8"),
+        ("display_divisor_max", "<i8"),  # 0 = none
         ("cancelled_orders", "<i8"),  # by the mass cancel in progress
         ("next_expiry_ns", "<i8"),  # the earliest expire_ns of an open order
         ("stage", "<i8"),  # STAGE_*: where the full rule book is in a command, 0 = in none

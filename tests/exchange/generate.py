@@ -29,7 +29,6 @@ PARTICIPANTS = 6  # 0 is the operator, and trades as well
 TIMES_IN_FORCE = (TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK)
 RANDOMS = 12  # uniform numbers a command
 LIMITS = MarketLimits(participants_max=16)
-ICEBERG_PARTS_MAX = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +64,19 @@ PROFILES = {
         limits=MarketLimits(levels_max=90, window_ticks=128, participants_max=16),
     ),
     "sweep": Profile(30.0, 1.0, 20, 0.08, 0.02, 0.003, cancel=0.15, rare=0.003),
-    "terms": Profile(20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45),
-    "phases": Profile(15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012),
+    "terms": Profile(
+        20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45,
+        limits=MarketLimits(participants_max=16, display_divisor_max=30),
+    ),
+    "phases": Profile(
+        15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012,
+        limits=MarketLimits(participants_max=16, display_divisor_max=30),
+    ),
     "crowded": Profile(
         8.0, 0.3, 8, 0.15, 0.02, 0.004, cancel=0.18, replace=0.06, rare=0.01, special=0.5, states=0.02,
-        limits=MarketLimits(orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16),
+        limits=MarketLimits(
+            orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16, display_divisor_max=10
+        ),
     ),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)
@@ -184,9 +191,6 @@ class Generator:
         (stand_across if across else add_terms)(wish, self.random)
         if wish.flags & CommandFlag.MARKET:
             wish.price_ticks = 0
-        shown = wish.terms.get(Term.DISPLAY_LOTS, 0)
-        if 0 < shown < wish.qty_lots // ICEBERG_PARTS_MAX:  # a huge iceberg in parts of a lot would trade for hours
-            wish.terms[Term.DISPLAY_LOTS] = wish.qty_lots // ICEBERG_PARTS_MAX
         flags = wish.flags | (CommandFlag.TERMS if wish.terms else 0)
         rows = []
         for term, value in wish.terms.items():

@@ -155,11 +155,14 @@ def could_rest(state: State, command: CommandRow) -> bool:
 
 
 @inner
-def limit_reason(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
-    """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
+def limit_reason(state: State, participant: int, symbol: int, side: int, qty: int, price: int, display: int) -> int:
+    """Why an order is beyond the band, the smallest display or its account's limits of an order, 0 if it is not."""
     instrument, limits = state.symbols[symbol], state.accounts[participant]
     if price != 0 and instrument.band_action == 0 and not in_band(state, symbol, price):
         return k.REASON_OUTSIDE_BAND
+    divisor = state.counters.display_divisor_max
+    if display != 0 and divisor != 0 and display < (qty + divisor - 1) // divisor:
+        return k.REASON_LIMIT_DISPLAY
     if limits[k.SETTING_ORDER_LOTS_MAX] != 0 and qty > limits[k.SETTING_ORDER_LOTS_MAX]:
         return k.REASON_LIMIT_QTY
     if limits[k.SETTING_ORDER_NOTIONAL_MAX] != 0 and price != 0 and qty * price > limits[k.SETTING_ORDER_NOTIONAL_MAX]:
@@ -221,7 +224,8 @@ def check_new(state: State, command: CommandRow) -> int:
         command.price_ticks == 0 and term_value(state, command, k.TERM_PEG)
     ):
         return k.REASON_BAD_PRICE
-    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
+    display = term_value(state, command, k.TERM_DISPLAY_LOTS)
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
     if command.price_ticks == 0 and _exceeds_notional(state, command):
@@ -266,7 +270,8 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     leaves_lots = command.qty_lots - (order.total_lots - open_lots)
     if leaves_lots <= 0:
         return 0
-    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
+    display = state.extras[slot].display_lots if order.special else 0
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
     return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0

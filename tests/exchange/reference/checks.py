@@ -118,10 +118,12 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
 
 
 def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots: int) -> Reason:
-    """Of a NEW or a REPLACE: band and account; `open_lots`: what it would have open, at most."""
+    """Of a NEW or a REPLACE: band, display and account; `open_lots`: what it would have open, at most."""
     price, account = c.price_ticks, state.accounts[order.participant]
     if price and not book.band_action and book.is_outside(price):
         return Reason.OUTSIDE_BAND
+    if 0 < order.display_lots * state.limits.display_divisor_max < c.qty_lots:
+        return Reason.LIMIT_DISPLAY
     if not any(account):
         return Reason.NONE
     if 0 < account[Setting.ORDER_LOTS_MAX] < c.qty_lots:
