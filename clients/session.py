@@ -204,7 +204,8 @@ class Session:
         market = price_ticks is None and terms.peg is None
         has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
-        immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
+        waits = terms.stop_ticks is not None or terms.trail_ticks is not None or terms.touch_ticks is not None
+        immediate = market and not waits
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
         term_commands = (
             [self.command(CommandKind.TERM, term, value) for term, value in terms.items()] if has_terms else []

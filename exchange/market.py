@@ -34,14 +34,13 @@ from serl.exchange.records import (
     MAKER_FEE,
     ORDER,
     PHASE,
-    SPECIAL,
     WIDE_BALANCES,
     CommandFlag,
     Rows,
     Setting,
     TimeInForce,
 )
-from serl.exchange.snapshot import Snapshot, participants_used
+from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from serl.exchange.validate import validate
 
 SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequence")

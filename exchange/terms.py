@@ -23,6 +23,7 @@ class Terms:
     link: int | None = None
     """order_id of the other order of a one-cancels-other pair."""
     self_trade: SelfTrade | None = None
+    touch_ticks: int | None = None
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False

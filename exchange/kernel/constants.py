@@ -159,6 +159,8 @@ TERM_OFFSET_TICKS = int(Term.OFFSET_TICKS)
 TERM_EXPIRE_NS = int(Term.EXPIRE_NS)
 TERM_LINK = int(Term.LINK)
 TERM_SELF_TRADE = int(Term.SELF_TRADE)
+TERM_TOUCH_TICKS = int(Term.TOUCH_TICKS)
+TERM_MAX = int(max(Term))
 
 DAY = int(TimeInForce.DAY)
 GTC = int(TimeInForce.GTC)

@@ -99,6 +99,7 @@ class ActiveOrder(Protocol):
     display_lots: int
     min_lots: int
     stop_ticks: int
+    touch_ticks: int
     trail_ticks: int
     peg: int
     offset_ticks: int

@@ -17,7 +17,6 @@ from serl.exchange.records import (
     EventKind,
     Reason,
     Rows,
-    Term,
     TimeInForce,
 )
 from tests.exchange.generate_orders import Wish, add_terms, stand_across

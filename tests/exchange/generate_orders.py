@@ -48,7 +48,7 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
     if chance[3] < 0.04:
         wish.flags ^= 1 << draw(0, 4)
     if chance[4] < 0.04:
-        wish.terms[draw(0, len(Term) + 1)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
+        wish.terms[draw(0, int(max(Term)) + 2)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
 
 
 def stand_across(wish: Wish, random: np.random.Generator) -> None:
@@ -94,6 +94,12 @@ def _stop(wish: Wish, draw: Draw) -> None:
         wish.flags |= int(CommandFlag.REDUCE_ONLY)
 
 
+def _touched(wish: Wish, draw: Draw) -> None:
+    _stop(wish, draw)
+    del wish.terms[Term.STOP_TICKS]
+    wish.terms[Term.TOUCH_TICKS] = max(1, wish.mid_ticks + draw(-2, int(wish.near_ticks)) * (1 if wish.side else -1))
+
+
 def _trailing(wish: Wish, draw: Draw) -> None:
     if draw(0, 1):
         _stop(wish, draw)
@@ -125,5 +131,5 @@ def _plain(wish: Wish, draw: Draw) -> None:
 
 
 KINDS = (
-    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _trailing, _peg, _peg, _reduce_only, _at_auction, _plain,
+    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _at_auction, _plain,
 )  # fmt: skip

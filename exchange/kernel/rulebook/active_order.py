@@ -80,7 +80,7 @@ def dequeue(state: State, slot: int) -> None:
     active.display_lots, active.min_lots, active.link = extra.display_lots, extra.min_lots, extra.link
     active.peg, active.offset_ticks, active.expire_ns = extra.peg, extra.offset_ticks, extra.expire_ns
     active.self_trade_term = extra.self_trade
-    active.stop_ticks = active.trail_ticks = 0
+    active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
     active.command_id, active.origin = 0, FROM_QUEUE
     remove_from_everywhere(state, slot)
     activate(state)
@@ -104,7 +104,7 @@ def activate(state: State) -> None:
 def can_rest(state: State) -> bool:
     """Whether the rest of the active order goes into a queue."""
     active = state.active_order
-    if active.stop_ticks != 0:
+    if active.stop_ticks | active.touch_ticks:
         return True
     time_in_force = active.time_in_force
     if time_in_force == k.IOC or time_in_force == k.FOK:
@@ -121,8 +121,8 @@ def target_queue(state: State) -> tuple[int, int]:
     symbol, side = active.symbol, active.side
     price = active.price_ticks if active.price_ticks != 0 else worst_price(state, side)
     phase = phase_of(state, symbol)
-    if active.stop_ticks != 0:
-        return k.STOP_QUEUE, active.stop_ticks
+    if active.stop_ticks | active.touch_ticks:
+        return k.STOP_QUEUE, active.stop_ticks | active.touch_ticks  # never both
     if active.origin == FROM_REPLACE:
         return (k.HIDDEN_QUEUE if active.flags & k.HIDE else k.DISPLAYED_QUEUE), price
     if active.time_in_force == k.AT_CLOSE and phase != k.CLOSING:
@@ -141,7 +141,7 @@ def wants_to_trade(state: State) -> bool:
     """Whether the active order meets anybody now."""
     active = state.active_order
     symbol, side, leaves_lots = active.symbol, active.side, active.leaves_lots
-    if active.stop_ticks != 0 or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
+    if active.stop_ticks | active.touch_ticks or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
         return False
     if active.time_in_force == k.AT_CLOSE and active.origin == FROM_NEW:
         return False
@@ -170,7 +170,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
     ) != 0 or active.self_trade_term != ACCOUNT_SELF_TRADE
     slot = enqueue(
         state, active.symbol, queue, active.side, price, leaves_lots, active.total_lots, active.participant,
-        active.order_id, active.time_in_force, active.flags, special,
+        active.order_id, active.time_in_force, active.flags, special, active.touch_ticks,
     )  # fmt: skip
     order = state.orders[slot]
     if order.special:
@@ -180,7 +180,8 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
             display,
             min(active.min_lots, leaves_lots),
         )
-        extra.stop_ticks, extra.trail_ticks = active.stop_ticks, active.trail_ticks
+        extra.stop_ticks, extra.touch_ticks = active.stop_ticks, active.touch_ticks
+        extra.trail_ticks = active.trail_ticks
         extra.peg, extra.offset_ticks = active.peg, active.offset_ticks
         extra.link, extra.self_trade = active.link, active.self_trade_term
         if active.expire_ns != 0:

@@ -11,12 +11,12 @@ from serl.exchange.kernel.rulebook.matching import reducing_lots
 from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
 from serl.exchange.kernel.state import ASK, BID, State
-from serl.exchange.records import TICK_ENTRIES_MAX, CommandFlag, Term
+from serl.exchange.records import NO_TERM, TICK_ENTRIES_MAX, CommandFlag
 
 KNOWN_FLAGS = int(sum(CommandFlag))
-SENT_TERMS = len(Term)
+SENT_TERMS = NO_TERM
 """Column of State.terms with a bit for each that was given."""
-UNKNOWN_TERM = 1 << len(Term)
+UNKNOWN_TERM = 1 << NO_TERM
 
 
 @inner
@@ -87,6 +87,8 @@ def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
         return True
     if sent & 1 << k.TERM_STOP_TICKS and not is_valid_price(state, symbol, values[k.TERM_STOP_TICKS]):
         return True
+    if sent & 1 << k.TERM_TOUCH_TICKS and not is_valid_price(state, symbol, values[k.TERM_TOUCH_TICKS]):
+        return True
     if sent & 1 << k.TERM_TRAIL_TICKS and not 1 <= values[k.TERM_TRAIL_TICKS] <= most:
         return True
     if sent & 1 << k.TERM_PEG and not 1 <= values[k.TERM_PEG] <= k.MID:
@@ -114,7 +116,8 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         return True
     if least and (flags & (k.ALL_OR_NONE | k.POST_ONLY | k.HIDE) or tif == k.FOK or market):
         return True
-    if stops and (flags & k.POST_ONLY or peg):
+    touches = sent & 1 << k.TERM_TOUCH_TICKS != 0
+    if (stops or touches) and (flags & k.POST_ONLY or peg or (stops and touches)):
         return True
     if peg and (
         flags & (k.POST_ONLY | k.HIDE | k.ALL_OR_NONE | k.REDUCE_ONLY) or least or display or market or instant
@@ -146,7 +149,11 @@ def _is_wrong_phase(state: State, command: CommandRow) -> bool:
 @inner
 def could_rest(state: State, command: CommandRow) -> bool:
     """Whether a NEW could rest."""
-    if term_value(state, command, k.TERM_STOP_TICKS) | term_value(state, command, k.TERM_TRAIL_TICKS):
+    if (
+        term_value(state, command, k.TERM_STOP_TICKS)
+        | term_value(state, command, k.TERM_TRAIL_TICKS)
+        | term_value(state, command, k.TERM_TOUCH_TICKS)
+    ):
         return True
     tif = int64(command.time_in_force)
     if tif == k.IOC or tif == k.FOK:
@@ -183,6 +190,7 @@ def _exceeds_notional(state: State, command: CommandRow) -> bool:
         return False
     price = max(state.symbols[symbol].last_ticks, state.best[symbol, 1 - side])
     price = max(price, collar_limit(state, participant, symbol, side), initial_stop_ticks(state, command))
+    price = max(price, term_value(state, command, k.TERM_TOUCH_TICKS))
     return command.qty_lots * price > most
 
 

@@ -55,6 +55,7 @@ def _activate_new(state: State, command: CommandRow) -> None:
         initial_stop_ticks(state, command),
         term_value(state, command, k.TERM_TRAIL_TICKS),
     )
+    active.touch_ticks = term_value(state, command, k.TERM_TOUCH_TICKS)
     active.peg, active.offset_ticks = (
         term_value(state, command, k.TERM_PEG),
         term_value(state, command, k.TERM_OFFSET_TICKS),
@@ -184,7 +185,7 @@ def enter_replace(state: State, command: CommandRow, events: Rows, count: int, s
 def store_term(state: State, command: CommandRow) -> None:
     """One more term for the participant's next order."""
     terms, which = state.terms[command.participant], int64(command.flags)
-    if which < SENT_TERMS:
+    if which <= k.TERM_MAX and which != SENT_TERMS:
         terms[which] = command.price_ticks
         terms[SENT_TERMS] |= 1 << which
     else:

@@ -61,11 +61,27 @@ class Order:
     link: int = 0
     peg: int = 0
     self_trade: int = ACCOUNT_SELF_TRADE
+    touch_ticks: int = 0
 
     @property
     def key(self) -> Key:
         """What CANCEL, REDUCE and REPLACE name it by."""
         return self.participant, self.order_id
+
+    @property
+    def trigger_ticks(self) -> int:
+        """Where it is triggered; 0: it waits for no price."""
+        return self.stop_ticks or self.touch_ticks
+
+    @property
+    def is_triggered_above(self) -> bool:
+        """Whether it waits for a trade at its trigger or above it, not below it."""
+        return bool(self.stop_ticks) == (self.side == Side.BUY)
+
+    @property
+    def place(self) -> int:
+        """Where it stands among the two sides of its queue: in STOP first those that are triggered above."""
+        return int(not self.is_triggered_above) if self.queue == Queue.STOP else self.side
 
     @property
     def leaves_lots(self) -> int:
@@ -101,11 +117,11 @@ class Order:
 
 
 class QueueSide:
-    """The buys or the sells of a queue."""
+    """The buys or the sells of a queue; of STOP those that are triggered above, or below."""
 
     def __init__(self, side: int, queue: int = Queue.DISPLAYED) -> None:
         self.sign = -1 if side == Side.BUY else 1
-        if queue == Queue.STOP:  # the lowest buy comes first there
+        if queue == Queue.STOP:  # the lowest of those above comes first there
             self.sign = -self.sign
         self.levels: dict[int, dict[int, Order]] = {}  # price -> order_number -> order, in time priority
         self.ranks: list[int] = []  # sign * price of every level, sorted: the best price comes first

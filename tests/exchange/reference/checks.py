@@ -107,6 +107,7 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
     if terms:
         order.display_lots = terms.get(Term.DISPLAY_LOTS, 0)
         order.min_lots = terms.get(Term.MIN_LOTS, 0)
+        order.touch_ticks = terms.get(Term.TOUCH_TICKS, 0)
         order.stop_ticks = initial_stop_ticks(book, c, terms, state.limits.price_ticks_max)
         order.trail_ticks = terms.get(Term.TRAIL_TICKS, 0)
         order.peg = terms.get(Term.PEG, 0)
@@ -150,11 +151,11 @@ def _notional_ticks(state: State, order: Order) -> int:
     """The price at which an order without one counts; 0 where no price is known."""
     opposite = state.books[order.symbol].displayed[1 - order.side].ranks
     best = abs(opposite[0]) if opposite else 0
-    return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.stop_ticks)
+    return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.trigger_ticks)
 
 
 def _could_rest(book: Book, order: Order) -> bool:
-    if order.stop_ticks:
+    if order.trigger_ticks:
         return True
     if order.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False

@@ -18,6 +18,7 @@ from serl.exchange.records import (
     ALL_SYMBOLS,
     EVENT,
     LEVEL,
+    NO_TERM,
     CommandFlag,
     CommandKind,
     EventKind,
@@ -35,7 +36,7 @@ from tests.exchange.reference.checks import check_any, check_change, check_new, 
 from tests.exchange.reference.match import activate
 from tests.exchange.reference.snapshot import order_rows, restore_state, snapshot, special_rows
 from tests.exchange.reference.state import NOT_DISPLAYED, RESTING, State, hidden_flag
-from tests.exchange.reference.terms import UNKNOWN
+from tests.exchange.reference.terms import KNOWN
 from tests.exchange.reference.triggers import expire, run_triggers
 from tests.exchange.reference.validate import validate
 
@@ -140,7 +141,7 @@ class ReferenceMarket(State):
 
     def _rests_at_once(self, order: Order) -> bool:
         """Whether an order rests without a look at the other side."""
-        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.stop_ticks:
+        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks:
             return True
         return order.time_in_force == TimeInForce.AT_CLOSE or (order.peg > 0 and not self.peg_price(order))
 
@@ -180,7 +181,8 @@ class ReferenceMarket(State):
             self.rest(order, queue, c.price_ticks, EventKind.RESTED)
 
     def _store_term(self, c: Command) -> None:
-        self.terms[c.participant][min(c.flags, UNKNOWN)] = c.price_ticks if c.flags < UNKNOWN else 0
+        known = c.flags in KNOWN
+        self.terms[c.participant][c.flags if known else NO_TERM] = c.price_ticks if known else 0
 
     def _cancel_all(self, c: Command, orders: Iterable[Order], reason: int) -> int:
         """How many orders were cancelled for this reason; others went because they were linked with them."""

@@ -72,8 +72,8 @@ class State:
     def target_queue(self, order: Order) -> tuple[int, int]:
         """(queue, price there) of an order that comes to the market now."""
         book, ticks = self.books[order.symbol], order.price_ticks or self.worst_price(order.side)
-        if order.stop_ticks:
-            return Queue.STOP, order.stop_ticks
+        if order.trigger_ticks:
+            return Queue.STOP, order.trigger_ticks
         if order.peg:
             pegged = self.peg_price(order)
             return (Queue.HIDDEN, pegged) if pegged else (Queue.INACTIVE, ticks)
@@ -142,7 +142,7 @@ class State:
     def enqueue(self, order: Order) -> None:
         """Where its fields say that it stands."""
         book = self.books[order.symbol]
-        book.queues[order.queue][order.side].add(order)
+        book.queues[order.queue][order.place].add(order)
         self.open[order.key] = order
         if order.peg:
             book.pegged[order.key] = order
@@ -155,7 +155,7 @@ class State:
     def dequeue(self, order: Order) -> None:
         """Out of its queue; it is open still."""
         book = self.books[order.symbol]
-        book.queues[order.queue][order.side].remove(order)
+        book.queues[order.queue][order.place].remove(order)
         book.pegged.pop(order.key, None)
         book.trailing.pop(order.key, None)
         order.queue, order.order_number = IN_NO_QUEUE, 0

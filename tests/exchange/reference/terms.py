@@ -1,14 +1,14 @@
 """Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
 
-from serl.exchange.records import CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
+from serl.exchange.records import NO_TERM, CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
 from tests.exchange.reference.book import Book, Command
 from tests.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
 ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TERMS
 IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
-UNKNOWN = len(Term)
-"""Stands for any term that there is not."""
+KNOWN = frozenset(map(int, Term))
+"""NO_TERM stands for any term that there is not."""
 KNOWN_FLAGS = sum(CommandFlag)
 
 BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
@@ -22,6 +22,7 @@ BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.MIN_LOTS: (ALL_OR_NONE, FOK, MARKET, POST_ONLY, HIDDEN),
     Term.STOP_TICKS: (POST_ONLY, Term.PEG),
     Term.TRAIL_TICKS: (POST_ONLY, Term.PEG),
+    Term.TOUCH_TICKS: (POST_ONLY, Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
     Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
 }
 NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
@@ -50,7 +51,7 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
         return False
     if (
         not terms
-        or UNKNOWN in terms
+        or NO_TERM in terms
         or not all(_is_in_range(state, c, Term(term), value) for term, value in terms.items())
     ):
         return True
@@ -71,7 +72,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
             return value >= 1 and value % book.lot == 0
         case Term.MIN_LOTS:
             return 1 <= value <= c.qty_lots and value % book.lot == 0
-        case Term.STOP_TICKS:
+        case Term.STOP_TICKS | Term.TOUCH_TICKS:
             return 1 <= value <= price_max and book.is_on_tick(value)
         case Term.TRAIL_TICKS:
             return 1 <= value <= price_max
