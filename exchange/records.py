@@ -215,7 +215,7 @@ class Reason(IntEnum):
     BAD_TIME_IN_FORCE = 6
     BAD_FLAGS = 7  # e.g. post-only together with market, IOC or FOK
     UNKNOWN_ORDER = 8  # no open order of this participant has this order_id
-    WOULD_CROSS = 9  # post-only order that would take liquidity
+    WOULD_CROSS = 9  # post-only order that would take liquidity; also of a cancellation
     HALTED = 10
     NOT_PERMITTED = 11  # operator commands
     BOOK_FULL = 12  # a limit of configs/exchange.yaml is reached

@@ -85,8 +85,8 @@ def _hidden(wish: Wish, draw: Draw) -> None:
 
 def _stop(wish: Wish, draw: Draw) -> None:
     wish.terms[Term.STOP_TICKS] = max(1, wish.mid_ticks + draw(-2, int(wish.near_ticks)) * (-1 if wish.side else 1))
-    wish.flags &= ~int(CommandFlag.POST_ONLY)
-    if draw(0, 2) == 0:
+    wish.flags = int(CommandFlag.POST_ONLY) if draw(0, 2) == 0 and wish.time_in_force < TimeInForce.IOC else 0
+    if not wish.flags and draw(0, 1):
         wish.flags |= int(CommandFlag.MARKET)
     elif draw(0, 3) == 0:
         wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots)
@@ -103,7 +103,6 @@ def _touched(wish: Wish, draw: Draw) -> None:
 def _trailing(wish: Wish, draw: Draw) -> None:
     if draw(0, 1):
         _stop(wish, draw)
-    wish.flags &= ~int(CommandFlag.POST_ONLY)
     wish.terms[Term.TRAIL_TICKS] = draw(1, int(wish.near_ticks))
 
 

@@ -1,4 +1,4 @@
-"""If-touched orders, case by case."""
+"""If-touched orders and post-only stops, case by case."""
 
 from tests.exchange.tables import AnyMarket, Case, assert_case, cases
 
@@ -155,7 +155,82 @@ TOUCHED: list[Case] = [
         p4 RESTED c0 o10 #8 s0 buy 1@95 leaves 1"""),
 ]  # fmt: skip
 
+POST_ONLY: list[Case] = [
+    ("a stop that rests when it is triggered", TRADED + "; p3 c10 NEW sell 2@100 post stop=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o10 #4 s0 sell 2@100 leaves 2"""),
+    ("a stop that would trade", TRADED + "; p3 c10 NEW sell 2@99 post stop=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@99 leaves 2 HIDDEN
+        p3 CANCELLED c0 o10 #0 s0 sell 2@99 leaves 0 WOULD_CROSS"""),
+    ("if touched, it rests", TRADED + "; p3 c10 NEW buy 2@100 post touch=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 buy 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o10 #4 s0 buy 2@100 leaves 2"""),
+    ("if touched, it would trade", TRADED + "; p3 c10 NEW buy 2@101 post touch=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 buy 2@101 leaves 2 HIDDEN
+        p3 CANCELLED c0 o10 #0 s0 buy 2@101 leaves 0 WOULD_CROSS"""),
+    ("across its price while it waits", TRADED, "p3 c10 NEW buy 2@105 post stop=103",
+        "p3 ACCEPTED c10 o10 #3 s0 buy 2@105 leaves 2 RESTING HIDDEN"),
+    ("due at once", TRADED, "p3 c10 NEW buy 2@101 post stop=101; p3 c20 NEW buy 2@100 post stop=101", """
+        p3 ACCEPTED c10 o10 #3 s0 buy 2@101 leaves 2 RESTING HIDDEN
+        p3 TRIGGERED c0 o10 #3 s0 buy 2@101 leaves 2 HIDDEN
+        p3 CANCELLED c0 o10 #0 s0 buy 2@101 leaves 0 WOULD_CROSS
+        p3 ACCEPTED c20 o20 #4 s0 buy 2@100 leaves 2 RESTING HIDDEN
+        p3 TRIGGERED c0 o20 #4 s0 buy 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o20 #5 s0 buy 2@100 leaves 2"""),
+    ("trailing", TRADED + "; p3 c10 NEW sell 2@100 post trail=2", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o10 #4 s0 sell 2@100 leaves 2"""),
+    ("a hidden order is met, too", TRADED + "; p4 c1 NEW buy 1@100 hidden", "p3 c10 NEW sell 2@100 post touch=101", """
+        p3 ACCEPTED c10 o10 #4 s0 sell 2@100 leaves 2 RESTING HIDDEN
+        p3 TRIGGERED c0 o10 #4 s0 sell 2@100 leaves 2 HIDDEN
+        p3 CANCELLED c0 o10 #0 s0 sell 2@100 leaves 0 WOULD_CROSS"""),
+    ("hidden and post-only", TRADED + "; p3 c10 NEW sell 2@100 post hidden stop=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o10 #4 s0 sell 2@100 leaves 2 HIDDEN"""),
+    ("the linked order goes when it is triggered, also in vain", TRADED + "; p3 c1 NEW buy 1@90; p3 c10 NEW sell 2@99 post stop=99 link=1", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #4 s0 sell 2@99 leaves 2 HIDDEN
+        p3 CANCELLED c0 o1 #3 s0 buy 1@90 leaves 0 LINKED RESTING
+        p3 CANCELLED c0 o10 #0 s0 sell 2@99 leaves 0 WOULD_CROSS"""),
+    ("reduce only and post-only", TRADED + "; p3 c1 NEW buy 2@101; p3 c10 NEW sell 2@100 post reduce stop=99; p3 c20 NEW sell 2@99 post reduce stop=99", "p2 c2 NEW sell 1@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@99 leaves 1
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m3
+        p2 FILL c2 o2 #0 s0 sell 1@99 leaves 0 m3
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@100 leaves 2 HIDDEN
+        p3 RESTED c0 o10 #5 s0 sell 2@100 leaves 2
+        p3 TRIGGERED c0 o20 #4 s0 sell 2@99 leaves 2 HIDDEN
+        p3 CANCELLED c0 o20 #0 s0 sell 2@99 leaves 0 WOULD_CROSS"""),
+    ("afterwards it is a post-only order", TRADED + "; p3 c10 NEW sell 2@100 post stop=99; p2 c2 NEW sell 1@99", "p3 c11 REPLACE o10 2@99",
+        "p3 REJECTED c11 o10 #0 s0 buy 2@99 leaves 0 WOULD_CROSS"),
+    ("where a band would interrupt, it would trade", TRADED + "; p3 c10 NEW sell 2@95 post stop=99; p1 c3 NEW buy 1@95; p9 c1 RULE BAND_LOW 97; p9 c2 RULE BAND_ACTION 1", "p2 c2 NEW sell 9@99", """
+        p2 ACCEPTED c2 o2 #0 s0 sell 9@99 leaves 9
+        p1 FILL c0 o2 #2 s0 buy 9@99 leaves 0 MAKER m2
+        p2 FILL c2 o2 #0 s0 sell 9@99 leaves 0 m2
+        p3 TRIGGERED c0 o10 #3 s0 sell 2@95 leaves 2 HIDDEN
+        p3 CANCELLED c0 o10 #0 s0 sell 2@95 leaves 0 WOULD_CROSS"""),
+]  # fmt: skip
 
-@cases(TOUCHED)
+
+@cases(TOUCHED, POST_ONLY)
 def test_events(market: AnyMarket, before: str, text: str, expected: str) -> None:
     assert_case(market, before, text, expected)

@@ -339,5 +339,7 @@ def check_dequeued(state: State) -> None:
     """Decides whether an order from a queue may trade."""
     if not wants_to_trade(state):
         state.active_order.cancel_reason = NO_TRADE
+    elif state.active_order.flags & k.POST_ONLY:
+        state.active_order.cancel_reason = k.REASON_WOULD_CROSS
     elif is_active_order_not_reducing(state):
         state.active_order.cancel_reason = k.REASON_NOT_REDUCING

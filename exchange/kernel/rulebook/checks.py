@@ -117,7 +117,7 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
     if least and (flags & (k.ALL_OR_NONE | k.POST_ONLY | k.HIDE) or tif == k.FOK or market):
         return True
     touches = sent & 1 << k.TERM_TOUCH_TICKS != 0
-    if (stops or touches) and (flags & k.POST_ONLY or peg or (stops and touches)):
+    if (stops or touches) and (peg or (stops and touches)):
         return True
     if peg and (
         flags & (k.POST_ONLY | k.HIDE | k.ALL_OR_NONE | k.REDUCE_ONLY) or least or display or market or instant

@@ -166,7 +166,7 @@ def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     """Of a NEW: REDUCE_ONLY, WOULD_CROSS, BOOK_FULL."""
     if order.flags & REDUCE_ONLY and not state.reduces(order):
         return Reason.REDUCE_ONLY
-    if order.flags & POST_ONLY and would_trade(state, order, order.price_ticks):
+    if order.flags & POST_ONLY and not order.trigger_ticks and would_trade(state, order, order.price_ticks):
         return Reason.WOULD_CROSS
     if _could_rest(book, order):
         queue = state.target_queue(order)[0]

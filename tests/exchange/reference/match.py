@@ -16,7 +16,7 @@ from serl.exchange.records import (
 from tests.exchange.reference.book import MARKET, Book, Order, QueueSide
 from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
-REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
+POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
 NO_EVENT = 0
 """Instead of the event of entry: none, and none either where the order does not trade."""
 CANCELS_INCOMING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
@@ -232,6 +232,9 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
             return
         state.emit(EventKind.ACCEPTED, order, qty_lots=order.open_lots)
     if trades:
+        if order.flags & POST_ONLY:  # a NEW or REPLACE was rejected before
+            state.cancel(order, Reason.WOULD_CROSS, state.event_command_id)
+            return
         if order.flags & REDUCE_ONLY and not state.reduces(order):
             state.cancel(order, Reason.NOT_REDUCING, state.event_command_id)
             return

@@ -20,9 +20,9 @@ BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
 BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.DISPLAY_LOTS: (HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, MARKET, IOC, FOK),
     Term.MIN_LOTS: (ALL_OR_NONE, FOK, MARKET, POST_ONLY, HIDDEN),
-    Term.STOP_TICKS: (POST_ONLY, Term.PEG),
-    Term.TRAIL_TICKS: (POST_ONLY, Term.PEG),
-    Term.TOUCH_TICKS: (POST_ONLY, Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
+    Term.STOP_TICKS: (Term.PEG,),
+    Term.TRAIL_TICKS: (Term.PEG,),
+    Term.TOUCH_TICKS: (Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
     Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
 }
 NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
