@@ -51,10 +51,19 @@ def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields:
 
     `fields` are those of `records.command`. The order id is `rows[-1]["command_id"]`.
     """
+    return _with_terms(CommandKind.NEW, command_id, terms, flags=flags | terms.flags, **fields)
+
+
+def replacement(command_id: int, terms: Terms, **fields: Any) -> Rows:
+    """COMMAND rows of a REPLACE that changes terms of an order: one TERM per term from `command_id` on, then the REPLACE."""
+    return _with_terms(CommandKind.REPLACE, command_id, terms, flags=int(CommandFlag.TERMS), **fields)
+
+
+def _with_terms(kind: int, command_id: int, terms: Terms, **fields: Any) -> Rows:
     shared = {name: fields[name] for name in ("participant", "time_ns") if name in fields}
     rows = [
         command(CommandKind.TERM, command_id=command_id + offset, flags=term, price_ticks=value, **shared)
         for offset, (term, value) in enumerate(terms.items())
     ]
-    new = command(CommandKind.NEW, command_id=command_id + len(rows), flags=flags | terms.flags, **fields)
-    return np.concatenate([*rows, new]) if rows else np.asarray(new, COMMAND)
+    last = command(kind, command_id=command_id + len(rows), **fields)
+    return np.concatenate([*rows, last]) if rows else np.asarray(last, COMMAND)

@@ -44,7 +44,8 @@ def effective_commands(commands: Rows, events: Rows) -> Rows:
     sequence, is_rejection = commands["sequence"], events["kind"] == EventKind.REJECTED
     stale = events["reason"] == Reason.STALE_COMMAND_ID
     rejected = np.isin(sequence, events["command_sequence"][is_rejection])
-    has_terms = (commands["kind"] == CommandKind.NEW) & ((commands["flags"] & CommandFlag.TERMS) > 0)
+    orders = np.isin(commands["kind"], (CommandKind.NEW, CommandKind.REPLACE))
+    has_terms = orders & ((commands["flags"] & CommandFlag.TERMS) > 0)
     blank = rejected & has_terms & ~np.isin(sequence, events["command_sequence"][is_rejection & stale])
     clock = rejected & ~blank & np.isin(sequence, events["command_sequence"][~is_rejection])
     rows = commands.copy()

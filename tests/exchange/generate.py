@@ -19,7 +19,7 @@ from serl.exchange.records import (
     Rows,
     TimeInForce,
 )
-from tests.exchange.generate_orders import Wish, add_terms, stand_across
+from tests.exchange.generate_orders import Wish, add_terms, replaced_terms, stand_across
 from tests.exchange.generate_states import Operation, band, operation
 
 SYMBOLS = 3
@@ -112,6 +112,7 @@ class Generator:
         self.live: list[tuple[int, int]] = []  # (participant, order_id) of orders that rest
         self.place: dict[tuple[int, int], int] = {}  # where each is in `live`
         self.price: dict[tuple[int, int], tuple[int, int]] = {}  # (price_ticks, open_lots) of each
+        self.terms: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}  # (symbol, terms) of orders that have some
         self.halted: set[int] = set()
         self.follow_ups: list[Operation] = []  # takes back what operators did
         self.overflow: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
@@ -137,6 +138,9 @@ class Generator:
                     self.place[key] = len(self.live)
                     self.live.append(key)
                 self.price[key] = (price, leaves)
+            elif leaves == 0 and kind in (EventKind.FILL, EventKind.CANCELLED):
+                self.terms.pop(key, None)
+                self._forget(key)
             elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
                 self._forget(key)
             elif kind == EventKind.HALTED:
@@ -178,6 +182,8 @@ class Generator:
     def _rows(self, draw: list[float]) -> list[tuple[int, ...]]:
         """A row, and in front of a NEW with terms those terms."""
         row = list(self._command(draw))
+        if row[8] == CommandKind.REPLACE:
+            return self._replacement(row)
         plain = row[8] != CommandKind.NEW or self.random.random() >= self.profile.special
         if plain or row[6] >= SYMBOLS or not 0 < row[5] <= self.profile.limits.qty_lots_max:
             return [tuple(row)]
@@ -196,7 +202,28 @@ class Generator:
             rows.append(self._term(row[0], participant, row[2], term, value))
             row[2] += 1
         self.last_id[participant] = max(self.last_id[participant], row[2])
+        if wish.terms:
+            self.terms[participant, row[2]] = symbol, wish.terms
         row[4], row[5], row[10], row[11] = wish.price_ticks, wish.qty_lots, wish.time_in_force, int(flags)
+        return [*rows, tuple(row)]
+
+    def _replacement(self, row: list[int]) -> list[tuple[int, ...]]:
+        """A REPLACE, with terms where the order has some that can be changed."""
+        participant, order_id, price = row[7], row[3], row[4]
+        symbol, known = self.terms.get((participant, order_id), (0, {}))
+        if not known and self.random.random() < 0.98:
+            return [tuple(row)]
+        qty = min(max(1, row[5]), self.profile.limits.qty_lots_max)
+        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [])
+        terms = replaced_terms(known, wish, self.random)
+        rows = []
+        for term, value in terms.items():
+            rows.append(self._term(row[0], participant, row[2], term, value))
+            row[2] += 1
+        self.last_id[participant] = max(self.last_id[participant], row[2])
+        row[11] = int(CommandFlag.TERMS) if terms else 0
+        if terms and self.price.get((participant, order_id), (1, 0))[0] == 0:
+            row[4] = 0  # a market order has no price
         return [*rows, tuple(row)]
 
     def _term(self, time_ns: int, participant: int, command_id: int, term: int, value: int) -> tuple[int, ...]:

@@ -65,6 +65,25 @@ def stand_across(wish: Wish, random: np.random.Generator) -> None:
     wish.price_ticks = max(1, wish.mid_ticks + (-distance if wish.side else distance))
 
 
+def replaced_terms(known: dict[int, int], wish: Wish, random: np.random.Generator) -> dict[int, int]:
+    """Terms of a REPLACE of an order that had the terms `known`: mostly some of those, now and then others."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    near = int(wish.near_ticks)
+    values = {
+        Term.EXPIRE_NS: wish.time_ns + draw(0, 150_000), Term.MIN_LOTS: draw(1, wish.qty_lots), Term.TRAIL_TICKS: draw(1, near),
+        Term.STOP_TICKS: max(1, wish.mid_ticks + draw(-near, near)), Term.TOUCH_TICKS: max(1, wish.mid_ticks + draw(-near, near)),
+    }  # fmt: skip
+    chosen = [term for term in values if term in known and draw(0, 2)]
+    if draw(0, 19) == 0:
+        chosen.append(list(values)[draw(0, 4)])
+    return {
+        term: known.get(term, value) if draw(0, 3) == 0 else value for term, value in values.items() if term in chosen
+    }
+
+
 def _iceberg(wish: Wish, draw: Draw) -> None:
     wish.qty_lots *= 4
     wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots // 2)

@@ -123,7 +123,7 @@ def target_queue(state: State) -> tuple[int, int]:
     phase = phase_of(state, symbol)
     if active.stop_ticks | active.touch_ticks:
         return k.STOP_QUEUE, active.stop_ticks | active.touch_ticks  # never both
-    if active.origin == FROM_REPLACE:
+    if active.origin == FROM_REPLACE and active.min_lots == 0:
         return (k.HIDDEN_QUEUE if active.flags & k.HIDE else k.DISPLAYED_QUEUE), price
     if active.time_in_force == k.AT_CLOSE and phase != k.CLOSING:
         return k.INACTIVE_QUEUE, price

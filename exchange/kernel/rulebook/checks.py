@@ -17,6 +17,14 @@ KNOWN_FLAGS = int(sum(CommandFlag))
 SENT_TERMS = NO_TERM
 """Column of State.terms with a bit for each that was given."""
 UNKNOWN_TERM = 1 << NO_TERM
+REPLACED_TERMS = (
+    1 << k.TERM_EXPIRE_NS
+    | 1 << k.TERM_MIN_LOTS
+    | 1 << k.TERM_STOP_TICKS
+    | 1 << k.TERM_TRAIL_TICKS
+    | 1 << k.TERM_TOUCH_TICKS
+)
+"""Terms that a REPLACE can change."""
 
 
 @inner
@@ -59,7 +67,7 @@ def _has_bad_flags(command: CommandRow) -> bool:
 
 @inner
 def term_value(state: State, command: CommandRow, which: int) -> int:
-    """The value of a term that a NEW takes, 0 if it was not given."""
+    """The value of a term that a NEW or REPLACE takes, 0 if it was not given."""
     sent = state.terms[command.participant]
     return sent[which] if command.flags & k.HAS_TERMS and sent[SENT_TERMS] >> which & 1 else 0
 
@@ -75,9 +83,9 @@ def initial_stop_ticks(state: State, command: CommandRow) -> int:
 
 
 @inner
-def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
+def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -> bool:
     """Whether a term has a value that no order could have."""
-    values, symbol, most = state.terms[command.participant], int64(command.symbol), state.counters.price_ticks_max
+    values, most = state.terms[command.participant], state.counters.price_ticks_max
     lot = state.symbols[symbol].lot_multiple
     if sent & 1 << k.TERM_DISPLAY_LOTS and (values[k.TERM_DISPLAY_LOTS] < 1 or values[k.TERM_DISPLAY_LOTS] % lot != 0):
         return True
@@ -105,7 +113,9 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
     """Whether terms are missing, out of range, or do not go together with the order."""
     flags, tif, participant = int64(command.flags), int64(command.time_in_force), int64(command.participant)
     sent = state.terms[participant, SENT_TERMS] if flags & k.HAS_TERMS else 0
-    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM or _has_bad_values(state, command, sent):
+    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM:
+        return True
+    if _has_bad_values(state, command, int64(command.symbol), sent):
         return True
     instant, market = tif == k.IOC or tif == k.FOK, flags & k.MARKET != 0
     stops, peg = sent & (1 << k.TERM_STOP_TICKS | 1 << k.TERM_TRAIL_TICKS) != 0, sent & 1 << k.TERM_PEG != 0
@@ -133,6 +143,33 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
             return True
     trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
     return trails != 0 and state.symbols[command.symbol].last_ticks == 0
+
+
+@inner
+def _has_bad_replacements(state: State, command: CommandRow, slot: int) -> bool:
+    """Whether the terms of a REPLACE are missing, out of range, or of another kind of order."""
+    order, sent = state.orders[slot], state.terms[command.participant, SENT_TERMS]
+    if sent == 0 or sent & ~REPLACED_TERMS or not order.special:
+        return True
+    if _has_bad_values(state, command, int64(order.symbol), sent):
+        return True
+    extra = state.extras[slot]
+    if sent & 1 << k.TERM_EXPIRE_NS and extra.expire_ns == 0:
+        return True
+    if sent & 1 << k.TERM_MIN_LOTS and (extra.min_lots == 0 or order.flags & k.ALL_OR_NONE):
+        return True
+    if sent & 1 << k.TERM_STOP_TICKS and extra.stop_ticks == 0:
+        return True
+    if sent & 1 << k.TERM_TRAIL_TICKS and extra.trail_ticks == 0:
+        return True
+    return sent & 1 << k.TERM_TOUCH_TICKS != 0 and extra.touch_ticks == 0
+
+
+@inner
+def replaced_value(state: State, command: CommandRow, which: int, current: int) -> int:
+    """What a term of an order is after a REPLACE: none of those that it can change may be 0."""
+    value = term_value(state, command, which)
+    return value if value != 0 else current
 
 
 @inner
@@ -182,16 +219,14 @@ def limit_reason(state: State, participant: int, symbol: int, side: int, qty: in
 
 
 @inner
-def _exceeds_notional(state: State, command: CommandRow) -> bool:
-    """Whether a NEW without a price is above its account's notional, at the highest of the prices that are known of it."""
-    symbol, participant, side = int64(command.symbol), int64(command.participant), int64(command.side)
+def _exceeds_notional(state: State, participant: int, symbol: int, side: int, qty: int, trigger: int) -> bool:
+    """Whether an order without a price is above its account's notional, at the highest of the prices that are known of it."""
     most = state.accounts[participant, k.SETTING_ORDER_NOTIONAL_MAX]
     if most == 0:
         return False
     price = max(state.symbols[symbol].last_ticks, state.best[symbol, 1 - side])
-    price = max(price, collar_limit(state, participant, symbol, side), initial_stop_ticks(state, command))
-    price = max(price, term_value(state, command, k.TERM_TOUCH_TICKS))
-    return command.qty_lots * price > most
+    price = max(price, collar_limit(state, participant, symbol, side), trigger)
+    return qty * price > most
 
 
 @inner
@@ -236,7 +271,8 @@ def check_new(state: State, command: CommandRow) -> int:
     reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
-    if command.price_ticks == 0 and _exceeds_notional(state, command):
+    trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+    if command.price_ticks == 0 and _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
         return k.REASON_LIMIT_NOTIONAL
     most = state.accounts[participant, k.SETTING_ORDERS_OPEN_MAX]
     if most != 0 and could_rest(state, command) and state.open_orders[participant] >= most:
@@ -266,13 +302,17 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     if state.accounts[participant, k.SETTING_KILLED]:
         return k.REASON_KILLED
     plain = order.queue == k.DISPLAYED_QUEUE or (order.queue == k.HIDDEN_QUEUE and order.flags & k.HIDE != 0)
-    if not plain:
+    has_terms = command.flags & k.HAS_TERMS != 0
+    if not plain and not (has_terms and (order.queue == k.MIN_QTY_QUEUE or order.queue == k.STOP_QUEUE)):
         return k.REASON_NOT_REPLACEABLE
+    if has_terms and _has_bad_replacements(state, command, slot):
+        return k.REASON_BAD_TERMS
     if phase_of(state, symbol) == k.CLOSED:
         return k.REASON_WRONG_PHASE
     if not is_valid_qty(state, symbol, command.qty_lots):
         return k.REASON_BAD_QTY
-    if not is_valid_price(state, symbol, command.price_ticks):
+    market = order.flags & k.MARKET != 0
+    if command.price_ticks != 0 if market else not is_valid_price(state, symbol, command.price_ticks):
         return k.REASON_BAD_PRICE
     open_lots = total_open_lots(state, slot)
     leaves_lots = command.qty_lots - (order.total_lots - open_lots)
@@ -282,4 +322,10 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
+    if market:
+        trigger = replaced_value(state, command, k.TERM_STOP_TICKS, state.extras[slot].stop_ticks) | replaced_value(
+            state, command, k.TERM_TOUCH_TICKS, state.extras[slot].touch_ticks
+        )
+        if _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
+            return k.REASON_LIMIT_NOTIONAL
     return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0

@@ -1,11 +1,11 @@
 """Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
 
 from serl.exchange.records import NO_TERM, CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
-from tests.exchange.reference.book import Book, Command
+from tests.exchange.reference.book import Book, Command, Order
 from tests.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
-ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TERMS
+ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, int(CommandFlag.TERMS)
 IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
 KNOWN = frozenset(map(int, Term))
 """NO_TERM stands for any term that there is not."""
@@ -47,7 +47,7 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
     """Whether a NEW with these terms is BAD_TERMS."""
     if (Term.EXPIRE_NS in terms) != (c.time_in_force == TimeInForce.GTT):
         return True
-    if not c.flags & int(TERMS):
+    if not c.flags & TERMS:
         return False
     if (
         not terms
@@ -63,6 +63,27 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
         return True
     trails_nothing = Term.STOP_TICKS not in terms and not state.books[c.symbol].last_ticks
     return Term.TRAIL_TICKS in terms and trails_nothing
+
+
+def replaced_terms_are_bad(state: State, c: Command, order: Order, terms: dict[int, int]) -> bool:
+    """Whether a REPLACE of an order with these terms is BAD_TERMS: it can only change what the order has."""
+    has = {
+        Term.EXPIRE_NS: order.expire_ns, Term.MIN_LOTS: order.min_lots, Term.STOP_TICKS: order.stop_ticks,
+        Term.TRAIL_TICKS: order.trail_ticks, Term.TOUCH_TICKS: order.touch_ticks,
+    }  # fmt: skip
+    known = {Term(term) for term in terms if term in KNOWN}
+    if not terms or len(known) < len(terms) or not all(has.get(term) for term in known):
+        return True
+    return not all(_is_in_range(state, c._replace(symbol=order.symbol), term, terms[term]) for term in known)
+
+
+def replace_terms(order: Order, terms: dict[int, int]) -> None:
+    """Gives an order the terms of a REPLACE, once its quantity is the new one."""
+    order.expire_ns = terms.get(Term.EXPIRE_NS, order.expire_ns)
+    order.stop_ticks = terms.get(Term.STOP_TICKS, order.stop_ticks)
+    order.trail_ticks = terms.get(Term.TRAIL_TICKS, order.trail_ticks)
+    order.touch_ticks = terms.get(Term.TOUCH_TICKS, order.touch_ticks)
+    order.min_lots = min(terms.get(Term.MIN_LOTS, order.min_lots), order.leaves_lots)
 
 
 def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
