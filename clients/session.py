@@ -205,7 +205,7 @@ class Session:
         has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
         waits = terms.stop_ticks is not None or terms.trail_ticks is not None or terms.touch_ticks is not None
-        immediate = market and not waits
+        immediate = market and not waits and not terms.to_limit
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
         term_commands = self._term_commands(terms) if has_terms else []
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), flags)

@@ -64,6 +64,7 @@ class CommandFlag(IntFlag):
     ALL_OR_NONE = 8
     REDUCE_ONLY = 16
     TERMS = 32  # uses up the terms that were sent
+    TO_LIMIT = 64  # with MARKET: the first fill sets its limit, and the remainder rests there
 
 
 class Term(IntEnum):

@@ -27,6 +27,8 @@ class Terms:
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False
+    to_limit: bool = False
+    """Market-to-limit, of an order without a price."""
 
     def items(self) -> list[tuple[Term, int]]:
         """The terms that are set, with their values, as TERM commands take them."""
@@ -37,7 +39,7 @@ class Terms:
     def flags(self) -> int:
         """The flags of the NEW command."""
         flags = CommandFlag.TERMS if self.items() else CommandFlag.NONE
-        for flag in (CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY):
+        for flag in (CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TO_LIMIT):
             if getattr(self, str(flag.name).lower()):
                 flags |= flag
         return int(flags)

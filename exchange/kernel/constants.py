@@ -25,6 +25,7 @@ HAS_TERMS = int(CommandFlag.TERMS)
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 HIDE = int(CommandFlag.HIDDEN)
 ALL_OR_NONE = int(CommandFlag.ALL_OR_NONE)
+TO_LIMIT = int(CommandFlag.TO_LIMIT)
 
 NEW = int(CommandKind.NEW)
 CANCEL = int(CommandKind.CANCEL)

@@ -76,6 +76,16 @@ def test_terms_are_replaced(exchange: Served) -> None:
         assert (stop.state, client.open_orders()) == ("done", [])
 
 
+def test_a_market_to_limit_order_rests_at_its_price(exchange: Served) -> None:
+    with connect(exchange.endpoint, "converted") as client:
+        client.sell("DEMO", 2, 9950)
+        order = client.buy("DEMO", 5, terms=Terms(to_limit=True))
+        assert (order.state, order.filled_lots, order.open_lots, order.price_ticks) == ("open", 2, 3, 9950)
+        client.replace(order, 4)
+        assert client.book("DEMO")[0] == [(9950, 2, 1)]
+        client.cancel(order)
+
+
 def test_a_client_that_stood_still_finds_the_reply(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asked whether the exchange had been silent for too long before it looked for the reply."""
     with connect(exchange.endpoint, "stopped") as client:

@@ -46,7 +46,7 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
     if chance[2] < 0.15:
         wish.terms[Term.SELF_TRADE] = draw(0, int(max(SelfTrade)))
     if chance[3] < 0.04:
-        wish.flags ^= 1 << draw(0, 4)
+        wish.flags ^= 1 << (0, 1, 2, 3, 4, 6)[draw(0, 5)]
     if chance[4] < 0.04:
         wish.terms[draw(0, int(max(Term)) + 2)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
 
@@ -139,6 +139,15 @@ def _reduce_only(wish: Wish, draw: Draw) -> None:
     wish.time_in_force = draw(0, 1)
 
 
+def _to_limit(wish: Wish, draw: Draw) -> None:
+    if draw(0, 3) == 0:
+        (_stop, _touched)[draw(0, 1)](wish, draw)
+        wish.terms.pop(Term.DISPLAY_LOTS, None)
+    wish.time_in_force = draw(0, 1)
+    wish.flags = int(CommandFlag.MARKET | CommandFlag.TO_LIMIT)
+    wish.qty_lots *= draw(1, 4)
+
+
 def _at_auction(wish: Wish, draw: Draw) -> None:
     wish.time_in_force = int(AT_AUCTIONS[draw(0, 1)])
     wish.flags = int(CommandFlag.MARKET) if draw(0, 3) == 0 else 0
@@ -149,5 +158,5 @@ def _plain(wish: Wish, draw: Draw) -> None:
 
 
 KINDS = (
-    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _at_auction, _plain,
+    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _to_limit, _at_auction, _plain,
 )  # fmt: skip

@@ -14,7 +14,8 @@ BAD_FLAGS = """
     post market stop=100; post ioc touch=100; post aon stop=100
     hidden market; hidden ioc; hidden fok; hidden at_open; hidden at_close; hidden aon
     aon market; aon ioc; aon fok; aon at_open; aon at_close
-    reduce at_open; reduce at_close; flags=64; flags=128; flags=192 market"""
+    reduce at_open; reduce at_close; to_limit; to_limit post; market to_limit ioc; market to_limit fok; market to_limit at_open
+    market to_limit at_close; market to_limit hidden; market to_limit aon; flags=64; flags=128; flags=192 market"""
 BAD_TERMS = """
     terms; gtt; until=5000; until=5000 day; until=5000 ioc; gtt until=1; gtt until=0; gtt until=-5; gtt min=5
     display=0; display=-5; display=7; display=5 hidden; display=5 aon; display=5 min=5; display=5 market; display=5 ioc; display=5 fok
@@ -27,7 +28,8 @@ BAD_TERMS = """
     link=2; link=0; link=77; stp=-1; stp=5
     at_open display=5; at_open min=5; at_open stop=100; at_open peg=mid; at_close trail=5; at_close until=5000; at_close min=5; at_open touch=100; at_close touch=100"""
 FINE = """
-    gtc; gtc post; ioc; fok; market; market ioc; market fok; market gtc; hidden; hidden post; hidden gtc; aon; aon gtc
+    gtc; gtc post; ioc; fok; market; market ioc; market fok; market gtc; market to_limit; market to_limit gtc; market to_limit gtt until=5000; market to_limit stop=100; market to_limit touch=100; market to_limit stp=none
+    hidden; hidden post; hidden gtc; aon; aon gtc
     gtt until=5000; gtt until=5000 post; gtt until=5000 hidden; gtt until=5000 market; display=5; display=5 post; display=500; display=5 gtt until=5000
     min=5; min=10; min=5 ioc; min=5 gtt until=5000; stop=100; stop=100 market; stop=100 ioc; stop=100 fok; stop=100 aon; stop=100 hidden; stop=100 min=5
     stop=100 post; trail=5 post; touch=100 post; stop=100 display=5; stop=100 trail=10000; trail=1; trail=5 market; trail=5 gtt until=5000

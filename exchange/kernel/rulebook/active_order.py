@@ -9,7 +9,6 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
 from serl.exchange.kernel.rulebook.matching import (
     counterparty,
-    is_active_order_not_reducing,
     meet_counterparty,
     obtainable_lots,
 )
@@ -27,6 +26,7 @@ from serl.exchange.kernel.rulebook.orders import (
 )
 from serl.exchange.kernel.rulebook.pegs import float_peg, make_pegs_due
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
+from serl.exchange.kernel.rulebook.reducing import is_active_order_not_reducing
 from serl.exchange.kernel.state import (
     BID,
     DUE_PEGS,
@@ -133,7 +133,8 @@ def target_queue(state: State) -> tuple[int, int]:
         return k.HIDDEN_QUEUE, active.limit_ticks
     if active.min_lots != 0:
         return k.MIN_QTY_QUEUE, price
-    return (k.HIDDEN_QUEUE if active.flags & (k.HIDE | k.MARKET) else k.DISPLAYED_QUEUE), price
+    hidden = active.flags & k.HIDE or active.flags & (k.MARKET | k.TO_LIMIT) == k.MARKET
+    return (k.HIDDEN_QUEUE if hidden else k.DISPLAYED_QUEUE), price
 
 
 @inner

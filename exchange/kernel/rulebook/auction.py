@@ -11,7 +11,6 @@ from serl.exchange.kernel.rulebook.matching import (
     fill_resting,
     first_slot,
     is_better,
-    is_not_reducing,
     record_trade_price,
     replenish_or_remove,
 )
@@ -29,6 +28,7 @@ from serl.exchange.kernel.rulebook.orders import (
     total_open_lots,
 )
 from serl.exchange.kernel.rulebook.pricing import worst_price
+from serl.exchange.kernel.rulebook.reducing import is_not_reducing
 from serl.exchange.kernel.state import ASK, BID, CLOSERS, State
 from serl.exchange.records import Rows
 

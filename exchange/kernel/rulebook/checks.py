@@ -7,9 +7,9 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import is_collecting
 from serl.exchange.kernel.rulebook.capacity import is_full
-from serl.exchange.kernel.rulebook.matching import reducing_lots
 from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
+from serl.exchange.kernel.rulebook.reducing import reducing_lots
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import NO_TERM, TICK_ENTRIES_MAX, CommandFlag
 
@@ -61,6 +61,8 @@ def _has_bad_flags(command: CommandRow) -> bool:
     if flags & (k.POST_ONLY | k.HIDE) and (market or instant or auction or flags & k.ALL_OR_NONE):
         return True
     if flags & k.ALL_OR_NONE and (market or instant or auction):
+        return True
+    if flags & k.TO_LIMIT and (not market or instant or auction):
         return True
     return flags & k.REDUCE_ONLY != 0 and auction
 
@@ -180,7 +182,9 @@ def _is_wrong_phase(state: State, command: CommandRow) -> bool:
         return True
     if tif == k.AT_OPEN:
         return not k.PRE_OPEN <= phase <= k.OPENING
-    return is_collecting(phase) and (tif == k.IOC or tif == k.FOK or command.flags & (k.POST_ONLY | k.REDUCE_ONLY) != 0)
+    return is_collecting(phase) and (
+        tif == k.IOC or tif == k.FOK or command.flags & (k.POST_ONLY | k.REDUCE_ONLY | k.TO_LIMIT) != 0
+    )
 
 
 @inner
@@ -195,6 +199,8 @@ def could_rest(state: State, command: CommandRow) -> bool:
     tif = int64(command.time_in_force)
     if tif == k.IOC or tif == k.FOK:
         return False
+    if command.flags & k.TO_LIMIT:
+        return True
     return command.flags & k.MARKET == 0 or tif == k.AT_CLOSE or phase_of(state, int64(command.symbol)) != k.CONTINUOUS
 
 

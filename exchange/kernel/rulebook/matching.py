@@ -29,6 +29,7 @@ from serl.exchange.kernel.rulebook.orders import (
     watch_minimum,
 )
 from serl.exchange.kernel.rulebook.pricing import first_tradable_price, in_band, limit_within_band
+from serl.exchange.kernel.rulebook.reducing import is_not_reducing
 from serl.exchange.kernel.state import BID, RESERVES, State
 from serl.exchange.records import Rows
 
@@ -48,24 +49,6 @@ def is_better(side: Any, one: Any, other: Any) -> Any:
     if one == 0:
         return False
     return other == 0 or (one > other if side == BID else one < other)
-
-
-@inner
-def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
-    """How much of that side brings the position nearer to 0."""
-    position = state.balances[participant, symbol].position_lots
-    return max(0, -position if side == BID else position)
-
-
-@inner
-def is_not_reducing(state: State, slot: int) -> bool:
-    """Whether an order that may only reduce a position would do more."""
-    order = state.orders[slot]
-    if order.flags & k.REDUCE_ONLY == 0:
-        return False
-    return total_open_lots(state, slot) > reducing_lots(
-        state, int64(order.participant), int64(order.symbol), int64(order.side)
-    )
 
 
 @inner
@@ -292,6 +275,9 @@ def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int
     else:
         settle_trade(state, symbol, maker, taker, price, qty, k.MAKER_FEES, k.TAKER_FEES)
     record_trade_price(state, symbol, price)
+    if active.flags & k.TO_LIMIT:
+        active.price_ticks = active.limit_ticks = price
+        active.flags &= ~(k.MARKET | k.TO_LIMIT)
     link = unlink_pair(state, slot)
     count = replenish_or_remove(state, command, events, count, slot)
     if link != 0:
@@ -407,12 +393,3 @@ def _has_displayed_cancel(events: Rows, first: int, stop: int, side: int, price:
         if event.kind == k.CANCELLED and event.flags == k.RESTING and event.symbol == symbol:
             found = found or (event.side == side and event.price_ticks == price)
     return found
-
-
-@inner
-def is_active_order_not_reducing(state: State) -> bool:
-    """The same of the active order."""
-    active = state.active_order
-    if active.flags & k.REDUCE_ONLY == 0:
-        return False
-    return active.leaves_lots > reducing_lots(state, active.participant, active.symbol, active.side)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
-MARKET, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE)
+MARKET, ALL_OR_NONE, TO_LIMIT = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE), int(CommandFlag.TO_LIMIT)
 IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))

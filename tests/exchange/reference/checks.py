@@ -21,7 +21,7 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from tests.exchange.reference.book import FEES, MARKET, Book, Command, Order
+from tests.exchange.reference.book import FEES, MARKET, TO_LIMIT, Book, Command, Order
 from tests.exchange.reference.match import would_trade
 from tests.exchange.reference.state import State
 from tests.exchange.reference.terms import (
@@ -92,7 +92,7 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
 def _is_allowed_in_phase(c: Command, phase: int) -> bool:
     if phase == Phase.CLOSED or c.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
-    return not c.flags & (POST_ONLY | REDUCE_ONLY)
+    return not c.flags & (POST_ONLY | REDUCE_ONLY | TO_LIMIT)
 
 
 def _is_valid_qty(state: State, book: Book, qty_lots: int) -> bool:
@@ -170,6 +170,8 @@ def _could_rest(book: Book, order: Order) -> bool:
         return True
     if order.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
+    if order.flags & TO_LIMIT:
+        return True
     return not order.flags & MARKET or book.phase != Phase.CONTINUOUS or order.time_in_force == TimeInForce.AT_CLOSE
 
 

@@ -13,7 +13,7 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )
-from tests.exchange.reference.book import MARKET, Book, Order, QueueSide
+from tests.exchange.reference.book import MARKET, TO_LIMIT, Book, Order, QueueSide
 from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
@@ -105,7 +105,7 @@ def _has_own(order: Order, others: list[Order]) -> bool:
 
 def trade(state: State, order: Order, limit_ticks: int) -> None:
     """Until nothing is left of an incoming order, nobody is there within its limit, or the band interrupts trading."""
-    book = state.books[order.symbol]
+    book, to_limit = state.books[order.symbol], order.flags & TO_LIMIT
     while order.open_lots:
         other = counterparty(book, order, limit_ticks)
         if other is None:
@@ -117,6 +117,8 @@ def trade(state: State, order: Order, limit_ticks: int) -> None:
             _allocate_pro_rata(state, order, book.displayed[other.side].at(other.queue_ticks))
         else:
             _meet_counterparty(state, order, other, other.open_lots)
+        if to_limit and not order.flags & TO_LIMIT:
+            limit_ticks = order.price_ticks
 
 
 def _allocate_pro_rata(state: State, order: Order, others: list[Order]) -> None:
@@ -170,6 +172,9 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
     fill = {"price_ticks": price, "qty_lots": lots, "match_id": state.match_id}
     state.emit(EventKind.FILL, other, command_id=0, flags=MAKER | hidden_flag(other), **fill)
     state.emit(EventKind.FILL, order, **fill)
+    if order.flags & TO_LIMIT:
+        order.price_ticks = price
+        order.flags &= ~(MARKET | TO_LIMIT)
     replenish_or_close(state, other)
     if not order.open_lots:
         state.close(order)
@@ -225,6 +230,7 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
     """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or NO_EVENT."""
     if order.flags & MARKET:
         limit_ticks = state.limit_of(order)
+    to_limit = order.flags & TO_LIMIT
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:
         if not trades and order.may_rest() and not _is_blocked_by_band(state, order, limit_ticks):
@@ -241,6 +247,8 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
         trade(state, order, limit_ticks)
     if not order.open_lots:
         return
+    if to_limit:
+        queue, limit_ticks = state.target_queue(order)
     if order.time_in_force == TimeInForce.FOK:
         state.cancel(order, Reason.FOK_UNFILLABLE, state.event_command_id)
     elif order.flags & MARKET:

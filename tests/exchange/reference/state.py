@@ -19,7 +19,7 @@ from serl.exchange.records import (
     TimeInForce,
 )  # fmt: skip
 from tests.exchange.reference.account import Balances
-from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, Book, Command, Key, Order
+from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, TO_LIMIT, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
 RESTING, MAKER, NOT_DISPLAYED, AUCTION = (
@@ -81,7 +81,8 @@ class State:
             return Queue.INACTIVE, ticks
         if order.minimum_lots:
             return Queue.MIN_QTY, ticks
-        return (Queue.HIDDEN if order.flags & (HIDDEN | MARKET) else Queue.DISPLAYED), ticks
+        hidden = order.flags & HIDDEN or (order.flags & MARKET and not order.flags & TO_LIMIT)
+        return (Queue.HIDDEN if hidden else Queue.DISPLAYED), ticks
 
     def peg_price(self, order: Order) -> int:
         """Where a pegged order belongs; 0: nowhere, without the displayed prices that it needs or outside CONTINUOUS."""

@@ -6,6 +6,7 @@ from tests.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
 ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, int(CommandFlag.TERMS)
+TO_LIMIT = CommandFlag.TO_LIMIT
 IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
 KNOWN = frozenset(map(int, Term))
 """NO_TERM stands for any term that there is not."""
@@ -16,6 +17,7 @@ BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
     HIDDEN: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE, ALL_OR_NONE),
     ALL_OR_NONE: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE),
     REDUCE_ONLY: (AT_OPEN, AT_CLOSE),
+    TO_LIMIT: (IOC, FOK, AT_OPEN, AT_CLOSE),
 }
 BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.DISPLAY_LOTS: (HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, MARKET, IOC, FOK),
@@ -36,7 +38,7 @@ def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Te
 
 def flags_are_bad(c: Command) -> bool:
     """Whether a NEW is BAD_FLAGS."""
-    if c.flags & ~KNOWN_FLAGS:
+    if c.flags & ~KNOWN_FLAGS or (c.flags & int(TO_LIMIT) and not c.flags & int(MARKET)):
         return True
     return any(
         c.flags & int(flag) and any(_has(c, {}, what) for what in others) for flag, others in BAD_WITH_FLAG.items()
