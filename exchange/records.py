@@ -80,6 +80,7 @@ class Term(IntEnum):
     LINK = 7  # order_id of the other one
     SELF_TRADE = 8  # a SelfTrade
     TOUCH_TICKS = 10  # 9 is none: NO_TERM
+    UPDATE_LINK = 11  # order_id of the other one
 
 
 class Peg(IntEnum):

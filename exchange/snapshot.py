@@ -33,6 +33,7 @@ SPECIAL = np.dtype(
         ("peg", "u1"),
         ("self_trade", "u1"),  # 255: as the account says
         ("touch_ticks", "<i8"),
+        ("updates", "<i8"),  # 1: its fills are taken off the linked order, else they cancel it
     ],
     align=True,
 )

@@ -24,6 +24,8 @@ class Terms:
     """order_id of the other order of a one-cancels-other pair."""
     self_trade: SelfTrade | None = None
     touch_ticks: int | None = None
+    update_link: int | None = None
+    """order_id of the other order of a one-updates-other pair."""
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False

@@ -161,6 +161,7 @@ TERM_EXPIRE_NS = int(Term.EXPIRE_NS)
 TERM_LINK = int(Term.LINK)
 TERM_SELF_TRADE = int(Term.SELF_TRADE)
 TERM_TOUCH_TICKS = int(Term.TOUCH_TICKS)
+TERM_UPDATE_LINK = int(Term.UPDATE_LINK)
 TERM_MAX = int(max(Term))
 
 DAY = int(TimeInForce.DAY)

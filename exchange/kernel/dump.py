@@ -65,6 +65,7 @@ def _write_special(state: State, slot: int, row: SpecialRow) -> None:
     row.offset_ticks = extra.offset_ticks
     row.expire_ns = extra.expire_ns
     row.link = extra.link
+    row.updates = extra.updates if extra.link != 0 else 0
     row.symbol = order.symbol
     row.participant = order.participant
     row.side = order.side

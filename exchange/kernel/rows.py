@@ -105,6 +105,7 @@ class ActiveOrder(Protocol):
     offset_ticks: int
     expire_ns: int
     link: int
+    updates: int
     round_lots: int
     round_level_lots: int
     round_spare_lots: int

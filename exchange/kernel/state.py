@@ -58,6 +58,7 @@ EXTRA = np.dtype(
         ("above", "<i4"),  # slots in its heap, -1 = none
         ("left", "<i4"),
         ("right", "<i4"),
+        ("updates", "u1"),  # of a link: 1 = fills are taken off the other order
         ("heap", "i1"),  # of State.roots, ROOTS = that of its level; -1 = in none
         ("peg", "u1"),
         ("self_trade", "u1"),
@@ -145,6 +146,7 @@ ACTIVE_ORDER = np.dtype(
         ("offset_ticks", "<i8"),
         ("expire_ns", "<i8"),
         ("link", "<i8"),
+        ("updates", "<i8"),
         ("round_lots", "<i8"),  # a pro-rata round allocates these lots, 0 = there is no round
         ("round_level_lots", "<i8"),  # to a level that had so many when the round began
         ("round_spare_lots", "<i8"),  # what rounding left: to the oldest

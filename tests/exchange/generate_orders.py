@@ -41,8 +41,8 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
     if chance[0] < 0.12:
         wish.time_in_force = int(TimeInForce.GTT)
         wish.terms[Term.EXPIRE_NS] = wish.time_ns + draw(1, 150_000)
-    if chance[1] < 0.15 and wish.own_orders:
-        wish.terms[Term.LINK] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
+    if chance[1] < 0.2 and wish.own_orders:
+        wish.terms[(Term.LINK, Term.UPDATE_LINK)[draw(0, 1)]] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
     if chance[2] < 0.15:
         wish.terms[Term.SELF_TRADE] = draw(0, int(max(SelfTrade)))
     if chance[3] < 0.04:

@@ -25,7 +25,7 @@ BAD_TERMS = """
     touch=0; touch=10001; touch=101; touch=100 peg=mid; touch=-1; touch=100 stop=100; touch=100 trail=5
     peg=0; peg=3; peg=mid market; peg=mid post; peg=mid hidden; peg=mid aon; peg=mid min=5; peg=mid display=5; peg=mid reduce; peg=mid ioc; peg=mid fok
     offset=1; peg=mid offset=-1; peg=mid offset=10001; offset=0 stop=100
-    link=2; link=0; link=77; stp=-1; stp=5
+    updates=2; updates=0; updates=77; link=1 updates=1; link=2; link=0; link=77; stp=-1; stp=5
     at_open display=5; at_open min=5; at_open stop=100; at_open peg=mid; at_close trail=5; at_close until=5000; at_close min=5; at_open touch=100; at_close touch=100"""
 FINE = """
     gtc; gtc post; ioc; fok; market; market ioc; market fok; market gtc; market to_limit; market to_limit gtc; market to_limit gtt until=5000; market to_limit stop=100; market to_limit touch=100; market to_limit stp=none
@@ -35,7 +35,7 @@ FINE = """
     stop=100 post; trail=5 post; touch=100 post; stop=100 display=5; stop=100 trail=10000; trail=1; trail=5 market; trail=5 gtt until=5000
     touch=100; touch=50; touch=200 market; touch=100 ioc; touch=100 fok; touch=100 aon; touch=100 hidden; touch=100 min=5; touch=100 gtt until=5000
     touch=100 display=5; touch=100 link=1; touch=100 stp=none
-    peg=primary; peg=mid; peg=mid offset=0; peg=primary offset=10000; peg=mid gtt until=5000; link=1; link=1 ioc; stp=none; stp=decrement
+    peg=primary; peg=mid; peg=mid offset=0; peg=primary offset=10000; peg=mid gtt until=5000; link=1; link=1 ioc; updates=1; updates=1 fok; at_close updates=1; stp=none; stp=decrement
     at_close; at_close market; at_close stp=oldest; at_close link=1"""
 BAD_QTY = "7@100; 7@100 ioc; 7@0 market; 1005@100; 4@100 min=5"
 BAD_PRICE = "10@101; 10@101 post; 10@0; 10@-2; 10@10002; 10@100 market; 10@99 peg=mid; 10@-2 peg=mid"

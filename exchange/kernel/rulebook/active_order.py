@@ -78,6 +78,7 @@ def dequeue(state: State, slot: int) -> None:
     active.price_ticks = extra.limit_ticks
     active.leaves_lots, active.total_lots = total_open_lots(state, slot), order.total_lots
     active.display_lots, active.min_lots, active.link = extra.display_lots, extra.min_lots, extra.link
+    active.updates = extra.updates
     active.peg, active.offset_ticks, active.expire_ns = extra.peg, extra.offset_ticks, extra.expire_ns
     active.self_trade_term = extra.self_trade
     active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
@@ -184,7 +185,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
         extra.stop_ticks, extra.touch_ticks = active.stop_ticks, active.touch_ticks
         extra.trail_ticks = active.trail_ticks
         extra.peg, extra.offset_ticks = active.peg, active.offset_ticks
-        extra.link, extra.self_trade = active.link, active.self_trade_term
+        extra.link, extra.updates, extra.self_trade = active.link, active.updates, active.self_trade_term
         if active.expire_ns != 0:
             extra.expire_ns = active.expire_ns
             add_expiry(state, slot)

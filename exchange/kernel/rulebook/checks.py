@@ -137,12 +137,18 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         return True
     if sent & 1 << k.TERM_OFFSET_TICKS and not peg:
         return True
-    if (tif == k.AT_OPEN or tif == k.AT_CLOSE) and sent & ~(1 << k.TERM_SELF_TRADE | 1 << k.TERM_LINK):
+    if (tif == k.AT_OPEN or tif == k.AT_CLOSE) and sent & ~(
+        1 << k.TERM_SELF_TRADE | 1 << k.TERM_LINK | 1 << k.TERM_UPDATE_LINK
+    ):
         return True
-    if sent & 1 << k.TERM_LINK:
-        slot = order_index.find(state, participant, state.terms[participant, k.TERM_LINK])
+    updates = sent & 1 << k.TERM_UPDATE_LINK != 0
+    if sent & 1 << k.TERM_LINK or updates:
+        which = k.TERM_UPDATE_LINK if updates else k.TERM_LINK
+        slot = order_index.find(state, participant, state.terms[participant, which])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
+    if sent & 1 << k.TERM_LINK and updates:
+        return True
     trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
     return trails != 0 and state.symbols[command.symbol].last_ticks == 0
 

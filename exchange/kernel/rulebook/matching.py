@@ -11,12 +11,15 @@ from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import CommandRow, LevelRow
 from serl.exchange.kernel.rulebook.order_events import (
+    active_partner_to_update,
     begin_order_event,
     cancel,
     cancel_linked,
     hidden_flag,
+    partner_to_update,
     reduce_resting,
     unlink_pair,
+    update_partner,
 )
 from serl.exchange.kernel.rulebook.orders import (
     count_open,
@@ -278,11 +281,17 @@ def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int
     if active.flags & k.TO_LIMIT:
         active.price_ticks = active.limit_ticks = price
         active.flags &= ~(k.MARKET | k.TO_LIMIT)
-    link = unlink_pair(state, slot)
+    partner = partner_to_update(state, slot, qty)
+    link = unlink_pair(state, slot) if partner < 0 else 0
     count = replenish_or_remove(state, command, events, count, slot)
+    if partner >= 0:
+        count = update_partner(state, command, events, count, partner, qty)
     if link != 0:
         count = cancel_linked(state, command, events, count, maker, link)
     if active.link != 0:
+        partner = active_partner_to_update(state, qty)
+        if partner >= 0:
+            return update_partner(state, command, events, count, partner, qty)
         link, active.link = active.link, 0
         count = cancel_linked(state, command, events, count, taker, link)
     return count
@@ -386,10 +395,12 @@ def meet_counterparty(state: State, command: CommandRow, events: Rows, count: in
 
 @inner
 def _has_displayed_cancel(events: Rows, first: int, stop: int, side: int, price: int) -> bool:
-    """Whether one of these events is a cancel at a displayed price: shares are computed again."""
+    """Whether one of these events takes lots of another order off a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
     for index in range(first, stop):
         event = events[index]
-        if event.kind == k.CANCELLED and event.flags == k.RESTING and event.symbol == symbol:
+        cancelled = event.kind == k.CANCELLED and event.flags == k.RESTING
+        reduced = event.kind == k.REDUCED and event.reason == k.REASON_LINKED and event.flags == 0
+        if (cancelled or reduced) and event.symbol == symbol:
             found = found or (event.side == side and event.price_ticks == price)
     return found

@@ -68,10 +68,11 @@ def _activate_new(state: State, command: CommandRow) -> None:
         term_value(state, command, k.TERM_PEG),
         term_value(state, command, k.TERM_OFFSET_TICKS),
     )
-    active.expire_ns, active.link = (
-        term_value(state, command, k.TERM_EXPIRE_NS),
-        term_value(state, command, k.TERM_LINK),
-    )
+    active.expire_ns = term_value(state, command, k.TERM_EXPIRE_NS)
+    active.link = term_value(state, command, k.TERM_UPDATE_LINK)
+    active.updates = active.link != 0
+    if active.link == 0:
+        active.link = term_value(state, command, k.TERM_LINK)
     if command.flags & k.ALL_OR_NONE:
         active.min_lots = command.qty_lots
     sent = state.terms[command.participant, SENT_TERMS] if command.flags & k.HAS_TERMS else 0
@@ -104,7 +105,7 @@ def enter_new(state: State, command: CommandRow, events: Rows, count: int) -> tu
     if active.link != 0:
         partner = order_index.find(state, active.participant, active.link)
         make_special(state, partner)
-        state.extras[partner].link = command.command_id
+        state.extras[partner].link, state.extras[partner].updates = command.command_id, active.updates
     schedule_triggers(state, symbol)
     state.counters.stage = k.STAGE_TRIGGERS
     trades = wants_to_trade(state)

@@ -52,7 +52,7 @@ def make_special(state: State, slot: int) -> None:
     extra.touch_ticks = extra.offset_ticks = extra.expire_ns = extra.link = 0
     extra.heap_place = -1
     extra.heap = heaps.NO_HEAP
-    extra.peg = 0
+    extra.peg = extra.updates = 0
     extra.self_trade = ACCOUNT_SELF_TRADE
 
 

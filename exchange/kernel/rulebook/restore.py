@@ -36,7 +36,7 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
         extra.min_lots = row.open_lots if row.flags & k.ALL_OR_NONE else row.min_lots
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
-        extra.touch_ticks = row.touch_ticks
+        extra.touch_ticks, extra.updates = row.touch_ticks, row.updates
         settled = state.settled[row.symbol]
         settled[PEGS] += row.peg != 0
         settled[RESERVES + int64(row.side)] += row.reserve_lots

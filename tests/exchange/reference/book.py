@@ -62,6 +62,7 @@ class Order:
     peg: int = 0
     self_trade: int = ACCOUNT_SELF_TRADE
     touch_ticks: int = 0
+    updates: int = 0  # 1: fills are taken off the linked order; 0: they cancel it
 
     @property
     def key(self) -> Key:
@@ -104,6 +105,10 @@ class Order:
     def linked_key(self) -> Key:
         """The key of the order that it is linked with."""
         return self.participant, self.link
+
+    def unlink(self, other: "Order") -> None:
+        """Ends the link between two orders."""
+        self.link = other.link = self.updates = other.updates = 0
 
     def may_rest(self) -> bool:
         """Whether it may rest in CONTINUOUS."""

@@ -122,7 +122,8 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
         order.peg = terms.get(Term.PEG, 0)
         order.offset_ticks = terms.get(Term.OFFSET_TICKS, 0)
         order.expire_ns = terms.get(Term.EXPIRE_NS, 0)
-        order.link = terms.get(Term.LINK, 0)
+        order.link = terms.get(Term.UPDATE_LINK, terms.get(Term.LINK, 0))
+        order.updates = int(Term.UPDATE_LINK in terms)
         order.self_trade = terms.get(Term.SELF_TRADE, order.self_trade)
     return order
 

@@ -137,7 +137,8 @@ class ReferenceMarket(State):
         queue, ticks = self.target_queue(order)
         self.open[order.key] = order
         if order.link:
-            self.open[order.linked_key].link = order.order_id
+            other = self.open[order.linked_key]
+            other.link, other.updates = order.order_id, order.updates
         if self._rests_at_once(order):
             self.rest(order, queue, ticks, EventKind.ACCEPTED, RESTING)
         else:

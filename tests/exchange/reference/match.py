@@ -182,8 +182,8 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
         if other.link and other.linked_key == order.key:
             end_link_between(state, order, other)
         else:
-            state.end_link(other)
-            state.end_link(order)
+            state.follow_fill(other, lots)
+            state.follow_fill(order, lots)
 
 
 def exchange_lots(state: State, book: Book, fees: dict[Order, Rule], lots: int, price_ticks: int) -> None:
@@ -218,7 +218,7 @@ def replenish_or_close(state: State, order: Order) -> None:
 
 def end_link_between(state: State, leaving: Order, staying: Order) -> None:
     """Two linked orders have traded with each other: the link ends, the rest of one is cancelled."""
-    leaving.link = staying.link = 0
+    leaving.unlink(staying)
     if leaving.leaves_lots:
         state.cancel(leaving, Reason.LINKED)
 

@@ -49,7 +49,7 @@ class State:
         self.command, self.event_command_id = NO_COMMAND, 0
         self.cancelled_at: set[tuple[int, int, int, int]] = (
             set()
-        )  # (symbol, queue, side, price) where orders were taken out
+        )  # (symbol, queue, side, price) where orders were taken out, or lots for another reason than a trade
         self._events: list[tuple[int, ...]] = []
 
     # -- questions ------------------------------------------------------------------------------------------------
@@ -213,8 +213,23 @@ class State:
         """Of an order that traded, was triggered or is gone: the other one is cancelled."""
         if order.link:
             other = self.open[order.linked_key]
-            order.link = other.link = 0
+            order.unlink(other)
             self.cancel(other, Reason.LINKED)
+
+    def follow_fill(self, order: Order, lots: int) -> None:
+        """Of an order that traded `lots`: the linked one is cancelled, or loses as many."""
+        if not order.link or not order.updates:
+            self.end_link(order)
+            return
+        other = self.open[order.linked_key]
+        if lots >= other.leaves_lots:
+            self.end_link(order)
+            return
+        if lots > other.reserve_lots:
+            self.cancelled_at.add((other.symbol, other.queue, other.side, other.queue_ticks))
+        if not order.leaves_lots:
+            order.unlink(other)
+        self.reduce_open(other, lots, 0, Reason.LINKED)
 
     def reduce_open(self, order: Order, qty_lots: int, command_id: int, reason: int = 0) -> None:
         """Makes a resting order smaller, its reserve first."""

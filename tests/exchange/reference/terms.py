@@ -25,9 +25,10 @@ BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.STOP_TICKS: (Term.PEG,),
     Term.TRAIL_TICKS: (Term.PEG,),
     Term.TOUCH_TICKS: (Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
+    Term.UPDATE_LINK: (Term.LINK,),
     Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
 }
-NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
+NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK, Term.UPDATE_LINK}
 
 
 def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Term) -> bool:
@@ -105,7 +106,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
             return 0 <= value <= price_max
         case Term.EXPIRE_NS:
             return value > max(c.time_ns, 0)
-        case Term.LINK:
+        case Term.LINK | Term.UPDATE_LINK:
             other = state.open.get((c.participant, value))
             return other is not None and not other.link
         case Term.SELF_TRADE:

@@ -76,7 +76,8 @@ def _trigger_stop(state: State, book: Book) -> bool:
     state.emit(EventKind.TRIGGERED, order, qty_lots=order.leaves_lots, flags=hidden_flag(order))
     state.dequeue(order)
     order.stop_ticks = order.touch_ticks = order.trail_ticks = 0
-    state.end_link(order)
+    if not order.updates:
+        state.end_link(order)
     activate(state, order, *state.target_queue(order), EventKind.RESTED)
     return True
 

@@ -54,6 +54,7 @@ def _validate_order(state: State, book: Book, order: Order) -> None:
     if order.link:
         other = state.open.get(order.linked_key)
         assert other is not None and other.link == order.order_id, f"{order}: its link is not mutual"
+        assert other.updates == order.updates, f"{order}: its link is of two kinds"
     assert (order.time_in_force == TimeInForce.GTT) == bool(order.expire_ns), f"{order}: GTT and a time go together"
     if order.queue != Queue.STOP:
         assert order.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK), f"{order}: must not rest"
