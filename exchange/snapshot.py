@@ -16,7 +16,7 @@ SPECIAL = np.dtype(
         ("queue_ticks", "<i8"),  # where it stands in its queue
         ("open_lots", "<i8"),  # an iceberg: its displayed part
         ("reserve_lots", "<i8"),
-        ("total_lots", "<i8"),  # filled + open + reserve
+        ("total_lots", "<i8"),  # filled + open + reserve, and what a linked order has traded of it
         ("display_lots", "<i8"),  # 0: no iceberg, as for the other terms
         ("min_lots", "<i8"),
         ("stop_ticks", "<i8"),

@@ -91,6 +91,12 @@ UPDATES: list[Case] = [
         p1 RESTED c12 o10 #3 s0 sell 7@107 leaves 7
         p1 CANCELLED c13 o1 #1 s0 sell 4@105 leaves 0 REQUESTED RESTING
         p1 CANCELLED c0 o10 #3 s0 sell 7@107 leaves 0 LINKED RESTING"""),
+    ("for a replace, what the other has traded counts as filled", "p1 c1 NEW sell 5@105; p1 c10 NEW sell 5@106 updates=1; p2 c1 NEW buy 2@105", "p1 c11 REPLACE o10 5@107; p1 c12 REPLACE o10 4@107; p1 c13 REPLACE o10 2@107", """
+        p1 REPLACED c11 o10 #2 s0 sell 3@106 leaves 3
+        p1 RESTED c11 o10 #3 s0 sell 3@107 leaves 3
+        p1 REDUCED c12 o10 #3 s0 sell 1@107 leaves 2
+        p1 CANCELLED c13 o10 #3 s0 sell 2@107 leaves 0 REPLACED_BELOW_FILLED RESTING
+        p1 CANCELLED c0 o1 #1 s0 sell 3@105 leaves 0 LINKED RESTING"""),
     ("an expiry cancels the other", "p1 c10 NEW sell 5@105 gtt until=2000; p1 c20 NEW sell 5@106 updates=10", "p2 c1 NEW buy 1@90 t2000", """
         p1 CANCELLED c0 o10 #1 s0 sell 5@105 leaves 0 EXPIRED RESTING
         p1 CANCELLED c0 o20 #2 s0 sell 5@106 leaves 0 LINKED RESTING

@@ -166,7 +166,11 @@ def active_partner_to_update(state: State, qty: int) -> int:
 
 @inner
 def update_partner(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
-    """Takes lots off an order whose linked order has traded them. At most two events."""
+    """Takes lots off an order whose linked order has traded them. At most two events.
+
+    They stay in its total, as filled ones do: a REPLACE that a fill of the linked order has overtaken does not bring them back.
+    """
     if qty >= total_open_lots(state, slot):
         return _cancel_one(state, command, events, count, slot, 0, k.REASON_LINKED)
+    state.orders[slot].total_lots += qty
     return reduce_resting(state, command, events, count, slot, qty, 0, k.REASON_LINKED)

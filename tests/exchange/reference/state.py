@@ -229,6 +229,7 @@ class State:
             self.cancelled_at.add((other.symbol, other.queue, other.side, other.queue_ticks))
         if not order.leaves_lots:
             order.unlink(other)
+        other.total_lots += lots  # they stay in it, as filled ones do
         self.reduce_open(other, lots, 0, Reason.LINKED)
 
     def reduce_open(self, order: Order, qty_lots: int, command_id: int, reason: int = 0) -> None:
