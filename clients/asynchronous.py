@@ -112,13 +112,14 @@ class AsyncExchange(Client):
         return await self._run(self.core.amend(order, CommandKind.REDUCE, qty_lots))
 
     async def replace(
-        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None
-    ) -> Order:
-        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. Raises `Rejected`.
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: those
+        of expiry, minimum, stop, trail and touch price that change. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
-        return await self._run(self.core.replace(order, qty_lots, price_ticks, price))
+        return await self._run(self.core.replace(order, qty_lots, price_ticks, price, terms))
 
     async def mass_cancel(self, symbol: str | None = None) -> None:
         """Cancels all our orders, in one symbol or in all."""

@@ -22,7 +22,7 @@ from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, HaltReason, Phase, Reason, Rows
-from serl.exchange.terms import Terms
+from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind, subscription, with_token
 
 Result = TypeVar("Result")
@@ -171,12 +171,13 @@ class ClientCore:
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
         return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None) -> Steps[Order]:
+    def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None, terms: Terms
+    ) -> Steps[Order]:
         """Sends REPLACE; without a price it keeps the order's. Raises `Rejected` if the order is no longer open."""
         ticks = to_ticks(self.session.instrument_numbered(order.symbol), price_ticks, price)
-        return (
-            yield from self.amend(order, CommandKind.REPLACE, qty_lots, order.price_ticks if ticks is None else ticks)
-        )
+        values = qty_lots, order.price_ticks if ticks is None else ticks
+        return (yield from self.amend(order, CommandKind.REPLACE, *values, terms=terms))
 
     def account(self) -> Steps[dict[str, Balance]]:
         """The balances of every symbol that the participant has traded, by name."""
@@ -188,10 +189,11 @@ class ClientCore:
             found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
         return found
 
-    def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
+    def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
-        command_id, message = self.session.amend(order, kind, *values)
-        self.send_command(message)
+        command_id, messages = self.session.amend(order, kind, *values, terms=terms)
+        for message in messages:
+            self.send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order

@@ -204,11 +204,10 @@ class Session:
         market = price_ticks is None and terms.peg is None
         has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
-        immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
+        waits = terms.stop_ticks is not None or terms.trail_ticks is not None or terms.touch_ticks is not None
+        immediate = market and not waits and not terms.to_limit
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
-        term_commands = (
-            [self.command(CommandKind.TERM, term, value) for term, value in terms.items()] if has_terms else []
-        )
+        term_commands = self._term_commands(terms) if has_terms else []
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), flags)
         command_id, message = self.command(NEW, *values)
         if term_commands:
@@ -216,6 +215,9 @@ class Session:
         order = Order(command_id, number, Side(side), price_ticks or 0, qty_lots, TimeInForce(tif))
         self.orders[command_id] = order
         return order, [*(term_message for _, term_message in term_commands), message]
+
+    def _term_commands(self, terms: Terms) -> list[tuple[int, bytes]]:
+        return [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
         """(command id, message) of a command; values are the fields of its kind in the order of docs/protocol.md."""
@@ -229,12 +231,18 @@ class Session:
         """(command id, message) that cancels all our orders, in one symbol or in all."""
         return self.command(CommandKind.MASS_CANCEL, ALL_SYMBOLS if symbol is None else self.instrument(symbol).number)
 
-    def amend(self, order: Order, kind: CommandKind, *values: int) -> tuple[int, bytes]:
-        """(command id, message) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks). An order of an earlier session of ours is kept
-        up to date from here on. Raises ConfigError for values that are no integers."""
+    def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> tuple[int, list[bytes]]:
+        """(command id, messages) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks, and terms that change). An order of an
+        earlier session of ours is kept up to date from here on. Raises ConfigError for values that are no integers."""
         checked = [integer(name, value) for name, value in zip(("qty_lots", "price_ticks"), values, strict=False)]
         self.orders.setdefault(order.order_id, order)
-        return self.command(kind, order.order_id, *checked)
+        if terms is NO_TERMS:
+            command_id, message = self.command(kind, order.order_id, *checked)
+            return command_id, [message]
+        term_commands = self._term_commands(terms)
+        command_id, message = self.command(kind, order.order_id, *checked, int(CommandFlag.TERMS))
+        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
+        return command_id, [*(term_message for _, term_message in term_commands), message]
 
     def rows(self, rows: Rows) -> bytes:
         """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase."""

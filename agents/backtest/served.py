@@ -100,10 +100,10 @@ class ServedStrategyMarket:
         except Rejected:
             return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
+    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
         """See StrategyMarket."""
         try:
-            return self.client.replace(order, qty_lots, price_ticks)
+            return self.client.replace(order, qty_lots, price_ticks, terms=terms)
         except Rejected:
             return order
 

@@ -30,6 +30,7 @@ from serl.clients.errors import (
 from serl.clients.session import Session
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
@@ -57,6 +58,32 @@ def test_the_blocking_client(exchange: Served) -> None:
         alice.cancel(order)
         assert order.state == "done"
         assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
+
+
+def test_terms_are_replaced(exchange: Served) -> None:
+    with connect(exchange.endpoint, "careful") as client:
+        stop = client.sell("AMZN", 4, terms=Terms(stop_ticks=100))
+        touched = client.sell("AMZN", 4, terms=Terms(touch_ticks=900_000, link=stop.order_id))
+        client.replace(stop, 6, terms=Terms(stop_ticks=120))
+        assert (stop.state, stop.open_lots) == ("open", 6)
+        client.replace(touched, 4, terms=Terms(touch_ticks=800_000))
+        with pytest.raises(Rejected, match="BAD_TERMS"):
+            client.replace(touched, 4, terms=Terms(stop_ticks=120))
+        with pytest.raises(Rejected, match="NOT_REPLACEABLE"):
+            client.replace(stop, 5)
+        assert not client.session.unanswered and not client.session.term_ids
+        client.cancel(stop)
+        assert (stop.state, client.open_orders()) == ("done", [])
+
+
+def test_a_market_to_limit_order_rests_at_its_price(exchange: Served) -> None:
+    with connect(exchange.endpoint, "converted") as client:
+        client.sell("DEMO", 2, 9950)
+        order = client.buy("DEMO", 5, terms=Terms(to_limit=True))
+        assert (order.state, order.filled_lots, order.open_lots, order.price_ticks) == ("open", 2, 3, 9950)
+        client.replace(order, 4)
+        assert client.book("DEMO")[0] == [(9950, 2, 1)]
+        client.cancel(order)
 
 
 def test_a_client_that_stood_still_finds_the_reply(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
