@@ -18,6 +18,7 @@ from typing import Any
 
 import gymnasium
 
+from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -65,7 +66,8 @@ def parallel_env(
     days = _days(config)
     assert days is not None, "a replayed market has days"
     return ExecutionParallelEnv(
-        ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000)), _scenario(config, days, 1).sampler,
+        ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000), answers=answering_days(days, config.answers)),
+        _scenario(config, days, 1).sampler,
         shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
         scales=scales or _fitted_scales(config, days), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
         fee_bps=config.fee_bps,

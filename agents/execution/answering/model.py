@@ -1,5 +1,6 @@
 """How far a day gives way: the coefficient of impact, fitted on the day itself or by the square-root law, and the memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from serl.agents.execution.answering.record import HistoryRecord, record_history
 from serl.agents.execution.answering.rules import Answers
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+from serl.history.day import Day
 
 FITTED, SQUARE_ROOT, NONE = "fitted", "square_root", "none"
 SECOND_NS = 1_000_000_000
@@ -93,6 +95,11 @@ def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = E
     return AnsweringDay(record, fits, root_law, used, memory_weights(exponent), bound_ticks)
 
 
+def answering_days(days: Sequence[Day], answers: str) -> list[AnsweringDay] | None:
+    """For a setting: FITTED or SQUARE_ROOT for each day, or None for NONE. ConfigError as `answering_day`."""
+    return None if answers == NONE else [answering_day(day.commands, answers) for day in days]
+
+
 def _known_mids(record: HistoryRecord) -> tuple[Any, Any]:
     known = np.isfinite(record.mid_ticks)
     if not known.any():
@@ -126,7 +133,7 @@ def _fit(record: HistoryRecord, mids: tuple[Any, Any], window_s: float) -> Coeff
     return CoefficientFit(window_s, len(root), slope, slope - Z_95 * error, slope + Z_95 * error, r2)
 
 
-def compiled_answers(days: list[AnsweringDay], books: int) -> Answers:
+def compiled_answers(days: Sequence[AnsweringDay], books: int) -> Answers:
     """What the compiled rules need, for books in which any of the days can be replayed; command i of day d is i + commands before."""
     records = [day.record for day in days]
     ends = np.cumsum([0] + [len(record.order_ids) for record in records])

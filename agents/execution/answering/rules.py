@@ -241,7 +241,10 @@ def execute_stranger(
     price, tif, flags, time_ns = command.price_ticks, command.time_in_force, command.flags, command.time_ns
     answer.disturbed, sign = 1, 1 if side == BID else -1
     while True:
-        if give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills) == GROW:
+        if (
+            give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills)
+            == GROW
+        ):
             return GROW
         before, left = answer.sent_lots, total - answer.sent_lots
         if left == 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.answering.model import NONE, answering_day, compiled_answers
+from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
 from serl.agents.execution.answering.rules import execute_history, execute_stranger, give_way, show_shift
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own_orders import (
@@ -74,7 +74,18 @@ def _replay(
             status = _submit(state, row, events, first_own, frame, fills)
         else:
             status = execute_history(
-                state, history, book[CURSOR], row, answers, symbol, agents, first_own + number, first_own, events, frame, fills
+                state,
+                history,
+                book[CURSOR],
+                row,
+                answers,
+                symbol,
+                agents,
+                first_own + number,
+                first_own,
+                events,
+                frame,
+                fills,
             )
         if status == GROW:
             return GROW
@@ -96,7 +107,16 @@ def _send_orders(
                 status = _submit(state, row, events, first_own, frame, fills)
             else:
                 status = execute_stranger(
-                    state, row, answers.books[symbol], symbol, agents, first_own + number, first_own, events, frame, fills
+                    state,
+                    row,
+                    answers.books[symbol],
+                    symbol,
+                    agents,
+                    first_own + number,
+                    first_own,
+                    events,
+                    frame,
+                    fills,
                 )
             if status == GROW:
                 return GROW
@@ -193,13 +213,13 @@ class ReplayMarket:
     See the module and `ExecutionMarket`.
 
     The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude every agent of the book.
-    answers: `none`, or the coefficient with which the day gives way, `fitted` or `square_root` (docs/answering.md). ConfigError for a day
-    that the coefficient cannot be fitted on.
+    answers: how far each of the days gives way (docs/answering.md); None: history goes on unchanged.
     """
 
     def __init__(
-        self, days: Sequence[Day], books: int, agents: int = 1, *, latency_ns: int = 1_000_000, answers: str = NONE
-    ) -> None:
+        self, days: Sequence[Day], books: int, agents: int = 1, *, latency_ns: int = 1_000_000,
+        answers: Sequence[AnsweringDay] | None = None,
+    ) -> None:  # fmt: skip
         if not days or any(len(day.reference.symbols) != 1 for day in days):
             raise ConfigError("replay: expected at least one day, each with one symbol")
         if agents < 1 or books < 1:
@@ -223,8 +243,8 @@ class ReplayMarket:
         self._books, self._env_states = np.zeros((books, 6), np.int64), np.zeros((count, 6), np.int64)
         self._signs = np.ones(count, np.int64)
         self._row, self._events = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT)
-        self._answering = [] if answers == NONE else [answering_day(day.commands, answers) for day in days]
-        self._answers = compiled_answers(self._answering, books) if self._answering else None
+        self._answering = [] if answers is None else list(answers)
+        self._answers = None if answers is None else compiled_answers(self._answering, books)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket. ConfigError unless all agents of each book start, with the same day and window."""
