@@ -1,7 +1,8 @@
 """Execution environments: decisions on parent orders per second, including observations, rewards and new episodes.
 
 static: bars, half-hour orders in steps of a minute, 4096 at once; for comparison, the same fills in a loop of bare numpy without
-observations. static_book and replay: the AMZN day of LOBSTER (or else a generated one), ten-minute orders in steps of 10 s.
+observations. static_book, replay and the replay that answers: the AMZN day of LOBSTER (or else a generated one), ten-minute orders in
+steps of 10 s.
 dynamic: RMSC04 with 1,116 traders in each of 64 markets, half-hour orders in steps of 60 s, 16 seeds.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.replay import FOLDER, SAMPLES
+from serl.agents.execution.answering.model import FITTED, answering_days
 from serl.agents.execution.environment.bars import HIGH, LOW, VOLUME, BarDays, StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import SECOND_NS, Hours, RandomOrders
@@ -91,6 +93,9 @@ def run() -> dict[str, Any]:
             "bare_numpy_steps_per_s": bare_numpy_steps_per_s(bars, 60),
             "static_book_steps_per_s": steps_per_s(StaticBook([history], BOOKS), seconds, 120),
             "replay_steps_per_s": steps_per_s(ReplayMarket([history], BOOKS), seconds, 120),
+            "replay_answering_steps_per_s": steps_per_s(
+                ReplayMarket([history], BOOKS, answers=answering_days([history], FITTED)), seconds, 120
+            ),
             "replay_day": name,
             "dynamic_steps_per_s": steps_per_s(dynamic, seeds, 90),
             "cores": os.cpu_count(),

@@ -55,6 +55,22 @@ def test_a_seed_determines_orders_and_simulated_days() -> None:
     assert not np.array_equal(first, other)
 
 
+def test_a_day_may_answer_and_other_markets_may_not(day: Path) -> None:
+    plain, answering = (made(2, data=day, answers=answers, actions="market") for answers in ("none", "square_root"))
+    costs = []
+    for env in (plain, answering):
+        env.reset(seed=1)
+        frames = env.market.frames
+        moved = frames["bid_ticks"][:, 0].copy()
+        env.step(np.ones((2, 1)))
+        costs.append(frames["bid_ticks"][:, 0] - moved)
+    assert isinstance(plain.market, ReplayMarket) and (costs[0] != costs[1]).all()
+    with pytest.raises(
+        ConfigError, match="answers: expected none in a dynamic market, got fitted; only a replay can answer"
+    ):
+        made(2, **SMALL, answers="fitted")
+
+
 def test_observations_have_the_same_units_for_any_number(day: Path) -> None:
     found = []
     for count in (1, 4):

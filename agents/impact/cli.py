@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from serl.agents.traders.shipped import POPULATION
 
-REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol")
+REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol", "answering")
 SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
 NOT_VALIDITY = ("side", "interval", "grid", "participation")
 REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
@@ -29,6 +29,11 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 @click.option("--grid", default=5.0, show_default=True, help="DAY: seconds between points of the curve.")
 @click.option("--symbol", help="DAY: one of its symbols; the first by default.")
 @click.option(
+    "--answering", type=click.Choice(["fitted", "square_root"]),
+    help="DAY: it gives way to the metaorder, with the impact fitted on the day or that of the square-root law; with --validity beside "
+    "the one that does not.",
+)  # fmt: skip
+@click.option(
     "--seeds", default=20, show_default=True, type=click.IntRange(1),
     help="POPULATION: number of markets, each run with and without the metaorder.",
 )  # fmt: skip
@@ -48,11 +53,11 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 def impact(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path, side: str | None,
     window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
-    duration: float, validity: bool, as_json: bool,
+    duration: float, validity: bool, as_json: bool, answering: str | None,
 ) -> None:  # fmt: skip
     """Measure what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
 
-    With DAY, a TWAP is worked in a replay. Nobody reacts in a replay: the impact is mechanical.
+    With DAY, a TWAP is worked in a replay. Nobody reacts in a replay: the impact is mechanical. With --answering the day gives way.
 
     With --simulated, metaorders are worked in markets of POPULATION, whose traders react. I / sigma = Y (Q / V)^delta is
     fitted to their impact.
@@ -66,8 +71,8 @@ def impact(
 
     if validity:
         _check_validity(
-            context, day, simulated, qty_share, output, window, symbol, range(seed, seed + seeds), duration, as_json
-        )
+            context, day, simulated, qty_share, output, window, symbol, range(seed, seed + seeds), duration, as_json, answering
+        )  # fmt: skip
         return
     if as_json:
         raise click.UsageError(
@@ -85,12 +90,12 @@ def impact(
         _reject_options(context, SIMULATED_OPTIONS, "--simulated", "a DAY")
         side, window = _require(context, "--side", side), _require(context, "--window", window)
         shares = _parse_shares(REPLAY_SHARES if qty_share is None else qty_share)
-        _measure_replay(day, side, shares, window, interval, grid, symbol, output)
+        _measure_replay(day, side, shares, window, interval, grid, symbol, output, answering)
 
 
 def _check_validity(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path,
-    window: str | None, symbol: str | None, seeds: range, duration_s: float, as_json: bool,
+    window: str | None, symbol: str | None, seeds: range, duration_s: float, as_json: bool, answering: str | None,
 ) -> None:  # fmt: skip
     from serl.agents.impact.cli_validity import DURATION_S, SHARES, measure_validity
     from serl.extras import require_reports
@@ -101,10 +106,12 @@ def _check_validity(
             "expected --simulated POPULATION, a DAY or both with --validity, got neither; give one", context
         )
     if day is None:
-        _reject_options(context, ("window", "symbol"), "a DAY", "--simulated")
+        _reject_options(context, ("window", "symbol", "answering"), "a DAY", "--simulated")
     require_reports()
     shares = _parse_shares(SHARES if qty_share is None else qty_share)
-    measure_validity(day, simulated, shares, seeds, duration_s or DURATION_S, window, symbol, output, as_json)
+    measure_validity(
+        day, simulated, shares, seeds, duration_s or DURATION_S, window, symbol, output, as_json, answering
+    )
 
 
 def _reject_options(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:
@@ -140,10 +147,11 @@ def _parse_shares(text: str) -> list[float]:
 
 def _measure_replay(
     day: Path, side: str, shares: list[float], window: str, interval_s: float, grid_s: float, symbol: str | None,
-    output: Path,
+    output: Path, answering: str | None,
 ) -> None:  # fmt: skip
     from rich.console import Console
 
+    from serl.agents.execution.answering.model import NONE
     from serl.agents.impact.replay import replay_impact
     from serl.agents.impact.replay_report import summary_table, write_replay_impact
     from serl.agents.realism.days import day_origin, load_day, parse_window
@@ -153,10 +161,12 @@ def _measure_replay(
     history = load_day(day)
     found = replay_impact(
         history, Side[side.upper()], shares, times, interval_ns=round(interval_s * 1e9),
-        grid_step_ns=round(grid_s * 1e9), symbol=symbol,
+        grid_step_ns=round(grid_s * 1e9), symbol=symbol, answers=answering or NONE,
     )  # fmt: skip
     written = write_replay_impact(found, day.name, day_origin(history), output)
     Console().print(summary_table(found, f"{side} {found.symbol}, {window}: impact in ticks"))
+    if found.answering is not None:
+        click.echo(found.answering.describe())
     click.echo(f"wrote {', '.join(map(str, written))}")
 
 

@@ -12,14 +12,16 @@ DURATION_S, SHARES = 600.0, ".03,.1,.3"
 
 def measure_validity(
     day: Path | None, population: str | None, shares: list[float], seeds: range, duration_s: float, window: str | None,
-    symbol: str | None, output: Path, as_json: bool,
+    symbol: str | None, output: Path, as_json: bool, answering: str | None = None,
 ) -> None:  # fmt: skip
-    """Measures the population, the replayed day, or both; prints the checks and writes the report."""
+    """Measures the population, the replayed day, or both, and the day that gives way with the coefficient `answering`; prints the checks and
+    writes the report."""
     import json
 
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
+    from serl.agents.execution.answering.model import NONE
     from serl.agents.impact.responses import plan_trials
     from serl.agents.impact.validity import check_validity
     from serl.agents.impact.validity_replay import replayed_responses
@@ -51,13 +53,15 @@ def measure_validity(
             )
             data.append(f"population {config.name} sha256 {fingerprint(config)[:16]}")
         if history is not None:
-            replays = progress.add_task("replays", total=len(plan_trials(len(seeds), len(set(shares)))))
-            markets.append(
+            kinds = [NONE] if answering is None else [NONE, answering]
+            replays = progress.add_task("replays", total=len(kinds) * len(plan_trials(len(seeds), len(set(shares)))))
+            markets += [
                 replayed_responses(
                     history, shares, len(seeds), duration_s, times, symbol,
-                    lambda: progress.update(replays, advance=1),
+                    lambda: progress.update(replays, advance=1), kind,
                 )
-            )  # fmt: skip
+                for kind in kinds
+            ]  # fmt: skip
             data.append(day_origin(history))
     checks = [check_validity(found, seed=seeds.start) for found in markets]
     written = write_validity(markets, checks, "; ".join(data), seeds.start, output)
@@ -69,4 +73,7 @@ def measure_validity(
         console.print(shown)
     if history is not None:
         click.echo(REPLAY_NOTE)
+    for market in markets:
+        if market.note:
+            click.echo(f"{market.market} gives way to the order (docs/answering.md):\n{market.note}")
     click.echo(f"wrote {', '.join(map(str, written))}")

@@ -1,7 +1,8 @@
 """The impact of a metaorder in a replay: a day with our child orders among its commands, minus the same day without them.
 
 Both runs share everything else, so the difference of the mids is the effect of our orders. Nobody in a replay reacts: this
-is the mechanical impact, liquidity that we took and history did not replace (docs/history.md).
+is the mechanical impact, liquidity that we took and history did not replace (docs/history.md). In a day that answers, history also gives
+way (docs/answering.md).
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
 from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.agents.impact.answering import execute_answering
 from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, history_market, symbol_commands
@@ -97,6 +100,8 @@ class ReplayImpact:
     sigma_ticks: float
     """Standard deviation of the mid's 1-minute changes in the window, times the root of its minutes."""
     orders: tuple[MetaorderImpact, ...]
+    answering: AnsweringDay | None = None
+    """How the day gave way; None if it did not."""
 
 
 @allocating
@@ -123,8 +128,22 @@ def execute_commands(commands: Rows) -> tuple[MidPath, Market]:
     touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
     while _execute_all(market.state, commands, events, position, touch, traded) != DONE:
         market.grow()
+    return _mid_path(commands, touch, traded), market
+
+
+def _mid_path(commands: Rows, touch: Ints, traded: Ints) -> MidPath:
     mid = np.where((touch > 0).all(axis=1), touch.sum(axis=1) / 2.0, np.nan)
-    return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR), market
+    return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR)
+
+
+def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay | None = None) -> tuple[MidPath, int]:
+    """Executes a TWAP among history's commands, in a day that gives way if `answering` is given: the mid's path and the lots filled."""
+    merged = insert_twap(commands, order)
+    if answering is None:
+        path, market = execute_commands(merged)
+        return path, abs(market.account(EXECUTOR).position_lots)
+    touch, traded, filled_lots = execute_answering(merged, merged["participant"] == EXECUTOR, answering)
+    return _mid_path(merged, touch, traded), filled_lots
 
 
 def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
@@ -148,12 +167,12 @@ def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
 
 def replay_impact(
     day: Day, side: Side, qty_shares: list[float], window: tuple[int, int], *, interval_ns: int = 30 * SECOND_NS,
-    grid_step_ns: int = 5 * SECOND_NS, symbol: str | None = None,
+    grid_step_ns: int = 5 * SECOND_NS, symbol: str | None = None, answers: str = NONE,
 ) -> ReplayImpact:  # fmt: skip
     """Replays the day without and with a TWAP of each share of the window's executed lots.
 
-    Each parent order sends a child of whole lots every interval_ns; the unfilled rest of a child is not retried.
-    ImpactError for shares or steps that are not positive; EmptyWindow, NoTrades or NoTwoSidedBook for the window.
+    Each parent order sends a child of whole lots every interval_ns; the unfilled rest of a child is not retried. answers: as in
+    ReplayMarket. ConfigError for a day that the coefficient cannot be fitted on, ImpactError for shares or steps that are not positive; EmptyWindow, NoTrades or NoTwoSidedBook for the window.
     """
     if not qty_shares or min(qty_shares) <= 0:
         raise ImpactError(
@@ -163,6 +182,7 @@ def replay_impact(
         raise ImpactError(f"grid: expected a positive time, got {grid_step_ns} ns; give e.g. --grid 5")
     start_ns, end_ns = window
     name, commands, _ = symbol_commands(day, symbol)
+    answering = None if answers == NONE else answering_day(commands, answers)
     without, _ = execute_commands(commands)
     lots = _executed_lots(without, name, start_ns, end_ns)
     grid = np.arange(start_ns, end_ns + round(FOLLOWED_WINDOWS * (end_ns - start_ns)) + 1, grid_step_ns, dtype=np.int64)
@@ -176,9 +196,8 @@ def replay_impact(
     for share in qty_shares:
         qty_lots = max(1, round(share * lots))
         parent = ParentOrder(name, side, qty_lots, start_ns, end_ns, interval_ns)
-        path, market = execute_commands(insert_twap(commands, parent))
+        path, filled = execute_parent(commands, parent, answering)
         signed = -parent.sign * (path.mid_before(grid) - base)
-        filled = abs(market.account(EXECUTOR).position_lots)
         end = int(np.searchsorted(grid, end_ns, side="right")) - 1
         after = path.time_ns[path.is_own][:, np.newaxis] + lags + 1
         child = -parent.sign * (path.mid_before(after) - without.mid_before(after)).mean(axis=0)
@@ -187,7 +206,7 @@ def replay_impact(
     minutes = without.mid_before(np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64))
     sigma = float(np.diff(minutes).std() * np.sqrt(len(minutes) - 1)) if len(minutes) > 2 else float("nan")
     day_lots = int(without.traded_lots.sum())
-    return ReplayImpact(name, side, start_ns, end_ns, grid, lags, lots, day_lots, sigma, tuple(orders))
+    return ReplayImpact(name, side, start_ns, end_ns, grid, lags, lots, day_lots, sigma, tuple(orders), answering)
 
 
 def _executed_lots(path: MidPath, name: str, start_ns: int, end_ns: int) -> int:

@@ -31,6 +31,7 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
     """All numbers, and the data that they come from."""
     return {
         "data": {"name": name, "origin": origin, "symbol": found.symbol},
+        "answering": None if found.answering is None else found.answering.describe(),
         "side": found.side.name.lower(),
         "window": f"{time_of_day_text(found.start_ns)}-{time_of_day_text(found.end_ns)}",
         "window_lots": found.window_lots,
@@ -68,7 +69,12 @@ def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
         for order in found.orders
     ]
     parts = [
-        "<p>The mid with a metaorder minus the mid without it, in a replay. Nobody in a replay reacts: the impact is mechanical.</p>",
+        "<p>The mid with a metaorder minus the mid without it, in a replay. "
+        + (
+            "Nobody in a replay reacts: the impact is mechanical.</p>"
+            if found.answering is None
+            else f"The day gives way to it: {found.answering.describe()}</p>"
+        ),
         table(
             ["share of the volume", "lots", "filled", "ticks after a child", "ticks, mean", "ticks at the end"], rows
         ),

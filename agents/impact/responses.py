@@ -45,6 +45,8 @@ class Responses:
     """[run, side, factor] the same at the end of the second largest order, worked over FACTORS of the duration."""
     filled: Floats
     """[size] mean filled share."""
+    note: str = ""
+    """How the market was made to respond; empty for those that are what they are."""
 
     @property
     def runs(self) -> int:

@@ -1,11 +1,13 @@
-"""Responses of a replayed day to the parent orders of a validity check, at several start times. Nobody reacts in a replay."""
+"""Responses of a replayed day to the parent orders of a validity check, at several start times. Nobody reacts in a replay, unless it is
+one that answers (docs/answering.md)."""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from serl.agents.execution.answering.model import NONE, answering_day
 from serl.agents.execution.order import ParentOrder
-from serl.agents.impact.replay import EXECUTOR, MidPath, execute_commands, insert_twap
+from serl.agents.impact.replay import MidPath, execute_commands, execute_parent
 from serl.agents.impact.responses import (
     CHILDREN,
     STEPS,
@@ -26,15 +28,16 @@ from serl.history.day import Day
 
 def replayed_responses(
     day: Day, shares: list[float], starts: int, duration_s: float, window: tuple[int, int] | None = None,
-    symbol: str | None = None, on_replay: Callable[[], None] = lambda: None,
+    symbol: str | None = None, on_replay: Callable[[], None] = lambda: None, answers: str = NONE,
 ) -> Responses:  # fmt: skip
     """The same orders in a replayed day, at `starts` evenly spaced times; the last reading is at the window's end.
 
     Sizes are shares of what history executes in the time of the order. window: ns after midnight; None: from a minute after the
-    first command to the last. EmptyWindow if it is too short, NoTwoSidedBook without a mid; ImpactError as in check_settings.
+    first command to the last. answers: as in ReplayMarket. EmptyWindow if it is too short, NoTwoSidedBook without a mid; ImpactError as in check_settings.
     """
     sizes = check_settings(shares, starts, duration_s)
     name, commands, _ = symbol_commands(day, symbol)
+    answering = None if answers == NONE else answering_day(commands, answers)
     without, _ = execute_commands(commands)
     starts_ns = _start_times(commands, window, starts, duration_s)
     times_ns = np.array([reading_times(start_ns, duration_s) for start_ns in starts_ns.tolist()])
@@ -53,13 +56,14 @@ def replayed_responses(
             side = Side.BUY if trial.side > 0 else Side.SELL
             order = ParentOrder(name, side, lots, start_ns, start_ns + CHILDREN * slice_ns, slice_ns)
             until = int(np.searchsorted(commands["time_ns"], times[-1]))
-            path, market = execute_commands(insert_twap(commands[:until], order))
+            path, filled_lots = execute_parent(commands[:until], order, answering)
             on_replay()
-            yield trial, path.mid_before(times), abs(market.account(EXECUTOR).position_lots) / lots
+            yield trial, path.mid_before(times), filled_lots / lots
 
     impact, by_duration, filled = collect_responses(run(plan_trials(starts, len(sizes))), base, len(sizes))
     return Responses(
-        f"{name}, replayed", "start times", sizes, duration_s, float(traded.mean()), sigma(base), impact, by_duration, filled
+        f"{name}, {'replayed' if answering is None else 'answering'}", "start times", sizes, duration_s, float(traded.mean()),
+        sigma(base), impact, by_duration, filled, "" if answering is None else answering.describe(),
     )  # fmt: skip
 
 

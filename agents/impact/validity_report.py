@@ -59,6 +59,7 @@ def write_validity(
     numbers = {"made": origin.to_json(), **to_json(markets, checks)}
     tables = [check_table(markets, checks), *map(size_table, markets)]
     parts = [f"<p>{escape(REPLAY_NOTE)}</p>"] if any(market.run_name != "seeds" for market in markets) else []
+    parts += [f"<p>{escape(market.market)}: {escape(market.note)}</p>" for market in markets if market.note]
     parts += [_html(tables[0], text=True), png(image, "impact against size and against time")]
     parts += [f"<h2>{escape(str(shown.title))}</h2>" + _html(shown) for shown in tables[1:]]
     return write_with_picture(path, page("Response to parent orders", origin, parts), numbers, image)
@@ -120,7 +121,7 @@ def _draw_times(axes: Any, found: Responses) -> None:
 def _market(found: Responses, checks: list[Check]) -> dict[str, Any]:
     return {
         "market": found.market, "runs": found.runs, "run": found.run_name, "duration_s": found.duration_s,
-        "volume_lots": found.volume_lots, "sigma_ticks": found.sigma_ticks, "qty_shares": found.shares.tolist(),
+        "note": found.note, "volume_lots": found.volume_lots, "sigma_ticks": found.sigma_ticks, "qty_shares": found.shares.tolist(),
         "filled": found.filled.tolist(), "time": TIME.tolist(),
         "impact_ticks": dict(zip(("buy", "sell"), found.impact_ticks.mean(axis=0).tolist(), strict=True)),
         "checks": [

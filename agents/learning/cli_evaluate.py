@@ -1,5 +1,6 @@
 """`serl evaluate`: compares policies on the same held-out orders, in one table."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,10 @@ FITTED = (RULE, "ac")
 @click.option(
     "--fills", type=click.Choice(["strict", "touch"]), help="Bars: what a resting order fills; default: the settings'."
 )
+@click.option(
+    "--answers", multiple=True, type=click.Choice(["none", "fitted", "square_root"]),
+    help="replay: whether the day gives way to the orders, and by which impact; may be repeated, with one table each.",
+)  # fmt: skip
 @click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 @click.option(
     "--volume-curve",
@@ -52,7 +57,8 @@ FITTED = (RULE, "ac")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
-    part: str, fills: str | None, hours: str | None, volume_curve: Path | None, episodes: int, seed: int, output: Path,
+    part: str, fills: str | None, answers: tuple[str, ...], hours: str | None, volume_curve: Path | None, episodes: int, seed: int,
+    output: Path,
 ) -> None:  # fmt: skip
     """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
@@ -78,9 +84,13 @@ def evaluate(
         "fills": fills,
     }
     sections = []
-    for kind in kinds or (market.kind,):
+    for kind, answer in itertools.product(kinds or (market.kind,), answers or (market.answers,)):
         evaluation, provenance = _evaluate_market(
-            with_overrides(market, overrides | {"kind": kind}), policies, volume_curve, episodes, seed
+            with_overrides(market, overrides | {"kind": kind, "answers": answer}),
+            policies,
+            volume_curve,
+            episodes,
+            seed,
         )
         Console().print(terminal_table(evaluation))
         click.echo(f"{interval_note(evaluation)}\n{provenance}\n")

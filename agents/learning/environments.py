@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.episodes import RandomOrders
@@ -35,7 +36,13 @@ class Scenario:
         if agents > 1 and config.kind == "replay" and isinstance(self.source, Books):
             latency_ns = round(config.latency_us * 1000)
             books = config.environments // agents
-            self.market: ExecutionMarket = ReplayMarket(self.source.days, books, agents, latency_ns=latency_ns)
+            self.market: ExecutionMarket = ReplayMarket(
+                self.source.days,
+                books,
+                agents,
+                latency_ns=latency_ns,
+                answers=answering_days(self.source.days, config.answers),
+            )
         else:
             self.market = self.source.market()
 
@@ -43,9 +50,10 @@ class Scenario:
     def market_name(self) -> str:
         """The kind of the market; for bars, with the model of what a resting order fills."""
         of_bars = isinstance(self.market, StaticBars)
-        return (
-            f"{self.config.kind} market of bars, fills {self.config.fills}" if of_bars else f"{self.config.kind} market"
-        )
+        if of_bars:
+            return f"{self.config.kind} market of bars, fills {self.config.fills}"
+        answers = "" if self.config.answers == "none" else f" that answers ({self.config.answers})"
+        return f"{self.config.kind} market{answers}"
 
     @cached_property
     def sampler(self) -> Sampler:

@@ -42,6 +42,10 @@ class MarketConfig(LearningSettings):
     )
     environments: int = Field(32, gt=0)
     latency_us: float = Field(1000.0, ge=0, description="not for bars")
+    answers: Literal["none", "fitted", "square_root"] = Field(
+        "none",
+        description="replay: whether the day gives way to our orders, and by which impact, see docs/answering.md",
+    )
     fills: Literal["strict", "touch"] = Field(
         "strict", description="for bars: model of what a resting order fills, see docs/environments.md"
     )
@@ -80,6 +84,14 @@ class MarketConfig(LearningSettings):
         if info.context == SAVED and isinstance(values, dict) and "fills" not in values:
             return {**values, "fills": FILLS_BEFORE}
         return values
+
+    @model_validator(mode="after")
+    def _only_replays_answer(self) -> "MarketConfig":
+        if self.answers != "none" and self.kind != "replay":
+            raise ValueError(
+                f"answers: expected none in a {self.kind} market, got {self.answers}; only a replay can answer"
+            )
+        return self
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

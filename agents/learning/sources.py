@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.bar_costs import half_spreads_bps
 from serl.agents.execution.data import (
     TEST,
@@ -152,9 +153,11 @@ class Books:
     def market(self) -> ExecutionMarket:
         """See Source."""
         config, latency_ns = self.config, round(self.config.latency_us * 1000)
-        make = StaticBook if config.kind == "static" else ReplayMarket
-        market: ExecutionMarket = make(self.days, config.environments, latency_ns=latency_ns)
-        return market
+        if config.kind == "static":
+            return StaticBook(self.days, config.environments, latency_ns=latency_ns)
+        return ReplayMarket(
+            self.days, config.environments, latency_ns=latency_ns, answers=answering_days(self.days, config.answers)
+        )
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source; hours in the settings take precedence over the part."""

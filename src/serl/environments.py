@@ -21,6 +21,7 @@ from typing import Any
 
 import gymnasium
 
+from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -71,7 +72,8 @@ def parallel_env(
     days = _days(config)
     assert days is not None, "a replayed market has days"
     return ExecutionParallelEnv(
-        ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000)), _scenario(config, days, 1).sampler,
+        ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000), answers=answering_days(days, config.answers)),
+        _scenario(config, days, 1).sampler,
         shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
         scales=scales or _fitted_scales(config), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
         fee_bps=config.fee_bps,

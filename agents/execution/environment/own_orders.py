@@ -71,10 +71,10 @@ def command_executed(env_state: Any, child: Any, fill: Any) -> None:
 
 
 @inlined
-def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any) -> None:
+def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any, shift_ticks: int) -> None:
     """Adds the fills among the first `count` events: ours to the rows of `fills`, trades between others to `frame`.
 
-    Participants from `first_own` on are ours, in the order of the rows.
+    Participants from `first_own` on are ours, in the order of the rows. shift_ticks: added to all prices.
     """
     for index in range(count):
         event = events[index]
@@ -83,10 +83,10 @@ def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any
         if event.participant >= first_own:
             fill = fills[event.participant - first_own]
             fill.lots += event.qty_lots
-            fill.notional += event.qty_lots * event.price_ticks
+            fill.notional += event.qty_lots * (event.price_ticks + shift_ticks)
         elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
             frame.traded_lots += event.qty_lots
-            frame.traded_notional += event.qty_lots * event.price_ticks
+            frame.traded_notional += event.qty_lots * (event.price_ticks + shift_ticks)
             if not event.flags & AUCTION:  # there nobody takes
                 frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
             frame.trades += 1

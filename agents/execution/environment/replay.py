@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
+from serl.agents.execution.answering.rules import execute_history, execute_stranger, give_way, show_shift
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
@@ -54,18 +56,38 @@ def _submit(state: Any, row: Any, events: Any, first_own: int, frame: Any, fills
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         count, status = execute(state, row, 0, events, 0)
-        record_fills(events, count, first_own, frame, fills)
+        record_fills(events, count, first_own, frame, fills, 0)
     return status
 
 
 @inlined
-def _replay(state: Any, history: Any, row: Any, book: Any, symbol: int, first_own: int, until_ns: int, events: Any, frame: Any, fills: Any) -> int:  # fmt: skip
+def _replay(
+    state: Any, history: Any, row: Any, answers: Any, book: Any, agents: Any, symbol: int, first_own: int, number: int,
+    until_ns: int, events: Any, frame: Any, fills: Any,
+) -> int:  # fmt: skip
     """Executes history's commands before `until_ns`. DONE, or GROW with the cursor at the command that did not fit."""
     while book[CURSOR] < book[STOP] and history[book[CURSOR]].time_ns < until_ns:
-        row[0] = history[book[CURSOR]]
-        row[0].symbol = symbol
-        row[0].participant = symbol
-        if _submit(state, row, events, first_own, frame, fills) == GROW:
+        if answers is None:
+            row[0] = history[book[CURSOR]]
+            row[0].symbol = symbol
+            row[0].participant = symbol
+            status = _submit(state, row, events, first_own, frame, fills)
+        else:
+            status = execute_history(
+                state,
+                history,
+                book[CURSOR],
+                row,
+                answers,
+                symbol,
+                agents,
+                first_own + number,
+                first_own,
+                events,
+                frame,
+                fills,
+            )
+        if status == GROW:
             return GROW
         book[CURSOR] += 1
     return DONE
@@ -73,19 +95,46 @@ def _replay(state: Any, history: Any, row: Any, book: Any, symbol: int, first_ow
 
 @inlined
 def _send_orders(
-    state: Any, row: Any, book: Any, agents: Any, signs: Any, children: Any, symbol: int, first_own: int, number: int,
-    time_ns: int, events: Any, frame: Any, fills: Any,
+    state: Any, row: Any, answers: Any, book: Any, agents: Any, signs: Any, children: Any, symbol: int, first_own: int,
+    number: int, time_ns: int, events: Any, frame: Any, fills: Any,
 ) -> int:  # fmt: skip
     """Executes the commands of the agents of one book, in their order; `number` is the row of the first. DONE or GROW."""
     while book[AGENT] < agents.shape[0]:
         agent = book[AGENT]
         side, own = ASK if signs[agent] > 0 else BID, first_own + number + agent
         while next_command(agents[agent], row, symbol, own, side, children[agent], time_ns):
-            if _submit(state, row, events, first_own, frame, fills) == GROW:
+            if answers is None:
+                status = _submit(state, row, events, first_own, frame, fills)
+            else:
+                status = execute_stranger(
+                    state,
+                    row,
+                    answers.books[symbol],
+                    symbol,
+                    agents,
+                    first_own + number,
+                    first_own,
+                    events,
+                    frame,
+                    fills,
+                )
+            if status == GROW:
                 return GROW
             command_executed(agents[agent], children[agent], fills[number + agent])
         book[AGENT] += 1
     return DONE
+
+
+@inlined
+def _show_last_trades(
+    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any,
+) -> int:  # fmt: skip
+    """Lets the book give way to what traded last, and not to the time since, which history's next command does. DONE or GROW."""
+    if answer.due_ns != 0:
+        return DONE
+    time_ns = answer.updated_ns
+    return int(give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills))
 
 
 @inlined
@@ -99,10 +148,13 @@ def _clear(state: Any, symbol: int) -> None:
 
 @compiled
 def _advance(
-    state: Any, history: Any, row: Any, books: Any, env_states: Any, signs: Any, which: Any, children: Any, until_ns: Any,
+    state: Any, history: Any, row: Any, answers: Any, books: Any, env_states: Any, signs: Any, which: Any, children: Any, until_ns: Any,
     latency_ns: int, events: Any, frames: Any, fills: Any, first: int,
 ) -> int:  # fmt: skip
-    """Steps books which[first], which[first + 1] ...; returns the index in `which` that needs a larger market, or its size when finished."""
+    """Steps books which[first], which[first + 1] ...; returns the index in `which` that needs a larger market, or its size when finished.
+
+    answers: Answers, or None: history then goes on unchanged, and nothing of the rules is in the compiled code.
+    """
     first_own, each = books.shape[0], env_states.shape[0] // books.shape[0]
     for index in range(first, which.size):
         symbol, end_ns = which[index], until_ns[index]
@@ -116,23 +168,34 @@ def _advance(
             book[PHASE] = ARRIVING
         arrival_ns = min(book[NOW] + latency_ns, end_ns)
         if book[PHASE] == ARRIVING:
-            if _replay(state, history, row, book, symbol, first_own, arrival_ns, events, frame, fills) == GROW:
+            if _replay(
+                state, history, row, answers, book, agents, symbol, first_own, start, arrival_ns, events, frame, fills,
+            ) == GROW:  # fmt: skip
                 return index
             book[PHASE], book[AGENT] = SENDING_ORDERS, 0
         if book[PHASE] == SENDING_ORDERS:
             own_children = children[index * each : (index + 1) * each]
             if _send_orders(
-                state, row, book, agents, signs[start:stop], own_children, symbol, first_own, start, arrival_ns, events, frame, fills,
+                state, row, answers, book, agents, signs[start:stop], own_children, symbol, first_own, start, arrival_ns, events,
+                frame, fills,
             ) == GROW:  # fmt: skip
                 return index
             book[PHASE] = WAITING
-        if _replay(state, history, row, book, symbol, first_own, end_ns, events, frame, fills) == GROW:
+        if _replay(
+            state, history, row, answers, book, agents, symbol, first_own, start, end_ns, events, frame, fills,
+        ) == GROW:  # fmt: skip
+            return index
+        if answers is not None and _show_last_trades(
+            state, row, answers.books[symbol], symbol, agents, first_own + start, first_own, events, frame, fills,
+        ) == GROW:  # fmt: skip
             return index
         book[PHASE] = IDLE
         book[NOW] = end_ns
         for number in range(start, stop):
             frames[number] = frame
             end_step(state, symbol, env_states[number], first_own + number, end_ns, frames[number], fills[number])
+            if answers is not None:
+                show_shift(frames[number], answers.books[symbol].shift_ticks)
     return which.size
 
 
@@ -150,9 +213,13 @@ class ReplayMarket:
     See the module and `ExecutionMarket`.
 
     The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude every agent of the book.
+    answers: how far each of the days gives way (docs/answering.md); None: history goes on unchanged.
     """
 
-    def __init__(self, days: Sequence[Day], books: int, agents: int = 1, *, latency_ns: int = 1_000_000) -> None:
+    def __init__(
+        self, days: Sequence[Day], books: int, agents: int = 1, *, latency_ns: int = 1_000_000,
+        answers: Sequence[AnsweringDay] | None = None,
+    ) -> None:  # fmt: skip
         if not days or any(len(day.reference.symbols) != 1 for day in days):
             raise ConfigError("replay: expected at least one day, each with one symbol")
         if agents < 1 or books < 1:
@@ -176,6 +243,8 @@ class ReplayMarket:
         self._books, self._env_states = np.zeros((books, 6), np.int64), np.zeros((count, 6), np.int64)
         self._signs = np.ones(count, np.int64)
         self._row, self._events = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT)
+        self._answering = [] if answers is None else list(answers)
+        self._answers = None if answers is None else compiled_answers(self._answering, books)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket. ConfigError unless all agents of each book start, with the same day and window."""
@@ -188,6 +257,8 @@ class ReplayMarket:
             )
         for book, episode in zip(books.tolist(), episodes[:: self.agents], strict=True):
             self._books[book] = self._open(book, episode)
+            if self._answers is not None:
+                self._answers.books[book] = self._answering[int(episode["day"])].new_state()[0]
         self._market.state.last_command_id[len(self._books) + which] = 0
         self._env_states[which] = 0
         self._signs[which] = episodes["sign"]
@@ -226,7 +297,7 @@ class ReplayMarket:
         finished = 0
         while True:
             finished = _advance(
-                self._market.state, self._history, self._row, self._books, self._env_states, self._signs, books, children,
+                self._market.state, self._history, self._row, self._answers, self._books, self._env_states, self._signs, books, children,
                 until_ns, self.latency_ns, self._events, self.frames, self.fills, finished,
             )  # fmt: skip
             if finished == len(books):

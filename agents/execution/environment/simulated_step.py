@@ -51,7 +51,7 @@ def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, 
             return KEPT_FULL
         event_count, status = execute(state, rows, row_index, events, 0)
         phase_changed |= observe_events(traders, events, event_count, kept, kept_count)
-        record_fills(events, event_count, OUR_PARTICIPANT, frame, fills)
+        record_fills(events, event_count, OUR_PARTICIPANT, frame, fills, 0)
     if status != DONE:
         return MARKET_FULL
     env_state[LAST_NS] = rows[row_index].time_ns

@@ -28,6 +28,13 @@ def test_impact_in_a_replay(tmp_path: Path) -> None:
     assert [order["qty_share"] for order in found["orders"]] == [0.05, 0.2]
     assert len(found["time_s"]) == len(found["orders"][0]["impact_ticks"]) == 241
     assert output.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
+    assert found["answering"] is None
+    impact.main([*arguments, "-o", str(output), "--answering", "square_root"], standalone_mode=False)
+    answered = json.loads(output.read_text())
+    assert "used: " in answered["answering"] and "gives way" in output.with_suffix(".html").read_text()
+    for plain, gives_way in zip(found["orders"], answered["orders"], strict=True):
+        assert gives_way["impact_at_end_ticks"] > plain["impact_at_end_ticks"] + 1
+        assert gives_way["impact_ticks"][-1] > plain["impact_ticks"][-1] + 1, "it is remembered"
     for wrong in (["--qty-share", "much"], ["--window", "10:10-10:00"], ["-o", str(tmp_path / "none" / "x.json")]):
         with pytest.raises((RealismError, ReportFileError)):
             impact.main([*arguments, *wrong], standalone_mode=False)
@@ -57,6 +64,14 @@ REPLAY = ["x.day", "--side", "buy", "--window", "10:00-10:10"]
         (["x.day", "--window", "10:00-10:10"], "expected --side with a DAY, got none; add it"),
         (["x.day", "--side", "buy"], "expected --window with a DAY, got none; add it"),
         ([*REPLAY, "--seeds", "3"], "expected --seeds with --simulated only, got it with a DAY; leave it out"),
+        (
+            ["--simulated", "small", "--answering", "fitted"],
+            "expected --answering with a DAY only, got it with --simulated",
+        ),
+        (
+            ["--simulated", "small", "--answering", "fitted", "--validity"],
+            "expected --answering with a DAY only, got it with --simulated",
+        ),
         (
             ["--simulated", "small", "--window", "10:00-10:10"],
             "expected --window with a DAY only, got it with --simulated",

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.execution.answering.memory import mean_memory
+from serl.agents.execution.answering.model import REFERENCE_S, answering_day
 from serl.agents.impact.cli import impact
 from serl.agents.impact.errors import ImpactError
 from serl.agents.impact.responses import STEPS
@@ -34,13 +36,23 @@ def test_a_population_and_a_day_side_by_side(day: Day, tmp_path: Path) -> None:
     population = tmp_path / "flow.yaml"
     population.write_text("{name: flow, close: '10:00', groups: [{trader: flow, latency_us: 1}]}")
     arguments = ["--validity", "--simulated", str(population), str(tmp_path / "x.day"), "--seeds", "5"]
-    arguments += ["--duration", "60", "--qty-share", ".3,1", "-o", str(tmp_path / "found.json")]
+    arguments += [
+        "--duration",
+        "60",
+        "--qty-share",
+        ".3,1",
+        "-o",
+        str(tmp_path / "found.json"),
+        "--answering",
+        "square_root",
+    ]
     result = CliRunner().invoke(impact, arguments, catch_exceptions=False)
     assert result.exit_code == 0 and "Nobody reacts in a replayed day" in result.output
     numbers = json.loads((tmp_path / "found.json").read_text())
     markets = numbers["markets"]
-    assert [market["market"] for market in markets] == ["population flow", "DEMO, replayed"]
-    assert [market["run"] for market in markets] == ["seeds", "start times"]
+    assert [market["market"] for market in markets] == ["population flow", "DEMO, replayed", "DEMO, answering"]
+    assert [market["run"] for market in markets] == ["seeds", "start times", "start times"]
+    assert "used: " in markets[2]["note"] and markets[2]["note"] in result.output
     for market in markets:
         assert len(market["checks"]) == 12 and market["volume_lots"] > 0 and market["runs"] == 5
         buys = market["checks"][0]
@@ -62,6 +74,22 @@ def test_a_population_responds_alike_to_the_same_seeds() -> None:
     assert (first.filled > 0.9).all() and first.sigma_ticks > 0
     with pytest.raises(ImpactError, match=r"before the close of flow \(09:50\), got a duration of 600 s"):
         simulated_responses(short, [0.3, 1.0], range(1, 6), 600.0)
+
+
+def test_a_day_that_answers_has_the_square_root_law_and_a_plain_replay_has_not(day: Day) -> None:
+    """At the end of the order the mid is where the model says, plus what the plain replay has: the liquidity that the last child took."""
+    window = (TEN_NS + 60 * SECOND_NS, TEN_NS + 890 * SECOND_NS)
+    found = replayed_responses(day, [0.3, 1.2], 5, 60.0, window, answers="square_root")
+    plain = replayed_responses(day, [0.3, 1.2], 5, 60.0, window)
+    assert (found.filled == 1).all() and not plain.note
+    model = answering_day(day.commands, "square_root")
+    remembered = mean_memory(model.weights, 60.0) / mean_memory(model.weights, REFERENCE_S)
+    wanted = model.coefficient * np.sqrt(found.volume_lots * found.shares * remembered)
+    mechanical = plain.impact_ticks[:, :, :, STEPS].mean(axis=(0, 1))
+    assert found.impact_ticks[:, :, :, STEPS].mean(axis=(0, 1)) == pytest.approx(wanted + mechanical, abs=0.6)
+    later = found.impact_ticks[:, :, :, 2 * STEPS].mean() / found.impact_ticks[:, :, :, STEPS].mean()
+    assert 0.7 < later < 0.95
+    assert plain.impact_ticks[:, :, :, 2 * STEPS].mean() < 0.2 * found.impact_ticks[:, :, :, 2 * STEPS].mean()
 
 
 def test_a_replayed_book_by_hand() -> None:

@@ -1,0 +1,145 @@
+"""How far a day gives way: the coefficient of impact, fitted on the day itself or by the square-root law, and the memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.answering.memory import ANSWER, EXPONENT, mean_memory, memory_weights
+from serl.agents.execution.answering.record import HistoryRecord, record_history
+from serl.agents.execution.answering.rules import Answers
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import Rows
+from serl.history.day import Day
+
+FITTED, SQUARE_ROOT, NONE = "fitted", "square_root", "none"
+SECOND_NS = 1_000_000_000
+WINDOWS_S = (60.0, 300.0)
+REFERENCE_S = WINDOWS_S[-1]
+"""The coefficient is that of lots that are worked evenly over this time: the longer window of the fit."""
+OPENING_S = 60.0
+"""Left out of the fit: the book of the first minute is not yet that of the day."""
+WINDOWS_MIN = 20
+PREFACTOR = 1.0
+"""Y of the square-root law I = Y sigma_D sqrt(Q / V_D): of order 1 wherever it was measured (Sato and Kanazawa 2024, arXiv 2411.13965)."""
+Z_95 = 1.96
+
+
+@dataclass(frozen=True)
+class CoefficientFit:
+    """Changes of the mid over windows, regressed on sign(n) sqrt|n| of the lots n that takers bought minus sold in the window."""
+
+    window_s: float
+    windows: int
+    ticks_per_root_lot: float
+    low: float
+    """95 % interval, robust to unequal variances (White 1980)."""
+    high: float
+    r2: float
+
+
+@dataclass(frozen=True)
+class AnsweringDay:
+    """A day of one symbol that gives way, and how far."""
+
+    record: HistoryRecord
+    fits: tuple[CoefficientFit, ...]
+    square_root_ticks: float
+    """Y sigma_D / sqrt(V_D), ticks per root of a lot, with Y = PREFACTOR."""
+    coefficient: float
+    """That of the two which was chosen, ticks per root of a lot worked evenly over REFERENCE_S."""
+    weights: Any
+    bound_ticks: int
+    """The shift is never larger: half the lowest bid of the day."""
+
+    def new_state(self) -> Any:
+        """An ANSWER row (1,) of a book that no stranger has traded in."""
+        answer = np.zeros(1, ANSWER)
+        answer["weights"], answer["bound_ticks"] = self.weights, self.bound_ticks
+        answer["coefficient"] = self.coefficient / np.sqrt(mean_memory(self.weights, REFERENCE_S))
+        return answer
+
+    def describe(self) -> str:
+        """Both coefficients, as lines of text."""
+        lines = [
+            f"fitted over {fit.window_s:g} s: {fit.ticks_per_root_lot:.3f} [{fit.low:.3f}, {fit.high:.3f}] ticks per root lot, R2 {fit.r2:.2f}, "
+            f"{fit.windows:,} windows"
+            for fit in self.fits
+        ]
+        lines.append(f"square-root law, Y = {PREFACTOR:g}: {self.square_root_ticks:.3f} ticks per root lot")
+        return "\n".join([*lines, f"used: {self.coefficient:.3f}"])
+
+
+def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = EXPONENT) -> AnsweringDay:
+    """Executes the COMMAND rows of a day of one symbol undisturbed, and fits its impact.
+
+    coefficient: FITTED or SQUARE_ROOT. exponent: of the memory. ConfigError where nothing trades or the fitted coefficient is not positive.
+    """
+    record = record_history(commands)
+    mids = _known_mids(record)
+    fits = tuple(fit for window_s in WINDOWS_S if (fit := _fit(record, mids, window_s)) is not None)
+    traded = int(np.abs(record.taken_lots).sum())
+    if traded == 0:
+        raise ConfigError("answering: expected a day with trades, got none; give another day")
+    minutes = _mids_at(mids, _grid(record, WINDOWS_S[0]))
+    root_law = PREFACTOR * float(np.sqrt(np.sum(np.diff(minutes) ** 2) / traded))
+    used = root_law if coefficient == SQUARE_ROOT else fits[-1].ticks_per_root_lot if fits else 0.0
+    if not used > 0:
+        raise ConfigError(
+            f"answering: expected a day whose mid follows its trades, got {used:.3f} ticks per root lot from {len(fits)} fits; "
+            f"give a longer day, or the coefficient {SQUARE_ROOT}"
+        )
+    bids = record.touch_ticks[:, 0]
+    bound_ticks = int(bids[bids > 0].min()) // 2
+    return AnsweringDay(record, fits, root_law, used, memory_weights(exponent), bound_ticks)
+
+
+def answering_days(days: Sequence[Day], answers: str) -> list[AnsweringDay] | None:
+    """For a setting: FITTED or SQUARE_ROOT for each day, or None for NONE. ConfigError as `answering_day`."""
+    return None if answers == NONE else [answering_day(day.commands, answers) for day in days]
+
+
+def _known_mids(record: HistoryRecord) -> tuple[Any, Any]:
+    known = np.isfinite(record.mid_ticks)
+    if not known.any():
+        raise ConfigError("answering: expected a day with a bid and an ask, got none; give another day")
+    return record.time_ns[known], record.mid_ticks[known]
+
+
+def _grid(record: HistoryRecord, window_s: float) -> Any:
+    start_ns = int(record.time_ns[0]) + round(OPENING_S * SECOND_NS)
+    return np.arange(start_ns, int(record.time_ns[-1]) + 1, round(window_s * SECOND_NS))
+
+
+def _mids_at(mids: tuple[Any, Any], times_ns: Any) -> Any:
+    """The last known mid before each time; the first one where there is none yet."""
+    return mids[1][np.maximum(np.searchsorted(mids[0], times_ns) - 1, 0)]
+
+
+def _fit(record: HistoryRecord, mids: tuple[Any, Any], window_s: float) -> CoefficientFit | None:
+    """Least squares with an intercept; None with fewer than WINDOWS_MIN windows or without any variation."""
+    grid = _grid(record, window_s)
+    taken = np.concatenate([[0], np.cumsum(record.taken_lots)])[np.searchsorted(record.time_ns, grid)]
+    lots, moved = np.diff(taken), np.diff(_mids_at(mids, grid))
+    root = np.sign(lots) * np.sqrt(np.abs(lots))
+    if len(root) < WINDOWS_MIN or root.std() == 0 or moved.std() == 0:
+        return None
+    root, moved = root - root.mean(), moved - moved.mean()
+    slope = float(root @ moved / (root @ root))
+    residual = moved - slope * root
+    error = float(np.sqrt(np.sum((root * residual) ** 2)) / (root @ root))
+    r2 = 1 - float(residual @ residual / (moved @ moved))
+    return CoefficientFit(window_s, len(root), slope, slope - Z_95 * error, slope + Z_95 * error, r2)
+
+
+def compiled_answers(days: Sequence[AnsweringDay], books: int) -> Answers:
+    """What the compiled rules need, for books in which any of the days can be replayed; command i of day d is i + commands before."""
+    records = [day.record for day in days]
+    ends = np.cumsum([0] + [len(record.order_ids) for record in records])
+    starts = [record.starts[:-1] + end for record, end in zip(records, ends[:-1], strict=True)]
+    return Answers(
+        np.zeros(books, ANSWER), np.concatenate([*starts, ends[-1:]]),
+        np.concatenate([record.order_ids for record in records]), np.concatenate([record.leaves_lots for record in records]),
+        np.concatenate([record.taken_lots for record in records]), np.concatenate([record.worst_ticks for record in records]),
+    )  # fmt: skip

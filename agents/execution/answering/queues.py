@@ -1,0 +1,80 @@
+"""Strangers' resting orders while history's book moves.
+
+The book is kept in history's prices: history's commands enter it unchanged, and a stranger's price in it is the real price minus the shift.
+When the shift changes by d ticks, all of history moves by d; in the book, the few orders of strangers move by -d instead, which is the same
+and costs nothing for the orders of history. They go to the front of their new level: there they were first, history's came to them.
+"""
+
+from typing import Any
+
+from serl.agents.execution.environment.own_orders import RESTING
+from serl.exchange.compiling import inlined, int64
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.book import append_to_level, remove_from_level, remove_order
+from serl.exchange.kernel.levels import find_level
+from serl.exchange.kernel.state import ASK, BID
+
+
+@inlined
+def has_room(state: Any, symbol: int, orders: int) -> bool:
+    """Whether so many more levels can be, wherever the book's window lies."""
+    far = max(state.far_count[symbol, BID], state.far_count[symbol, ASK])
+    return far + state.window.shape[2] + orders < state.far_price.shape[2]
+
+
+@inlined
+def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price: int, history: int) -> None:
+    """Puts an order at the front of a level, behind older orders of other strangers there; numbers stay in the order of the queue."""
+    order = state.orders[slot]
+    number = order.order_number
+    level = find_level(state, symbol, side, price)
+    if level < 0:
+        append_to_level(state, slot, symbol, side, price)
+        order.order_number = number
+        return
+    row = state.levels[level]
+    following, previous = int64(row.first), -1
+    while following >= 0:
+        other = state.orders[following]
+        if other.participant == history or other.order_number > number:
+            break
+        previous, following = following, int64(other.next)
+    order.price_ticks, order.level = price, level
+    order.previous, order.next = previous, following
+    if previous >= 0:
+        state.orders[previous].next = slot
+    else:
+        row.first = slot
+    if following >= 0:
+        state.orders[following].previous = slot
+    else:
+        row.last = slot
+    row.qty_lots += order.open_lots
+    row.orders += 1
+    while following >= 0 and state.orders[following].order_number < number:  # numbers rise along a queue
+        order.order_number = state.orders[following].order_number
+        state.orders[following].order_number = number
+        order, following = state.orders[following], int64(state.orders[following].next)
+
+
+@inlined
+def move_strangers(state: Any, symbol: int, agents: Any, first_stranger: int, ticks: int) -> None:
+    """Moves the resting orders of strangers; row a of `agents` is participant first_stranger + a. Afterwards the book may be crossed."""
+    for agent in range(agents.shape[0]):
+        slot = order_index.find(state, first_stranger + agent, agents[agent, RESTING])
+        if slot < 0:
+            continue
+        order = state.orders[slot]
+        side, price = int64(order.side), order.price_ticks + ticks
+        if 1 <= price <= state.counters.price_ticks_max:
+            remove_from_level(state, slot)
+            _insert_before_history(state, slot, symbol, side, price, symbol)
+        else:  # so far away that history's book has no price for it: cancelled
+            remove_order(state, slot)
+
+
+@inlined
+def is_crossed(state: Any, symbol: int) -> bool:
+    """Whether a bid is at or above an ask."""
+    bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
+    return bid != 0 and ask != 0 and bid >= ask

@@ -1,0 +1,107 @@
+"""What every command of a day did when the day was undisturbed: the fills of history, by which a disturbed replay is corrected."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.compiling import compiled, inlined
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
+from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
+from serl.exchange.records import COMMAND, EVENT, CommandKind, EventFlag, EventKind, Rows
+
+FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
+NEW, REDUCE, REPLACE = int(CommandKind.NEW), int(CommandKind.REDUCE), int(CommandKind.REPLACE)
+EVENT_ROWS = 4096
+ENTRIES_FULL = -1
+# Places of `progress`: the next command, entries written
+NEXT, ENTRIES = 0, 1
+
+
+@dataclass(frozen=True)
+class HistoryRecord:
+    """One day of n commands, executed without anybody else. Prices in ticks, quantities in lots, times in ns after midnight."""
+
+    time_ns: Any
+    """(n,)"""
+    starts: Any
+    """(n + 1,) the entries of command i are starts[i] .. starts[i + 1]."""
+    order_ids: Any
+    """(e,) orders that the command filled or changed ..."""
+    leaves_lots: Any
+    """(e,) ... and what they had left after it."""
+    taken_lots: Any
+    """(n,) lots that the command took, negative for sales."""
+    worst_ticks: Any
+    """(n,) the worst price that it paid, 0 if it took nothing."""
+    touch_ticks: Any
+    """(n, 2) best bid and ask after it, 0 = none."""
+
+    @cached_property
+    def mid_ticks(self) -> Any:
+        """(n,) mid after each command; NaN where a side is empty."""
+        return np.where((self.touch_ticks > 0).all(axis=1), self.touch_ticks.sum(axis=1) / 2.0, np.nan)
+
+
+@inlined
+def _add_entry(progress: Any, order_ids: Any, leaves_lots: Any, order_id: int, leaves: int) -> None:
+    order_ids[progress[ENTRIES]], leaves_lots[progress[ENTRIES]] = order_id, leaves
+    progress[ENTRIES] += 1
+
+
+@compiled
+def _execute_all(
+    state: Any, commands: Any, row: Any, events: Any, progress: Any, starts: Any, order_ids: Any, leaves_lots: Any,
+    taken_lots: Any, worst_ticks: Any, touch: Any,
+) -> int:  # fmt: skip
+    """Continues at progress[NEXT]: DONE, GROW, or ENTRIES_FULL, after which everything has to begin again."""
+    while progress[NEXT] < commands.size:
+        index, status = progress[NEXT], EVENTS_FULL
+        row[0] = commands[index]
+        while status == EVENTS_FULL:
+            if progress[ENTRIES] + events.size + 1 > order_ids.size:
+                return ENTRIES_FULL
+            count, status = execute(state, row, 0, events, 0)
+            for number in range(count):
+                event = events[number]
+                if event.kind == FILLED and event.flags & MAKER:
+                    _add_entry(progress, order_ids, leaves_lots, event.order_id, event.leaves_lots)
+                    taken_lots[index] += event.qty_lots if event.side == ASK else -event.qty_lots
+                    worst_ticks[index] = event.price_ticks
+        if status == GROW:
+            return GROW
+        kind = row[0].kind
+        own = row[0].command_id if kind == NEW else row[0].order_id
+        if (kind == NEW and taken_lots[index] != 0) or kind == REDUCE or kind == REPLACE:
+            slot = order_index.find(state, row[0].participant, own)
+            _add_entry(progress, order_ids, leaves_lots, own, state.orders[slot].open_lots if slot >= 0 else 0)
+        touch[index, 0], touch[index, 1] = state.best[0, BID], state.best[0, ASK]
+        progress[NEXT] += 1
+        starts[progress[NEXT]] = progress[ENTRIES]
+    return DONE
+
+
+def record_history(commands: Rows) -> HistoryRecord:
+    """Executes the COMMAND rows of symbol 0 in a market of their own. A fifth of a second for 150,000 commands."""
+    commands, capacity = commands.copy(), 2 * len(commands) + 2 * EVENT_ROWS
+    commands["participant"] = 0
+    while True:
+        market = Market(1, limits=MarketLimits(participants_max=2))
+        market.grant_operator(0)
+        row, events, progress = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT), np.zeros(2, np.int64)
+        starts, touch = np.zeros(len(commands) + 1, np.int64), np.zeros((len(commands), 2), np.int64)
+        order_ids, leaves_lots, taken_lots, worst_ticks = (
+            np.zeros(size, np.int64) for size in (capacity, capacity, len(commands), len(commands))
+        )
+        found = (starts, order_ids, leaves_lots, taken_lots, worst_ticks, touch)
+        while (status := _execute_all(market.state, commands, row, events, progress, *found)) == GROW:
+            market.grow()
+        if status == DONE:
+            size = int(progress[ENTRIES])
+            entries = (order_ids[:size].copy(), leaves_lots[:size].copy())
+            return HistoryRecord(commands["time_ns"].copy(), starts, *entries, taken_lots, worst_ticks, touch)
+        capacity *= 2

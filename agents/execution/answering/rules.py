@@ -1,0 +1,281 @@
+"""The rules by which history goes on among strangers, compiled. docs/answering.md states them.
+
+A book's history is participant `symbol`; strangers are those from `first_own` on. All commands that the rules add are executed by the
+kernel, never need more room in the market, and are history's.
+"""
+
+from typing import Any, NamedTuple
+
+from serl.agents.execution.answering.memory import (
+    UPDATE_NS,
+    forget,
+    lots_until_change,
+    remember,
+    remembered,
+    wanted_shift,
+)
+from serl.agents.execution.answering.queues import has_room, is_crossed, move_strangers
+from serl.agents.execution.environment.own_orders import record_fills
+from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.book import crosses
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
+from serl.exchange.kernel.levels import find_level
+from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
+
+CHASE_TICKS = 20
+"""An order of history that no longer finds what it took goes on to this many ticks beyond the worst price that it paid."""
+NEW, REDUCE = int(CommandKind.NEW), int(CommandKind.REDUCE)
+FILLED, MAKER, MARKET = int(EventKind.FILL), int(EventFlag.MAKER), int(CommandFlag.MARKET)
+IOC = int(TimeInForce.IOC)
+
+
+class Answers(NamedTuple):
+    """What the compiled rules read and write: a row of `books` for each book, and HistoryRecord of all days, command by command."""
+
+    books: Any
+    starts: Any
+    order_ids: Any
+    leaves_lots: Any
+    taken_lots: Any
+    worst_ticks: Any
+
+
+@inlined
+def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
+    """Counts who took what, and adds what strangers took to the memory.
+
+    A stranger whose resting order is filled stands in for an order of history, and what the other side wanted is in the day already: such
+    fills are not added. But they count where they take back what strangers did before: else one could push the price and leave at it.
+    """
+    for index in range(count):
+        event = events[index]
+        if event.kind != FILLED or event.flags & MAKER == 0:
+            continue
+        qty, bought = event.qty_lots, 1 if event.side == ASK else -1
+        maker_is_stranger, taker_is_stranger = event.participant != history, events[index + 1].participant != history
+        if taker_is_stranger:
+            answer.sent_lots += qty
+        else:
+            answer.taken_lots += qty
+        if taker_is_stranger == maker_is_stranger:
+            continue
+        forget(answer, event.time_ns)
+        lots = remembered(answer)
+        if taker_is_stranger:
+            remember(answer, float(bought * qty))
+        elif bought * lots > 0:
+            remember(answer, -bought * min(float(qty), abs(lots)))
+        else:
+            continue
+        answer.due_ns = 0
+
+
+@inlined
+def submit(state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any) -> int:
+    """Executes the first COMMAND row, in history's prices. DONE or GROW."""
+    status = EVENTS_FULL
+    while status == EVENTS_FULL:
+        count, status = execute(state, row, 0, events, 0)
+        if count > 1:  # an order that trades is accepted, too
+            record_fills(events, count, first_own, frame, fills, answer.shift_ticks)
+            _count_fills(answer, events, count, symbol)
+    return status
+
+
+@inner
+def _take(
+    state: Any, row: Any, answer: Any, symbol: int, side: int, price: int, qty: int, first_own: int, events: Any, frame: Any,
+    fills: Any,
+) -> None:  # fmt: skip
+    """An IOC order of history's; under a number that stays free for history's next command, because it never rests."""
+    command, last = row[0], state.last_command_id[symbol]
+    command.symbol = command.participant = symbol
+    command.kind, command.side, command.time_in_force, command.flags = NEW, side, IOC, 0
+    command.order_id, command.command_id = 0, last + 1
+    command.price_ticks, command.qty_lots = min(max(price, 1), state.counters.price_ticks_max), qty
+    submit(state, row, answer, symbol, first_own, events, frame, fills)
+    state.last_command_id[symbol] = last
+
+
+@inner
+def _reduce(state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any, fills: Any) -> None:  # fmt: skip
+    """Takes lots off an order of history's."""
+    command = row[0]
+    command.symbol = command.participant = symbol
+    command.kind, command.side, command.time_in_force, command.flags = REDUCE, 0, 0, 0
+    command.command_id, command.order_id, command.price_ticks, command.qty_lots = 0, order_id, 0, qty
+    submit(state, row, answer, symbol, first_own, events, frame, fills)
+
+
+@inlined
+def _trade_through(
+    state: Any, row: Any, answer: Any, symbol: int, own_side: int, first_own: int, events: Any, frame: Any, fills: Any
+) -> None:
+    """History's quote trades with an order of a stranger that it has moved onto or through, at the stranger's price: it was there first."""
+    price = state.best[symbol, own_side]
+    quote = state.orders[state.levels[find_level(state, symbol, 1 - own_side, state.best[symbol, 1 - own_side])].first]
+    stranger = state.orders[state.levels[find_level(state, symbol, own_side, price)].first]
+    sign = -1 if own_side == ASK else 1  # of the stranger's trade
+    qty = min(quote.open_lots, stranger.open_lots)
+    if sign * remembered(answer) < 0.0:  # it takes back, so the shift changes on the way
+        qty = lots_until_change(answer, sign, qty)
+    _reduce(state, row, answer, symbol, quote.order_id, qty, first_own, events, frame, fills)
+    _take(state, row, answer, symbol, 1 - own_side, price, qty, first_own, events, frame, fills)
+
+
+@inner
+def _follow(
+    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any,
+) -> int:  # fmt: skip
+    """Gives the shift the value that the memory wants. DONE, or GROW before anything has changed."""
+    while True:
+        wanted = wanted_shift(answer)
+        ticks = wanted - answer.shift_ticks
+        if ticks == 0:
+            return DONE
+        if not has_room(state, symbol, agents.shape[0] + 1):
+            return GROW
+        answer.shift_ticks = wanted
+        move_strangers(state, symbol, agents, first_stranger, -ticks)
+        while is_crossed(state, symbol) and wanted_shift(answer) == wanted:
+            own_side = ASK if ticks > 0 else BID
+            _trade_through(state, row, answer, symbol, own_side, first_own, events, frame, fills)
+
+
+@inner
+def give_way(
+    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, time_ns: int, first_own: int,
+    events: Any, frame: Any, fills: Any,
+) -> int:  # fmt: skip
+    """Brings the shift up to date before something happens at `time_ns`: after trades at once, else once in UPDATE_NS. DONE or GROW.
+
+    When this happens depends on the commands alone, not on when somebody looks.
+    """
+    row[0].time_ns = time_ns
+    while answer.disturbed != 0 and (answer.due_ns == 0 or answer.due_ns <= time_ns):
+        if answer.due_ns != 0:
+            forget(answer, time_ns)
+        due_ns = (answer.updated_ns // UPDATE_NS + 1) * UPDATE_NS
+        if _follow(state, row, answer, symbol, agents, first_stranger, first_own, events, frame, fills) == GROW:
+            return GROW
+        answer.due_ns = due_ns
+    return DONE
+
+
+@inlined
+def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool:
+    """Changes a reduction of an order that is no longer what it was; False if nothing is left to do.
+
+    No order of history ever has more left than it had (`_correct`), so no level holds more of history than it did: a cancellation that does
+    not find its order, because strangers' trades used it up, is not reassigned to another order of the level; the kernel rejects it. For
+    the same reason a reduction means: down to what history's order had left. So what strangers took is absorbed as history's orders end.
+    """
+    if row[0].kind != REDUCE or answers.starts[index] == answers.starts[index + 1]:
+        return True
+    slot = order_index.find(state, symbol, row[0].order_id)
+    if slot < 0:
+        return False
+    row[0].qty_lots = state.orders[slot].open_lots - answers.leaves_lots[answers.starts[index]]
+    return row[0].qty_lots > 0
+
+
+@inner
+def _correct(
+    state: Any, row: Any, answers: Any, symbol: int, index: int, first_own: int, events: Any, frame: Any, fills: Any
+) -> None:
+    """After history's command: orders with more left than they had are reduced to that, and what the command did not find it takes elsewhere."""
+    answer = answers.books[symbol]
+    taken_lots = answer.taken_lots
+    for entry in range(answers.starts[index], answers.starts[index + 1]):
+        slot = order_index.find(state, symbol, answers.order_ids[entry])
+        if slot >= 0 and state.orders[slot].open_lots > answers.leaves_lots[entry]:
+            excess = state.orders[slot].open_lots - answers.leaves_lots[entry]
+            _reduce(state, row, answer, symbol, answers.order_ids[entry], excess, first_own, events, frame, fills)
+    taken = answers.taken_lots[index]
+    missing = abs(taken) - taken_lots
+    if missing > 0:
+        side, chase = (BID, CHASE_TICKS) if taken > 0 else (ASK, -CHASE_TICKS)
+        price = answers.worst_ticks[index] + chase
+        _take(state, row, answer, symbol, side, price, missing, first_own, events, frame, fills)
+
+
+@inlined
+def execute_history(
+    state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, agents: Any, first_stranger: int, first_own: int,
+    events: Any, frame: Any, fills: Any,
+) -> int:  # fmt: skip
+    """Executes history's command `index` in a book. DONE, or GROW: then call it again."""
+    answer = answers.books[symbol]
+    if answer.disturbed != 0 and answer.due_ns <= history[index].time_ns and give_way(
+        state, row, answer, symbol, agents, first_stranger, history[index].time_ns, first_own, events, frame, fills,
+    ) == GROW:  # fmt: skip
+        return GROW
+    row[0] = history[index]
+    row[0].symbol = row[0].participant = symbol
+    if answer.disturbed != 0 and not _revise(state, row, answers, symbol, index):
+        return DONE
+    answer.taken_lots = 0
+    if submit(state, row, answer, symbol, first_own, events, frame, fills) == GROW:
+        return GROW
+    if answer.disturbed != 0 and answers.starts[index] < answers.starts[index + 1]:  # it traded, or changed an order
+        _correct(state, row, answers, symbol, index, first_own, events, frame, fills)
+    return DONE
+
+
+@inner
+def execute_stranger(
+    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any,
+) -> int:  # fmt: skip
+    """Executes a stranger's command, the first row, in real prices. DONE, or GROW: then call it again with the same command.
+
+    An order that takes is executed in pieces: the book gives way while it is filled, so that it pays for its own impact.
+    """
+    command = row[0]
+    if command.kind != NEW:
+        return submit(state, row, answer, symbol, first_own, events, frame, fills)
+    own, command_id, side, total = int64(command.participant), command.command_id, int64(command.side), command.qty_lots
+    price, tif, flags, time_ns = command.price_ticks, command.time_in_force, command.flags, command.time_ns
+    answer.disturbed, sign = 1, 1 if side == BID else -1
+    while True:
+        if (
+            give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills)
+            == GROW
+        ):
+            return GROW
+        before, left = answer.sent_lots, total - answer.sent_lots
+        if left == 0:
+            break
+        limit = 0 if flags & MARKET else price - answer.shift_ticks
+        if flags & MARKET == 0 and side == ASK and limit < 1:  # below all of history's prices
+            limit = 1
+        command.symbol, command.participant, command.kind, command.side = symbol, own, NEW, side
+        command.order_id, command.command_id, command.price_ticks = 0, command_id, limit
+        command.time_in_force, command.flags, command.qty_lots = tif, flags, left
+        state.last_command_id[own] = command_id - 1
+        if flags & MARKET == 0 and not crosses(side, limit, state.best[symbol, 1 - side]):
+            if submit(state, row, answer, symbol, first_own, events, frame, fills) == GROW:
+                return GROW
+            break
+        command.time_in_force, command.qty_lots = IOC, lots_until_change(answer, sign, left)
+        piece = command.qty_lots
+        submit(state, row, answer, symbol, first_own, events, frame, fills)
+        if flags & MARKET and answer.sent_lots - before < piece:
+            break
+    answer.sent_lots = 0
+    return DONE
+
+
+@inlined
+def show_shift(frame: Any, ticks: int) -> None:
+    """Turns the prices of a FRAME's book into real ones; levels below one tick are not shown."""
+    for level in range(frame.bid_ticks.size):
+        if frame.bid_ticks[level] > 0:
+            frame.bid_ticks[level] += ticks
+            if frame.bid_ticks[level] < 1:
+                frame.bid_ticks[level] = frame.bid_lots[level] = 0
+        if frame.ask_ticks[level] > 0:
+            frame.ask_ticks[level] += ticks

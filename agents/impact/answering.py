@@ -1,0 +1,80 @@
+"""Metaorders in a replayed day that gives way to them (docs/answering.md)."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
+from serl.agents.execution.answering.rules import execute_history, execute_stranger
+from serl.agents.execution.environment.records import FILL, FRAME
+from serl.exchange.compiling import compiled
+from serl.exchange.kernel.commands import DONE, GROW
+from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.market import Market
+from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.history.limits import limits_for
+
+EVENT_ROWS = 4096
+HISTORY, STRANGER = 0, 1
+# Places of `position`: the next command, and the next one of history
+NEXT, OF_HISTORY = 0, 1
+
+
+@compiled
+def _execute_all(
+    state: Any, commands: Any, history: Any, is_own: Any, row: Any, answers: Any, agents: Any, events: Any, position: Any,
+    touch: Any, traded: Any, frame: Any, fills: Any,
+) -> int:  # fmt: skip
+    """Continues at position[NEXT]; writes touch [command, side] and traded [command]. DONE or GROW."""
+    answer = answers.books[0]
+    while position[NEXT] < commands.size:
+        index, before = position[NEXT], frame[0].traded_lots + fills[0].lots
+        if is_own[index]:
+            row[0] = commands[index]
+            row[0].participant = STRANGER
+            status = execute_stranger(state, row, answer, 0, agents, STRANGER, STRANGER, events, frame[0], fills)
+        else:
+            status = execute_history(
+                state,
+                history,
+                position[OF_HISTORY],
+                row,
+                answers,
+                0,
+                agents,
+                STRANGER,
+                STRANGER,
+                events,
+                frame[0],
+                fills,
+            )
+        if status == GROW:
+            return GROW
+        traded[index] += frame[0].traded_lots + fills[0].lots - before
+        for side in (BID, ASK):
+            best = state.best[0, side]
+            touch[index, side] = best + answer.shift_ticks if best > 0 else 0
+        position[OF_HISTORY] += not is_own[index]
+        position[NEXT] += 1
+    return DONE
+
+
+def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[Any, Any, int]:
+    """Executes a stranger's commands (`is_own`) among the first ones of the day: (touch [command, side], lots executed [command], lots
+    that the stranger traded). The stranger's orders must not rest."""
+    history = commands[~is_own].copy()
+    market = Market(limits=limits_for([history]))
+    market.grant_operator(HISTORY)
+    answers = compiled_answers([day], 1)
+    answers.books[0] = day.new_state()[0]
+    touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
+    row, events, position = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT), np.zeros(2, np.int64)
+    frame, fills, agents = np.zeros(1, FRAME), np.zeros(1, FILL), np.zeros((1, 6), np.int64)
+    while (
+        _execute_all(
+            market.state, commands, history, is_own, row, answers, agents, events, position, touch, traded, frame, fills
+        )
+        != DONE
+    ):
+        market.grow()
+    return touch, traded, int(fills["lots"][0])
