@@ -1,0 +1,31 @@
+"""NautilusTrader: its strategies run on a serl exchange, and in its own backtest on the days of serl. docs/gateways/nautilus.md
+
+from serl.gateways.nautilus import SerlDataClientConfig, SerlLiveDataClientFactory
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serl.gateways.nautilus.catalog import Exported as Exported
+    from serl.gateways.nautilus.catalog import export_day as export_day
+    from serl.gateways.nautilus.instruments import SERL_VENUE as SERL_VENUE
+    from serl.gateways.nautilus.instruments import SymbolUnits as SymbolUnits
+
+_MODULES = {
+    "serl.gateways.nautilus.catalog": ("export_day", "Exported"),
+    "serl.gateways.nautilus.instruments": ("SERL_VENUE", "SymbolUnits"),
+}
+"""Where the names are; loaded when they are asked for, because nautilus_trader is an optional package."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; expected one of {', '.join(_MODULE_OF)}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULE_OF)
