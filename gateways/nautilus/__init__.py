@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from serl.gateways.nautilus.catalog import Exported as Exported
     from serl.gateways.nautilus.catalog import export_day as export_day
+    from serl.gateways.nautilus.config import SerlDataClientConfig as SerlDataClientConfig
+    from serl.gateways.nautilus.config import SerlExecClientConfig as SerlExecClientConfig
+    from serl.gateways.nautilus.data import SerlDataClient as SerlDataClient
+    from serl.gateways.nautilus.execution import SerlExecutionClient as SerlExecutionClient
+    from serl.gateways.nautilus.factories import SerlLiveDataClientFactory as SerlLiveDataClientFactory
+    from serl.gateways.nautilus.factories import SerlLiveExecClientFactory as SerlLiveExecClientFactory
     from serl.gateways.nautilus.instruments import SERL_VENUE as SERL_VENUE
     from serl.gateways.nautilus.instruments import SymbolUnits as SymbolUnits
+    from serl.gateways.nautilus.providers import SerlInstrumentProvider as SerlInstrumentProvider
 
 _MODULES = {
     "serl.gateways.nautilus.catalog": ("export_day", "Exported"),
+    "serl.gateways.nautilus.config": ("SerlDataClientConfig", "SerlExecClientConfig"),
+    "serl.gateways.nautilus.data": ("SerlDataClient",),
+    "serl.gateways.nautilus.execution": ("SerlExecutionClient",),
+    "serl.gateways.nautilus.factories": ("SerlLiveDataClientFactory", "SerlLiveExecClientFactory"),
+    "serl.gateways.nautilus.providers": ("SerlInstrumentProvider",),
     "serl.gateways.nautilus.instruments": ("SERL_VENUE", "SymbolUnits"),
 }
 """Where the names are; loaded when they are asked for, because nautilus_trader is an optional package."""
