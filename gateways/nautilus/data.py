@@ -148,7 +148,7 @@ class SerlDataClient(LiveMarketDataClient):
         self._link.mute("trade", command.instrument_id.symbol.value)
 
     def _on_trades(self, instrument: Any, message: list[Any]) -> None:
-        _, epoch, previous, sequence, _, items = message
+        _, epoch, previous, _, _, items = message
         before = self._heard.get(("trade", instrument))
         if not self._is_new("trade", instrument, message):
             return

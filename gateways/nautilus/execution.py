@@ -54,6 +54,7 @@ class SerlExecutionClient(LiveExecutionClient):
         self._reported = asyncio.Event()
         self._is_live = False
         self._account_task: asyncio.Task[None] | None = None
+        self._skipped_task: asyncio.Task[None] | None = None
         link.on_report, link.on_gap, link.warn = self._on_report, self._on_gap, self._log.warning
         link.before_return, link.on_return = self._forget_closed, self._reject_skipped
 
@@ -103,7 +104,8 @@ class SerlExecutionClient(LiveExecutionClient):
                 self._link.session.unanswered.pop(order_id, None)
 
     def _reject_skipped(self) -> None:
-        self.create_task(self._events.reject_skipped())
+        if self._skipped_task is None or self._skipped_task.done():
+            self._skipped_task = self.create_task(self._events.reject_skipped())
 
     # Account
 

@@ -56,6 +56,7 @@ class Link:
         self._listeners: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {}
         self._exchange: AsyncExchange | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._resending: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._users = 0
         self._midnight_ns = 0
@@ -174,7 +175,7 @@ class Link:
                 elif time.monotonic() - heard_s > SILENCE_S:
                     raise ExchangeUnreachable(f"nothing from {self.address.endpoint} for {SILENCE_S:g} s")
             except RequestRejected as error:
-                await self._resend(error)
+                self._note_refusal(error)
             except ReportGap as gap:
                 self.on_gap(str(gap))
                 self.session.last_report = -1
@@ -195,13 +196,19 @@ class Link:
                 *_, listener = self._listeners[topic]
                 listener(item.message)
 
-    async def _resend(self, error: RequestRejected) -> None:
+    def _note_refusal(self, error: RequestRejected) -> None:
+        if error.code not in RESENT_CODES:
+            self.warn(str(error))
+        elif self._resending is None or self._resending.done():
+            self.warn(f"{error}; commands without a reply are sent again")
+            self._resending = asyncio.create_task(self._resend())
+
+    async def _resend(self) -> None:
         """Sends again what the exchange did not accept; what it did is answered as a duplicate."""
-        self.warn(str(error))
-        if error.code in RESENT_CODES:
-            await asyncio.sleep(RESEND_S)
+        await asyncio.sleep(RESEND_S)
+        if self.is_open:
             self.send(*self.session.unanswered.values())
-            self.on_return()
+        self.on_return()
 
     async def _return(self) -> None:
         """Opens the connection anew, as soon as the exchange is back."""

@@ -132,8 +132,9 @@ class OrderEvents:
 
     async def reject_skipped(self) -> None:
         """After commands were sent again: rejects orders that the exchange has skipped, because it had accepted later commands before."""
-        sent = [order_id for order_id in self._link.session.unanswered if order_id in self.client_ids]
-        while any(order_id in self._link.session.unanswered for order_id in sent) or self._link.has_waiting:
+        sent: set[int] = set()
+        while (waiting := self._unanswered()) or self._link.has_waiting:
+            sent |= waiting
             await asyncio.sleep(ANSWER_POLL_S)
         for order_id in sent:
             order = self._client._cache.order(self.client_ids[order_id])
@@ -141,3 +142,6 @@ class OrderEvents:
                 now_ns = self._client._clock.timestamp_ns()
                 ids = order.strategy_id, order.instrument_id, order.client_order_id
                 self._client.generate_order_rejected(*ids, SKIPPED, now_ns)
+
+    def _unanswered(self) -> set[int]:
+        return self._link.session.unanswered.keys() & self.client_ids.keys()

@@ -42,8 +42,8 @@ def backtest(catalog_path: Path, strategy: Any, *, book: str = "l3", latency_ns:
     return engine
 
 
-def ema_cross() -> Any:
-    """The library's own example: crosses of two moving averages of ten-second bars of the mid."""
+def ema_cross(step: str = "10-SECOND") -> Any:
+    """The library's own example: crosses of two moving averages of bars of the mid."""
     from decimal import Decimal
 
     from nautilus_trader.examples.strategies.ema_cross import EMACross, EMACrossConfig
@@ -52,7 +52,7 @@ def ema_cross() -> Any:
 
     config = EMACrossConfig(
         instrument_id=InstrumentId.from_str("DEMO.SERL"),
-        bar_type=BarType.from_str("DEMO.SERL-10-SECOND-MID-INTERNAL"),
+        bar_type=BarType.from_str(f"DEMO.SERL-{step}-MID-INTERNAL"),
         trade_size=Decimal(100),
         subscribe_quote_ticks=True,
         request_bars=False,

@@ -51,9 +51,9 @@ async def live_node(
             engine.dispose()
 
 
-async def until(holds: Callable[[], Any], running: "asyncio.Task[None] | None" = None) -> None:
-    """Returns when a condition holds; fails after `WAIT_S`, or with the node."""
-    deadline_s = time.monotonic() + WAIT_S
+async def until(holds: Callable[[], Any], running: "asyncio.Task[None] | None" = None, wait_s: float = WAIT_S) -> None:
+    """Returns when a condition holds; fails after `wait_s`, or with the node."""
+    deadline_s = time.monotonic() + wait_s
     while not holds():
         if running is not None and running.done():
             running.result()
