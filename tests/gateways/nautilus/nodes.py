@@ -11,7 +11,7 @@ WAIT_S = 20.0
 
 @asynccontextmanager
 async def live_node(
-    endpoint: str, *strategies: Any, participant: str = "nautilus", **exec_options: Any
+    endpoint: str, *strategies: Any, participant: str = "nautilus", token: str = "", **exec_options: Any
 ) -> AsyncIterator[Any]:
     """A running `TradingNode`, connected and reconciled, whose strategies have started."""
     from nautilus_trader.config import LiveExecEngineConfig, LoggingConfig, TradingNodeConfig
@@ -28,8 +28,10 @@ async def live_node(
         trader_id="TESTER-001",
         logging=LoggingConfig(log_level="WARNING"),
         exec_engine=LiveExecEngineConfig(reconciliation=True, reconciliation_startup_delay_secs=0.1),
-        data_clients={"SERL": SerlDataClientConfig(endpoint=endpoint, participant=participant)},
-        exec_clients={"SERL": SerlExecClientConfig(endpoint=endpoint, participant=participant, **exec_options)},
+        data_clients={"SERL": SerlDataClientConfig(endpoint=endpoint, participant=participant, token=token)},
+        exec_clients={
+            "SERL": SerlExecClientConfig(endpoint=endpoint, participant=participant, token=token, **exec_options)
+        },
         timeout_connection=20.0,
         timeout_disconnection=5.0,
         timeout_post_stop=0.1,

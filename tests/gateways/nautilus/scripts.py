@@ -74,3 +74,8 @@ class Script(Strategy):
             self.trader_id, self.id, DEMO, own, side, Quantity.from_int(5), Price.from_str(price), UUID4(), self.clock.timestamp_ns(),
             time_in_force=TimeInForce.GTC, contingency_type=ContingencyType.OCO, linked_order_ids=[other],
         )  # fmt: skip
+
+
+def levels_of(levels: Any) -> list[tuple[int, int]]:
+    """(price in ticks of a cent, lots) of the levels of a book."""
+    return [(round(float(level.price) * 100), int(level.size())) for level in levels]

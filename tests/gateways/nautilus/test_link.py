@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from serl.clients.blocking import connect
+from serl.clients.errors import LoginRefused
 from serl.exchange.errors import ConfigError
 from tests.gateways.nautilus import needs_nautilus
 from tests.gateways.nautilus.nodes import live_node, until
@@ -16,12 +17,12 @@ from tests.server_fixture import free_endpoint, start_exchange
 if needs_nautilus.args[0]:
     pytest.skip("nautilus_trader is not installed (extra nautilus; make interop)", allow_module_level=True)
 
-from nautilus_trader.model.data import OrderBookDeltas
+from nautilus_trader.model.data import OrderBookDeltas, TradeTick
 from nautilus_trader.model.enums import BookType, OrderSide
 from nautilus_trader.model.objects import Price, Quantity
 
 from serl.gateways.nautilus.link import Address, Link
-from tests.gateways.nautilus.scripts import DEMO, Script
+from tests.gateways.nautilus.scripts import DEMO, Script, levels_of
 
 pytestmark = pytest.mark.long
 FIRST, SECOND = 0, 1
@@ -73,7 +74,7 @@ def test_throttled_orders_are_sent_again(tmp_path: Path) -> None:
     script = Script()
 
     async def run() -> None:
-        config = {"limits": {"messages_per_s_max": 20}}
+        config: dict[str, object] = {"limits": {"messages_per_s_max": 20}}
         with start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served:
             async with live_node(served.endpoint, script):
                 orders = [script.send(limit(script, OrderSide.BUY, 1, "99.00")) for _ in range(40)]
@@ -82,6 +83,28 @@ def test_throttled_orders_are_sent_again(tmp_path: Path) -> None:
                 with connect(served.endpoint, "other") as other:
                     (level,) = other.book("DEMO")[0]
                 assert level.orders == accepted == 40, "what the node takes for open is, and nothing else"
+
+    asyncio.run(run())
+
+
+def test_participants_with_tokens(tmp_path: Path) -> None:
+    script = Script(BookType.L2_MBP)
+    config: dict[str, object] = {
+        "login": {"participants": {"nautilus": {"token": "right"}, "maker": {"token": "other"}}}
+    }
+
+    async def run() -> None:
+        with start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served:
+            with pytest.raises(LoginRefused):
+                await Link(Address(served.endpoint, "nautilus", "wrong", None)).open()
+            async with live_node(served.endpoint, script, token="right"):
+                order = script.send(limit(script, OrderSide.BUY, 10, "99.00"))
+                await until(lambda: order.is_open)
+                await until(lambda: levels_of(script.cache.order_book(DEMO).bids()) == [(9900, 10)])
+                with connect(served.endpoint, "maker", "other") as maker:
+                    maker.sell("DEMO", 10, 9900)
+                await until(lambda: order.is_closed and script.of(TradeTick))
+                await until(lambda: script.cache.order_book(DEMO).best_bid_price() is None)
 
     asyncio.run(run())
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from nautilus_trader.model.enums import (
 )
 from nautilus_trader.model.objects import Price, Quantity
 
-from tests.gateways.nautilus.scripts import Script
+from tests.gateways.nautilus.scripts import Script, levels_of
 
 BUY, SELL = OrderSide.BUY, OrderSide.SELL
 pytestmark = pytest.mark.long
@@ -60,6 +61,14 @@ def lots(count: int) -> Any:
     return Quantity.from_int(count)
 
 
+def is_over(order: Any) -> bool:
+    return bool(order.is_closed)
+
+
+def is_book(levels: Any, wanted: list[tuple[int, int]]) -> bool:
+    return levels_of(levels()) == wanted
+
+
 @pytest.mark.parametrize("book_type", [BookType.L2_MBP, BookType.L3_MBO])
 def test_market_data(served: Served, maker: Exchange, book_type: Any) -> None:
     script = Script(book_type)
@@ -77,8 +86,7 @@ def test_market_data(served: Served, maker: Exchange, book_type: Any) -> None:
             await until(lambda: len(script.of(TradeTick)) == 3)
             bids, asks = maker.book("DEMO")
             for ours, theirs in ((bids, book.bids), (asks, book.asks)):
-                wanted = [(level.price_ticks, level.qty_lots) for level in ours]
-                await until(lambda theirs=theirs, wanted=wanted: levels_of(theirs()) == wanted)
+                await until(partial(is_book, theirs, [(level.price_ticks, level.qty_lots) for level in ours]))
             trades = script.of(TradeTick)
             assert [(str(tick.price), int(tick.size), tick.aggressor_side.name) for tick in trades] == [
                 ("100.10", 60, "BUYER"), ("99.90", 100, "SELLER"), ("99.90", 10, "SELLER"),
@@ -93,10 +101,6 @@ def test_market_data(served: Served, maker: Exchange, book_type: Any) -> None:
                 assert [len(level.orders()) for level in book.bids()] == [1]
 
     asyncio.run(run())
-
-
-def levels_of(levels: Any) -> list[tuple[int, int]]:
-    return [(round(float(level.price) * 100), int(level.size())) for level in levels]
 
 
 def test_halts_and_a_book_that_is_requested_anew(served: Served, maker: Exchange) -> None:
@@ -286,7 +290,7 @@ def test_the_account_follows_the_fills(served: Served, maker: Exchange) -> None:
         assert script.money() == 50_000
         for side in (BUY, SELL):
             order = script.send(make.market(name, side, lots(10)))
-            await until(lambda order=order: order.is_closed)
+            await until(partial(is_over, order))
         await until(lambda: script.money() == 49_998)
 
     run_script(served, script, act, "account", starting_balances=("50000 USD",))
