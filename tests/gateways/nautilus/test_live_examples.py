@@ -31,9 +31,11 @@ def test_an_example_of_the_library_trades(served: Served, example: str) -> None:
     async def run() -> None:
         async with live_node(served.endpoint, strategy, participant=name) as node:
             cache = node.cache
-            await until(lambda: len(cache.orders_closed()) >= 4 and filled(cache.orders()) >= 2, wait_s=90)
+            await until(
+                lambda: filled(cache.orders()) >= 4 and all(order.is_closed for order in cache.orders()), wait_s=90
+            )
             strategy.stop()  # closes its position
-            await until(lambda: not cache.positions_open() and not cache.orders_inflight())
+            await until(lambda: not cache.positions_open() and all(order.is_closed for order in cache.orders()))
             assert signed(cache.orders()) == 0
 
     asyncio.run(run())
