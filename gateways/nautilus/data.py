@@ -1,6 +1,8 @@
 """Live market data: the feed of an exchange for the data engine of NautilusTrader."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from nautilus_trader.cache.cache import Cache
@@ -39,6 +41,9 @@ class SerlDataClient(LiveMarketDataClient):
         self._filling: set[Any] = set()
         self._last_match: dict[Any, int] = {}
         self._best: dict[Any, list[int]] = {}
+        #: asks for what is subscribed to, by channel and instrument
+        self._snapshots: dict[tuple[str, Any], Callable[[], Coroutine[Any, Any, None]]] = {}
+        link.refreshes.append(self._refresh)
         self._heard: dict[tuple[str, Any], tuple[int, int]] = {}
 
     async def _connect(self) -> None:
@@ -61,6 +66,21 @@ class SerlDataClient(LiveMarketDataClient):
         now: int = self._clock.timestamp_ns()
         return now
 
+    def _refresh(self) -> None:
+        for book in self._books.values():
+            book.needs_snapshot = True
+        for request in self._snapshots.values():
+            self.create_task(request())
+
+    async def _begin(self, channel: str, instrument: Any, request: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Requests what a subscription begins with, and again whenever the connection was opened anew."""
+        self._snapshots[channel, instrument] = request
+        await request()
+
+    def _end(self, channel: str, instrument: Any) -> None:
+        self._snapshots.pop((channel, instrument), None)
+        self._link.mute(channel, instrument.symbol.value)
+
     # Books
 
     async def _subscribe_order_book_deltas(self, command: Any) -> None:
@@ -69,11 +89,11 @@ class SerlDataClient(LiveMarketDataClient):
         single = command.book_type == BookType.L3_MBO
         book = self._books[instrument] = L3Book() if single else L2Book()
         self._link.listen("l3" if single else "l2", symbol, lambda message: self._on_book(instrument, book, message))
-        await self._fill(instrument, book)
+        await self._begin("l3" if single else "l2", instrument, partial(self._fill, instrument, book))
 
     async def _unsubscribe_order_book_deltas(self, command: Any) -> None:
         book = self._books.pop(command.instrument_id, None)
-        self._link.mute("l3" if isinstance(book, L3Book) else "l2", command.instrument_id.symbol.value)
+        self._end("l3" if isinstance(book, L3Book) else "l2", command.instrument_id)
 
     def _on_book(self, instrument: Any, book: L2Book | L3Book, message: list[Any]) -> None:
         _, epoch, previous, sequence, time_ns, items = message
@@ -119,14 +139,17 @@ class SerlDataClient(LiveMarketDataClient):
         instrument, symbol = command.instrument_id, command.instrument_id.symbol.value
         self._units(instrument)
         self._link.listen("l1", symbol, lambda message: self._on_quote(instrument, message))
-        number = self._link.session.instrument(symbol).number
+        await self._begin("l1", instrument, partial(self._request_best, instrument))
+
+    async def _request_best(self, instrument: Any) -> None:
+        number = self._link.session.instrument(instrument.symbol.value).number
         reply = await self._link.exchange.ask(Kind.L2, number, 1)
         bids, asks = reply[5]
         best = [*(bids[0][:2] if bids else (0, 0)), *(asks[0][:2] if asks else (0, 0))]
         self._on_quote(instrument, [0, *reply[2:3], 0, *reply[3:5], best])
 
     async def _unsubscribe_quote_ticks(self, command: Any) -> None:
-        self._link.mute("l1", command.instrument_id.symbol.value)
+        self._end("l1", command.instrument_id)
 
     def _on_quote(self, instrument: Any, message: list[Any]) -> None:
         if not self._is_new("l1", instrument, message) or self._best.get(instrument) == message[5]:
@@ -143,9 +166,10 @@ class SerlDataClient(LiveMarketDataClient):
         known = await self._link.exchange.trades(symbol, 1)
         self._last_match[instrument] = known[-1].match_id if known else 0
         self._link.listen("trade", symbol, lambda message: self._on_trades(instrument, message))
+        await self._begin("trade", instrument, partial(self._catch_up, instrument))
 
     async def _unsubscribe_trade_ticks(self, command: Any) -> None:
-        self._link.mute("trade", command.instrument_id.symbol.value)
+        self._end("trade", command.instrument_id)
 
     def _on_trades(self, instrument: Any, message: list[Any]) -> None:
         _, epoch, previous, _, _, items = message
@@ -159,7 +183,11 @@ class SerlDataClient(LiveMarketDataClient):
 
     async def _catch_up(self, instrument: Any) -> None:
         """Requests the trades that the feed missed."""
-        self._publish_trades(instrument, await self._link.exchange.trades(instrument.symbol.value, TRADES_MAX))
+        trades = await self._link.exchange.trades(instrument.symbol.value, TRADES_MAX)
+        newest = trades[-1].match_id if trades else 0
+        if newest < self._last_match[instrument]:  # another exchange, whose trades are numbered from 1 again
+            self._last_match[instrument] = 0
+        self._publish_trades(instrument, trades)
 
     def _publish_trades(self, instrument: Any, items: list[Any]) -> None:
         units = self._provider.units[instrument]
@@ -172,11 +200,15 @@ class SerlDataClient(LiveMarketDataClient):
         instrument, symbol = command.instrument_id, command.instrument_id.symbol.value
         self._units(instrument)
         self._link.listen("status", symbol, lambda message: self._on_status(instrument, message))
-        reply = await self._link.exchange.ask(Kind.STATUS, self._link.session.instrument(symbol).number)
+        await self._begin("status", instrument, partial(self._request_status, instrument))
+
+    async def _request_status(self, instrument: Any) -> None:
+        number = self._link.session.instrument(instrument.symbol.value).number
+        reply = await self._link.exchange.ask(Kind.STATUS, number)
         self._on_status(instrument, [0, reply[2], 0, *reply[3:5], reply[5]])
 
     async def _unsubscribe_instrument_status(self, command: Any) -> None:
-        self._link.mute("status", command.instrument_id.symbol.value)
+        self._end("status", command.instrument_id)
 
     def _on_status(self, instrument: Any, message: list[Any]) -> None:
         if self._is_new("status", instrument, message):

@@ -90,8 +90,16 @@ class SerlExecutionClient(LiveExecutionClient):
             self._link.session.orders.pop(own.order_id, None)
         if report.command_id == self._barrier:
             self._is_live = True
-        elif self._is_live and self._events.tell(report, own):
-            self._update_account_soon()
+        elif self._is_live:
+            if self._events.tell(report, own):
+                self._update_account_soon()
+            if self._is_over(report):
+                self._order_ids.pop(self._events.client_ids.pop(report.order_id, None), None)
+
+    def _is_over(self, report: Report) -> bool:
+        """Whether a report is the last one of its order; from then on the node's cache has the order's ids."""
+        own = self._own.orders.get(report.order_id)
+        return not own.open_lots if own is not None else report.command_id == report.order_id
 
     def _on_gap(self, text: str) -> None:
         self._log.error(f"{text}; orders of earlier sessions may be open: positions are right, open orders may not be")
@@ -223,9 +231,9 @@ class SerlExecutionClient(LiveExecutionClient):
             self._events.reject_change(command, str(error), is_cancel=False)
             return
         command_id, message = self._link.session.command(CommandKind.REPLACE, order_id, lots, ticks)
-        self._own.replacing[command_id] = ticks
+        self._own.note_replace(command_id, ticks)
         keeps_priority = ticks == own.price_ticks and lots <= own.qty_lots
-        self._events.replaces[command_id] = keeps_priority
+        self._events.note_replace(command_id, keeps_priority)
         self._link.send(message)
 
     async def _cancel_order(self, command: Any) -> None:

@@ -51,6 +51,8 @@ class Link:
         self.on_return: Callable[[], None] = _do_nothing
         self.on_gap: Callable[[str], None] = _ignore
         self.warn: Callable[[str], None] = _ignore
+        #: called when a connection was opened anew: what was heard before may be out of date
+        self.refreshes: list[Callable[[], None]] = []
         self.session = Session(address.participant, address.token)
         #: by topic: channel, symbol, and who gets its messages
         self._listeners: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {}
@@ -186,6 +188,12 @@ class Link:
                 heard, heard_s = -1, time.monotonic()
 
     def _hand_on(self, item: Any) -> None:
+        try:
+            self._give(item)
+        except Exception as error:  # the items behind it must not be lost
+            self.warn(f"{item}: {error!r}")
+
+    def _give(self, item: Any) -> None:
         if isinstance(item, Report):
             self.note_time(item.time_ns)
             self.on_report(item)
@@ -228,6 +236,8 @@ class Link:
                 self.session.last_report = -1
         for channel, symbol, _ in self._listeners.values():
             self._exchange.subscribe(channel, symbol)
+        for refresh in self.refreshes:
+            refresh()
         self.on_return()
 
 

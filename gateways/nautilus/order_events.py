@@ -10,7 +10,7 @@ from nautilus_trader.model.objects import Money
 from serl.clients.session import Report
 from serl.exchange.records import EventKind, Reason
 from serl.gateways.nautilus.link import Link
-from serl.gateways.nautilus.own_orders import OwnOrder, OwnOrders
+from serl.gateways.nautilus.own_orders import REPLACES_MAX, OwnOrder, OwnOrders
 from serl.gateways.nautilus.providers import SerlInstrumentProvider
 from serl.gateways.nautilus.reports import EXPIRIES, liquidity, venue_order_id
 
@@ -39,6 +39,12 @@ class OrderEvents:
         self.cancels: set[int] = set()
         self.replaces: dict[int, bool] = {}
         self.fills = 0
+
+    def note_replace(self, command_id: int, keeps_priority: bool) -> None:
+        """A change under way."""
+        self.replaces[command_id] = keeps_priority
+        if len(self.replaces) > REPLACES_MAX:
+            del self.replaces[next(iter(self.replaces))]
 
     def client_id(self, order_id: int) -> Any | None:
         """The node's id of an order, also of an earlier session; None if the node does not know it."""

@@ -8,6 +8,9 @@ from serl.exchange.records import EventFlag, EventKind, Reason
 ENDED_MAX = 1_000
 """Orders that are over and still known; the oldest are forgotten."""
 
+REPLACES_MAX = 1_000
+"""REPLACE commands whose limits are kept: one that keeps the order's limit has no report that needs it."""
+
 
 @dataclass
 class Fill:
@@ -59,6 +62,12 @@ class OwnOrders:
         self.replacing: dict[int, int] = {}
         self._ended: list[int] = []
         self._last_match = 0
+
+    def note_replace(self, command_id: int, price_ticks: int) -> None:
+        """The limit that a REPLACE asks for."""
+        self.replacing[command_id] = price_ticks
+        if len(self.replacing) > REPLACES_MAX:
+            del self.replacing[next(iter(self.replacing))]
 
     def open(self) -> list[OwnOrder]:
         """Orders that can still trade."""

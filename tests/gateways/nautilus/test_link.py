@@ -48,13 +48,14 @@ def test_an_exchange_that_comes_back(tmp_path: Path, ending: str) -> None:
                 await until(lambda: refused.is_closed)
                 assert "no connection to" in script.events[-1].reason
                 with start_exchange(symbols="DEMO", journal=tmp_path / "journal", endpoint=endpoint):
-                    with connect(endpoint, "maker") as maker:
+                    with connect(endpoint, "maker") as maker:  # before the node is back
                         assert maker.sell("DEMO", 4, 9900).filled_lots == 4
                         await until(lambda: order.filled_qty == 4)
-                        maker.sell("DEMO", 30, 10100)
                         book = script.cache.order_book(DEMO)
-                        await until(lambda: book.best_ask_price() == Price.from_str("101.00"))
-                        assert [level.size() for level in book.bids()] == [6.0]
+                        await until(lambda: levels_of(book.bids()) == [(9900, 6)])
+                        await until(lambda: len(script.of(TradeTick)) == 1)
+                        maker.sell("DEMO", 30, 10100)
+                        await until(lambda: levels_of(book.asks()) == [(10100, 30)])
                     again = script.send(limit(script, OrderSide.BUY, 10, "98.00"))
                     await until(lambda: again.is_open)
                     script.cancel_all_orders(DEMO)

@@ -296,6 +296,25 @@ def test_the_account_follows_the_fills(served: Served, maker: Exchange) -> None:
     run_script(served, script, act, "account", starting_balances=("50000 USD",))
 
 
+def test_positions_are_right_although_old_orders_are_forgotten(
+    served: Served, maker: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Script(), Script(external=True)
+
+    async def trade(_: Any) -> None:
+        for count in (5, 6, 7):
+            order = first.send(first.order_factory.market(first.instrument.id, BUY, lots(count)))
+            await until(partial(is_over, order))
+
+    async def look(_: Any) -> None:
+        assert second.portfolio.net_position(second.instrument.id) == 18
+        assert len(second.cache.orders()) < 3
+
+    run_script(served, first, trade, "many")
+    monkeypatch.setattr("serl.gateways.nautilus.own_orders.ENDED_MAX", 1)
+    run_script(served, second, look, "many")
+
+
 def test_a_new_node_finds_orders_and_positions_of_an_earlier_one(served: Served, maker: Exchange) -> None:
     first, second = Script(), Script(external=True)
 
