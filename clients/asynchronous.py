@@ -33,6 +33,16 @@ async def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
+    return await resume(session, endpoint, curve=curve)
+
+
+async def resume(
+    session: Session, endpoint: str = "tcp://127.0.0.1:5570", *, curve: Path | None = None
+) -> "AsyncExchange":
+    """Logs in with a session that may have had a connection before: missed reports follow, and commands without a reply are sent again.
+
+    A new session with `last_report` 0 gets every report of its participant that the exchange stores. Raises as `connect`.
+    """
     client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
         await client._run(client.core.login())

@@ -59,6 +59,7 @@ NEEDS_EXTRA = {
     "researcher report run": "reports",
     "researcher report run --final": "learning",
     "metrics": "metrics",
+    "nautilus export a.day catalog": "nautilus",
     "docs --no-browser --port 0": "docs",
     "demo --output demo --no-dashboard": "researcher",
     "demo --output demo --no-dashboard --no-researcher": "reports",

@@ -43,6 +43,7 @@ GROUPS = {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
         "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
         "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
+        "nautilus": ("serl.gateways.nautilus.cli:nautilus", "Export days to NautilusTrader, for its backtest."),
     },
     "Traders": {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
