@@ -33,6 +33,11 @@ async def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
+    return await log_in(endpoint, session, curve)
+
+
+async def log_in(endpoint: str, session: Session, curve: Path | None = None) -> "AsyncExchange":
+    """Logs in with a session of one's own, which may have a `last_report` and `unanswered` commands from before. Raises like `connect`."""
     client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
         await client._run(client.core.login())
@@ -163,6 +168,10 @@ class AsyncExchange(Client):
         Also processes everything that has arrived: orders, positions and followed books are up to date afterwards.
         """
         return await self._run(self.core.next_item(timeout_s))
+
+    async def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return await self._run(self.core.next_items(timeout_s))
 
     async def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""

@@ -160,6 +160,10 @@ class Exchange(Client):
         """
         return self._run(self.core.next_item(timeout_s))
 
+    def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return self._run(self.core.next_items(timeout_s))
+
     def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
         return self._run(self.core.turn(time_ns))

@@ -116,7 +116,7 @@ class ClientCore:
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - self._sent_s > silence_s / 3:
-            self.send(msgpack.packb([Kind.PING, 0]))
+            self.ping()
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
         if message[0] == FeedKind.TIME:
@@ -139,6 +139,15 @@ class ClientCore:
             return False
         self._heard[topic] = epoch, sequence
         return not is_repeat or before is not None
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the orders socket received its last message. An exchange that is there sends one each second (`heartbeat_s`)."""
+        return time.monotonic() - self._received_s
+
+    def ping(self) -> None:
+        """Sends a PING. An exchange that was restarted answers that we are not logged in, and `receive` logs in again."""
+        self.send(msgpack.packb([Kind.PING, 0]))
 
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
@@ -296,6 +305,15 @@ class ClientCore:
             subscribe(self.feed, topic, self.session.token, self._curve is not None)
         self._subscribed = True
 
+    def unsubscribe(self, channel: str, symbol: str) -> None:
+        """Ends the subscription to a channel of a symbol, also that of a followed book."""
+        topic = f"{channel}/{symbol}/"
+        unsubscribe(
+            self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
+        )
+        self.books.pop(topic, None)
+        self._heard.pop(topic, None)
+
     def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
         """The last trades, newest last."""
         reply = yield from self.ask(Kind.TRADES, self.session.instrument(symbol).number, count)
@@ -316,6 +334,13 @@ class ClientCore:
                 break
             yield
         return self.inbox.popleft() if self.inbox else None
+
+    def next_items(self, timeout_s: float) -> Steps[list[InboxItem]]:
+        """Takes everything from the inbox; nothing if nothing comes within timeout_s."""
+        first = yield from self.next_item(timeout_s)
+        items = [*self.inbox] if first is None else [first, *self.inbox]
+        self.inbox.clear()
+        return items
 
     def turn(self, time_ns: int) -> Steps[Grant]:
         """Lockstep: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
@@ -370,6 +395,10 @@ class Client:
         """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
         self.core.subscribe(channel, symbol)
 
+    def unsubscribe(self, channel: str, symbol: str) -> None:
+        """Ends a subscription; a book that followed the channel is no longer kept up to date."""
+        self.core.unsubscribe(channel, symbol)
+
     def instrument(self, symbol: str) -> Instrument:
         """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
         return self.session.instrument(symbol)
@@ -392,6 +421,13 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
     feed.subscribe(topic)
     if token or curve:
         feed.subscribe(subscription(topic, token))
+
+
+def unsubscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
+    """Takes back what `subscribe` did."""
+    feed.unsubscribe(topic)
+    if token or curve:
+        feed.unsubscribe(subscription(topic, token))
 
 
 def rejections(item: InboxItem) -> list[tuple[int, int]]:

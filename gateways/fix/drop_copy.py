@@ -1,0 +1,152 @@
+"""Drop copies: a session that receives an execution report for whatever happens to an order of any participant of the exchange."""
+
+import asyncio
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import numpy as np
+
+from serl.clients.session import Instrument, Report
+from serl.exchange.errors import SerlError
+from serl.exchange.records import EVENT, Rows
+from serl.exchange.request import Request, request_socket
+from serl.exchange.wire import Kind, event_lists
+from serl.gateways.accounts import GatewayAccount
+from serl.gateways.fix.codec import Message
+from serl.gateways.fix.copied_orders import CopiedOrders
+from serl.gateways.fix.session import FixSession
+from serl.gateways.fix.settings import Settings
+from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT, SessionStore
+
+POLL_S = 0.05
+"""Time between two requests for new events."""
+
+
+class Owner(Protocol):
+    """The connection of a session."""
+
+    def flush(self) -> None:
+        """Stores and sends what is there."""
+
+    async def drain(self) -> None:
+        """Returns once the client has read most of what was written."""
+
+
+class DropCopies:
+    """The drop copy of one account. The number of a report is the sequence of its event; the journal gives each event once."""
+
+    def __init__(self, account: GatewayAccount, settings: Settings) -> None:
+        self._account, self._settings = account, settings
+        self.store = SessionStore(settings.store, account.login)
+        self.session = FixSession(settings.comp_id, account.login, self.store)
+        self.session.application = self
+        self._orders = CopiedOrders()
+        self._loaded = False
+        self._sockets: ExitStack | None = None
+        self._admin: Request | None = None
+        self._queries: Request | None = None
+        self._names: list[str] = []
+        self._owner: Owner | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def load(self) -> None:
+        """Restores the state from the store, once. Raises ConfigError."""
+        if self._loaded:
+            return
+        self._loaded = True
+        for record in self.store.load():
+            if record[0] == OUTBOUND:
+                self._orders.restore(record[4])
+            elif record[0] == SNAPSHOT:
+                self._orders.load(record[2])
+
+    def state(self) -> Any:
+        """See `Application.state`."""
+        return self._orders.state()
+
+    async def open(self, owner: Owner) -> None:
+        """Connects to the exchange. Raises SerlError."""
+        self._owner = owner
+        self._sockets = ExitStack()
+        settings = self._settings
+        self._admin, self._queries = (
+            self._sockets.enter_context(request_socket(settings.endpoint, name, settings.curve, self._account.token))
+            for name in ("admin", "queries")
+        )
+        try:
+            _, symbols, *_ = (await asyncio.to_thread(self._queries, Kind.INFO))[5]
+            self._orders.set_instruments([Instrument.of(*symbol) for symbol in symbols])
+            await self._learn_names()
+        except BaseException:
+            await self.close()
+            raise
+        if self.store.last_report < 0:
+            self.store.append([REPORT, 0])
+
+    async def _learn_names(self) -> None:
+        assert self._queries is not None and self._admin is not None
+        commands = (await asyncio.to_thread(self._queries, Kind.STATISTICS))[5]["commands"]
+        _, names = (await asyncio.to_thread(self._admin, Kind.COMMAND_COPY, self._account.token, commands))[5]
+        self._names = names.split("\n")
+
+    def start(self) -> None:
+        """The client is logged on."""
+        self._task = asyncio.create_task(self._copy())
+
+    async def close(self) -> None:
+        """Disconnects from the exchange."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+        self.store.flush()
+
+    async def _copy(self) -> None:
+        assert self._admin is not None and self._owner is not None
+        try:
+            while True:
+                after, data = (
+                    await asyncio.to_thread(
+                        self._admin, Kind.DROP_COPY, self._account.token, "", self.store.last_report
+                    )
+                )[5]
+                if after == self.store.last_report:
+                    await asyncio.sleep(POLL_S)
+                    continue
+                await self._take(np.frombuffer(data, EVENT), after)
+                await self._owner.drain()
+        except SerlError as error:
+            self.session.begin()
+            self.session.logout(str(error))
+            self._owner.flush()
+
+    async def _take(self, rows: Rows, after: int) -> None:
+        assert self._owner is not None
+        if len(rows) and int(rows["participant"].max()) >= len(self._names):
+            await self._learn_names()
+        self.session.begin()
+        for participant, values in zip(rows["participant"].tolist(), event_lists(rows), strict=True):
+            report = Report._make(values)
+            told = self._orders.body_of(self._names[participant], report)
+            if told is not None:
+                body, change = told
+                self.session.send("8", body, report.sequence, change)
+        if self.store.last_report < after:
+            self.store.append([REPORT, after])
+        self._owner.flush()
+
+    def receive(self, message: Message) -> None:
+        """A drop copy takes no orders."""
+        self.session.business_reject(message, 6, "a drop copy session only receives reports")
+
+    def send_commands(self) -> None:
+        """There are none."""
+
+    def tick(self) -> None:
+        """Nothing to do: the requests have a timeout of their own."""
+
+    is_full = False
+    is_low = True
