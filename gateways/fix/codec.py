@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import adler32
 
@@ -15,7 +16,7 @@ _HEADER_PART = re.compile(rb"(?:8(?:=(?:[^\x01]{1,20}(?:\x01(?:9(?:=\d{0,7})?)?)
 _TRAILER_BYTES = 7  # 10=nnn and its SOH
 _CHUNK = 256  # bytes whose sum Adler-32 gives exactly: 256 * 255 < 65521
 SECOND_NS = 1_000_000_000
-_TIMESTAMP = re.compile(r"\d{8}-\d\d:\d\d:\d\d(?:\.\d{1,9})?\Z")
+_TIMESTAMP = re.compile(r"(\d{8})-(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?\Z", re.ASCII)
 
 
 class Frame(NamedTuple):
@@ -89,14 +90,19 @@ class Framer:
 
 
 class Message:
-    """The fields of a message; `fields` has the last of a repeated tag, `pairs` has all of them in order."""
+    """The fields of a message; `fields` has the last of a repeated tag, `pairs` has all [tag, value] in order. Of a field without `=` the
+    tag is the whole text, and the value is empty."""
 
     __slots__ = ("begin_string", "fields", "pairs", "seq", "type")
 
     def __init__(self, frame: Frame) -> None:
         self.begin_string = frame.begin_string
-        self.pairs = [field.partition("=")[::2] for field in frame.body.split(SOH)]
-        self.fields: dict[str, str] = dict(self.pairs)
+        self.pairs = [field.split("=", 1) for field in frame.body.split(SOH)]
+        try:
+            self.fields: dict[str, str] = dict(self.pairs)
+        except ValueError:
+            self.pairs = [pair if len(pair) == 2 else [*pair, ""] for pair in self.pairs]
+            self.fields = dict(self.pairs)
         self.type = self.fields.get("35", "")
         #: MsgSeqNum; -1 if it is missing or no number
         self.seq = number(self.fields.get("34", ""))
@@ -132,13 +138,25 @@ class UtcClock:
         return self.text(time.time_ns())
 
 
-def parse_timestamp(text: str) -> int:
-    """Nanoseconds since 1970 of a UTCTimestamp; -1 for anything else."""
-    if not _TIMESTAMP.match(text):
-        return -1
-    whole, _, fraction = text.partition(".")
+@lru_cache(maxsize=256)
+def _day_ns(date: str) -> int:
+    """Nanoseconds since 1970 of a day; -1 if there is no such day."""
     try:
-        moment = datetime.strptime(whole, "%Y%m%d-%H:%M:%S").replace(tzinfo=UTC)
+        moment = datetime(int(date[:4]), int(date[4:6]), int(date[6:]), tzinfo=UTC)
     except ValueError:
         return -1
-    return int(moment.timestamp()) * SECOND_NS + int(fraction.ljust(9, "0") or 0)
+    return int(moment.timestamp()) * SECOND_NS
+
+
+@lru_cache(maxsize=16)
+def parse_timestamp(text: str) -> int:
+    """Nanoseconds since 1970 of a UTCTimestamp; -1 for anything else."""
+    found = _TIMESTAMP.match(text)
+    if found is None:
+        return -1
+    date, hour, minute, second, fraction = found.groups("")
+    day_ns = _day_ns(date)
+    seconds = 3600 * int(hour) + 60 * int(minute) + int(second)
+    if day_ns < 0 or hour > "23" or minute > "59" or second > "60":
+        return -1
+    return day_ns + seconds * SECOND_NS + (int(fraction.ljust(9, "0")) if fraction else 0)

@@ -209,6 +209,7 @@ class Connection(asyncio.Protocol):
             self._write(session.resend_part())
             await asyncio.sleep(0)
         self._resending = None
+        self.flush()
 
     def _write(self, messages: list[bytes]) -> None:
         transport = self._transport

@@ -51,8 +51,8 @@ class OrderEntry:
     def __init__(self, session: FixSession, venue: ReportSession, orders: Orders, reports: Reports) -> None:
         self._session, self._venue, self._orders, self._reports = session, venue, orders, reports
         self._quotings = reports.quotings
-        #: messages for the exchange
-        self.commands: list[bytes] = []
+        #: (command id, COMMAND rows)
+        self.commands: list[tuple[int, bytes]] = []
         self.receivers: dict[str, Callable[[Message], None]] = {
             "D": self._new, "F": self._cancel, "G": self._replace, "H": self._status, "q": self._mass_cancel,
         }  # fmt: skip
@@ -90,32 +90,28 @@ class OrderEntry:
         flags = _MARKET_FLAG if kind in (MARKET, STOP) else 0
         values = (quoting.number, side, qty_lots, price_ticks, validity, flags)
         if kind in (LIMIT, MARKET) and _SPECIAL_TAGS.isdisjoint(fields) and validity != TimeInForce.GTT:
-            order_id, command = self._venue.command(_NEW, *values)
+            order_id, rows = self._venue.row(_NEW, *values)
         else:
-            order_id, command = self._with_terms(quoting, fields, values)
+            order_id, rows = self._with_terms(quoting, fields, values)
         account = f"1={fields['1']}\x01" if "1" in fields else ""
         stop = f"99={fields['99']}\x01" if "99" in fields else ""
         fixed = f"55={quoting.name}\x01{account}54={fields['54']}\x0140={kind}\x01{stop}59={time_in_force}\x01"
         new = Order(order_id, fields["11"], quoting.number, side, qty_lots, price_ticks, price_ticks > 0, fixed)
-        self._commit(message, self._orders.add(new), order_id, command)
+        self._commit(message, self._orders.add(new), order_id, rows)
 
-    def _commit(self, message: Message, change: list[Any], command_id: int, command: bytes) -> None:
-        self._session.store.append([INBOUND, message.seq, change, command_id, command])
-        self.commands.append(command)
+    def _commit(self, message: Message, change: list[Any], command_id: int, rows: bytes) -> None:
+        self._session.store.append([INBOUND, message.seq, change, command_id, rows])
+        self.commands.append((command_id, rows))
 
     def _with_terms(self, quoting: Quoting, fields: dict[str, str], values: tuple[int, ...]) -> tuple[int, bytes]:
-        """An order with terms, as one message: a part of it alone would be another order."""
+        """An order with terms."""
         symbol, side, qty_lots, price_ticks, validity, flags = values
         terms, more_flags = self._terms(quoting, fields)
         rows = order(
             self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
             time_in_force=int(validity), flags=flags | more_flags,
         )  # fmt: skip
-        command = self._venue.rows(rows)
-        order_id = int(rows[-1]["command_id"])
-        self._venue.unanswered[order_id] = command
-        self._venue.first_ids[int(rows[0]["command_id"])] = order_id
-        return order_id, command
+        return self._venue.order_rows(rows)
 
     def _terms(self, quoting: Quoting, fields: dict[str, str]) -> tuple[Terms, int]:
         kind, flags, peg = fields["40"], 0, Peg.NONE
@@ -207,9 +203,9 @@ class OrderEntry:
     def _cancel(self, message: Message) -> None:
         if (found := self._known_order(message)) is None:
             return
-        command_id, command = self._venue.command(_CANCEL, found.order_id)
+        command_id, rows = self._venue.row(_CANCEL, order_id=found.order_id)
         request = Request(command_id, "F", message.fields["11"], message.fields["41"], found.order_id)
-        self._commit(message, self._orders.ask(request), command_id, command)
+        self._commit(message, self._orders.ask(request), command_id, rows)
 
     def _replace(self, message: Message) -> None:
         if (found := self._known_order(message)) is None:
@@ -226,14 +222,16 @@ class OrderEntry:
         except _Refused as refused:
             self._reports.refuse_change("G", fields, found, CANCEL_OTHER, str(refused))
             return
-        command_id, command = self._venue.command(_REPLACE, found.order_id, qty_lots, price_ticks)
+        command_id, rows = self._venue.row(
+            _REPLACE, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks
+        )
         request = Request(command_id, "G", fields["11"], fields["41"], found.order_id, qty_lots, price_ticks)
-        self._commit(message, self._orders.ask(request), command_id, command)
+        self._commit(message, self._orders.ask(request), command_id, rows)
 
     def _mass_cancel(self, message: Message) -> None:
         fields, scope = message.fields, message.fields["530"]
         quoting = self._quotings.get(fields.get("55", ""))
-        side = {"1": (1,), "2": (2,)}.get(fields.get("54", ""), ())
+        side = {"1": 1, "2": 2}.get(fields.get("54", ""), 0)
         if fields["11"] in self._orders.named:
             self._reports.refuse_mass_cancel(fields, OTHER, f"ClOrdID {fields['11']} was used before")
         elif scope not in ("1", "7"):
@@ -244,9 +242,9 @@ class OrderEntry:
             self._reports.refuse_mass_cancel(fields, OTHER, f"tag 54: {fields['54']} is not supported")
         else:
             symbol = quoting.number if quoting is not None and scope == "1" else ALL_SYMBOLS
-            command_id, command = self._venue.command(_MASS_CANCEL, symbol, *side)
+            command_id, rows = self._venue.row(_MASS_CANCEL, symbol, flags=side)
             request = Request(command_id, "q", fields["11"], "", 0, scope=scope)
-            self._commit(message, self._orders.ask(request), command_id, command)
+            self._commit(message, self._orders.ask(request), command_id, rows)
 
     def _status(self, message: Message) -> None:
         fields = message.fields

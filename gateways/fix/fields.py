@@ -221,6 +221,8 @@ _VALUES = {
     "559": "0 1 2 3 4",
 }
 _PERMITTED_VALUES = {tag: frozenset(values.split()) for tag, values in _VALUES.items()}
+_CHECKED = (_FORMATS.keys() | _PERMITTED_VALUES.keys()) - {"34"}
+"""Tags whose values are checked here; MsgSeqNum was read before."""
 _GROUPS = {"V": (("146", "55"), ("267", "269")), "D": (("453", "448"),), "G": (("453", "448"),)}
 """Counts of groups, and the first field of each member."""
 DISPLAY_QTY = "1138"
@@ -230,7 +232,8 @@ INVALID_TAG, REQUIRED_MISSING, NOT_FOR_TYPE, NO_VALUE, BAD_VALUE, BAD_FORMAT = 0
 COMP_ID, SENDING_TIME, INVALID_TYPE, REPEATED, WRONG_ORDER, GROUP_COUNT = 9, 10, 11, 13, 14, 16
 """SessionRejectReason (373)."""
 _SHAPES_MAX = 4096
-_shapes: set[tuple[str, ...]] = set()  # tags of messages without a problem: clients send few kinds of them
+#: what clients send has few shapes: the tags of messages without a problem, and the places of those whose values are checked
+_shapes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
 
 
 class Problem(NamedTuple):
@@ -245,18 +248,31 @@ def problem_of(message: Message) -> Problem | None:
     """What is wrong with the fields of a message; None if nothing is."""
     fields = message.fields
     shape = (message.type, *fields)
-    if shape not in _shapes or len(message.pairs) != len(fields):
+    checks = _shapes.get(shape)
+    if checks is None or len(message.pairs) != len(fields):
         if found := _tags_problem(message):
             return found
+        checks = [(place, tag) for place, (tag, _) in enumerate(message.pairs) if tag in _CHECKED]
         is_flat = len(message.pairs) == len(fields) and not any(
             tag in fields for tag, _ in _GROUPS.get(message.type, ())
         )
         if is_flat and len(_shapes) < _SHAPES_MAX:
-            _shapes.add(shape)
+            _shapes[shape] = checks
     if "" in fields.values():
         tag = next(tag for tag, value in fields.items() if not value)
         return Problem(NO_VALUE, tag, f"tag {tag}: expected a value, got none")
-    return _values_problem(message.pairs)
+    pairs = message.pairs
+    for place, tag in checks:
+        value = pairs[place][1]
+        permitted = _PERMITTED_VALUES.get(tag)
+        if permitted is not None:
+            if value not in permitted:
+                return Problem(
+                    BAD_VALUE, tag, f"tag {tag}: expected one of {', '.join(sorted(permitted))}, got {value[:40]!r}"
+                )
+        elif not _FORMATS[tag][0](value):
+            return Problem(BAD_FORMAT, tag, f"tag {tag}: expected {_FORMATS[tag][1]}, got {value[:40]!r}")
+    return None
 
 
 def _tags_problem(message: Message) -> Problem | None:
@@ -318,15 +334,4 @@ def _wrong_count(message: Message) -> Problem | None:
             if number(message.fields[count_tag]) != found:
                 text = f"tag {count_tag}: expected the number of its members, {found}, got {message.fields[count_tag]}"
                 return Problem(GROUP_COUNT, count_tag, text)
-    return None
-
-
-def _values_problem(pairs: Iterable[tuple[str, str]]) -> Problem | None:
-    for tag, value in pairs:
-        form = _FORMATS.get(tag)
-        if form is not None and not form[0](value):
-            return Problem(BAD_FORMAT, tag, f"tag {tag}: expected {form[1]}, got {value[:40]!r}")
-        permitted = _PERMITTED_VALUES.get(tag)
-        if permitted is not None and value not in permitted:
-            return Problem(BAD_VALUE, tag, f"tag {tag}: expected one of {', '.join(sorted(permitted))}, got {value!r}")
     return None

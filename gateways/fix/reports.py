@@ -161,14 +161,15 @@ class Reports:
     # ---- what the gateway itself answers
 
     def refused(self, refusal: Refusal) -> None:
-        """The exchange did not accept a command."""
-        request = self._orders.requests.pop(refusal.command_id, None)
-        order = self._orders.by_id.get(request.order_id if request else refusal.command_id)
-        if request is not None:
-            self._refused(request, order, 0, refusal.text)
-        elif order is not None:
-            order.status, order.leaves_lots = REJECTED, 0
-            self._tell(order, REJECTED, f"103=0\x0158={plain(refusal.text)}\x01")
+        """The exchange did not accept commands."""
+        for command_id in refusal.command_ids:
+            request = self._orders.requests.pop(command_id, None)
+            order = self._orders.by_id.get(request.order_id if request else command_id)
+            if request is not None:
+                self._refused(request, order, 0, refusal.text)
+            elif order is not None:
+                order.status, order.leaves_lots = REJECTED, 0
+                self._tell(order, REJECTED, f"103=0\x0158={plain(refusal.text)}\x01")
 
     def lost(self, text: str) -> None:
         """The exchange has none of the orders any more: it began with another journal."""

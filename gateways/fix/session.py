@@ -25,6 +25,8 @@ BYE = "logout"
 """`FixSession.closing` after a Logout of the client."""
 LOGOUT_S = 2.0
 """The time that a client has to answer a Logout."""
+HELD_MAX = 10_000
+"""Messages of market data that wait until a resend has ended."""
 _OTHER = 99
 _ADMINISTRATIVE = frozenset("012345A")
 READ = frozenset("DFGHqVcxej")
@@ -59,7 +61,10 @@ class FixSession:
         self._comp_ids = (login, comp_id)
         self._clock = UtcClock()
         self._stamp = ""
-        self._on_time = ""  # the second of the last SendingTime that was right
+        self._on_time, self._on_time_until_s = (
+            "",
+            0.0,
+        )  # the second of the last SendingTime that was right, and until when
         self._dirty = False  # the numbers differ from those in the store
         self._received_s = self._sent_s = 0.0
         self._tested_s = self._logout_s = 0.0  # when a TestRequest or Logout was sent that has no answer yet
@@ -67,6 +72,7 @@ class FixSession:
         #: numbers to resend: [at, to, at, to]: those asked for, then those that came meanwhile
         self._resends: list[list[int]] = []
         self._dup_until = 0
+        self._held: list[tuple[str, str]] = []
 
     # ---- out
 
@@ -83,15 +89,21 @@ class FixSession:
             self.out.append(data)
 
     def _send_admin(self, kind: str, body: str = "") -> None:
+        """Sends a message that is not stored, also while others are resent: a client must not wait for the answer to a TestRequest."""
         out_seq = self.store.next_out
         self.store.next_out += 1
         self._dirty = True
-        if not self._resends:
-            self.out.append(encode(f"35={kind}\x01{self._parties}34={out_seq}\x0152={self._stamp}\x01{body}"))
+        self.out.append(encode(f"35={kind}\x01{self._parties}34={out_seq}\x0152={self._stamp}\x01{body}"))
 
     def send_fleeting(self, kind: str, body: str) -> None:
-        """Sends an application message that a resend leaves out, because it would be out of date: market data."""
-        self._send_admin(kind, body)
+        """Sends an application message that a resend leaves out, because it would be out of date: market data. It waits while others are
+        resent."""
+        if not self._resends:
+            self._send_admin(kind, body)
+        elif len(self._held) < HELD_MAX:
+            self._held.append((kind, body))
+        else:
+            self.end(f"more than {HELD_MAX} messages wait for the end of a resend")
 
     def reject(self, message: Message, problem: Problem) -> None:
         """Sends a session-level Reject (3)."""
@@ -121,7 +133,7 @@ class FixSession:
         """The first message, a Logon with the right identity and secret. Answers it, or sets `closing`."""
         self._received_s = self._sent_s = time.monotonic()
         self._tested_s = self._logout_s = 0.0
-        self._gap_until, self._resends, self.closing, self.out = 0.0, [], "", []
+        self._gap_until, self._resends, self._held, self.closing, self.out = 0.0, [], [], "", []
         fields = message.fields
         if refusal := self._logon_refusal(message):
             self.end(refusal)
@@ -253,15 +265,15 @@ class FixSession:
 
     def _is_on_time(self, text: str) -> bool:
         """Whether a SendingTime is close to now; true for what is no time at all, which is rejected with its format."""
-        second = text[:17]
-        if second == self._on_time and second == self._stamp[:17]:
+        second, now = text[:17], time.monotonic()
+        if second == self._on_time and now < self._on_time_until_s and len(text) < 22:
             return True
         sent_ns = parse_timestamp(text)
         if sent_ns < 0:
             return True
         if abs(time.time_ns() - sent_ns) > SENDING_TIME_S * SECOND_NS:
             return False
-        self._on_time = second
+        self._on_time, self._on_time_until_s = second, now + 1
         return True
 
     def _advance(self) -> None:
@@ -428,6 +440,10 @@ class FixSession:
         if gap:
             part.append(self._gap_fill_message(gap, self._resends[0][0]))
         self._sent_s = time.monotonic()
+        if not self._resends:
+            held, self._held = self._held, []
+            for kind, body in held:
+                self._send_admin(kind, body)
         return part
 
     def _gap_fill_message(self, begin: int, new: int) -> bytes:

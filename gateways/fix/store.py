@@ -20,7 +20,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.private_files import private_folder
 
 INBOUND, OUTBOUND, SEQUENCES, REPORT, SNAPSHOT = range(1, 6)
-"""[INBOUND, in_seq, change, command_id, command]: a request, and the command of the exchange that it became.
+"""[INBOUND, in_seq, change, command_id, rows]: a request, and the COMMAND rows that it became.
 [OUTBOUND, out_seq, report, message, change]: a message to the client, caused by this report (0: by none).
 [SEQUENCES, next_in, next_out]; [REPORT, report]: processed without a message; [SNAPSHOT, last_report, state]: numbers begin again."""
 _HEAD = struct.Struct("<II")

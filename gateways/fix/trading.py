@@ -18,7 +18,7 @@ from serl.gateways.fix.reports import Reports
 from serl.gateways.fix.session import FixSession
 from serl.gateways.fix.settings import Settings
 from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT, SessionStore
-from serl.gateways.fix.venue import Refusal, ReportSession
+from serl.gateways.fix.venue import Refusal, ReportSession, bulk
 
 COMMANDS_MAX, COMMANDS_LOW = 512, 256
 """Commands without a reply of the exchange with which a session is not read, until there are fewer."""
@@ -69,9 +69,9 @@ class Trading:
     def _restore(self, record: list[Any]) -> None:
         kind = record[0]
         if kind == INBOUND:
-            _, _, change, command_id, command = record
+            _, _, change, command_id, rows = record
             self._orders.restore_request(change)
-            self._unanswered[command_id] = command
+            self._unanswered[command_id] = bulk(rows)
             self._last_command_id = command_id
         elif kind == OUTBOUND and record[4] is not None:
             of_order, answered = record[4]
@@ -103,7 +103,9 @@ class Trading:
         venue.next_command_id = self._last_command_id + 1
         venue.unanswered = self._unanswered
         exchange = await log_in(self._settings.endpoint, venue, self._settings.curve)
-        exchange.core.orders.sndhwm = 8 * COMMANDS_MAX  # libzmq gives room back late: with its 1,000 a burst would be refused
+        exchange.core.orders.sndhwm = (
+            8 * COMMANDS_MAX
+        )  # libzmq gives room back late: with its 1,000 a burst would be refused
         self._venue, self._exchange, self._owner = venue, exchange, owner
         self.session.begin()
         self._reports = Reports(self.session, self._orders, venue.instruments.values())
@@ -156,10 +158,10 @@ class Trading:
     def send_commands(self) -> None:
         """Sends what the entered orders became; the store has it."""
         entry, exchange = self._entry, self._exchange
-        if entry is not None and entry.commands and exchange is not None:
+        if entry is not None and entry.commands and exchange is not None and self._venue is not None:
             commands, entry.commands = entry.commands, []
             try:
-                exchange.send(*commands)
+                exchange.send(*self._venue.messages(commands))
             except ExchangeUnreachable as error:  # they are sent again at the next logon
                 self.session.end(str(error))
 
