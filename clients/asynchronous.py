@@ -1,5 +1,6 @@
 """The asyncio client: the same API as the blocking client, as coroutines."""
 
+import asyncio
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -180,7 +181,7 @@ class AsyncExchange(Client):
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
         self._arrivals.close()
-        self.core.close()
+        await asyncio.to_thread(self.core.close)  # what is not sent yet may take half a second
 
     async def __aenter__(self) -> "AsyncExchange":
         return self

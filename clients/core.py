@@ -4,6 +4,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 (`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
 """
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -369,7 +370,8 @@ class ClientCore:
     def close(self) -> None:
         """Sends BYE and closes the sockets."""
         if self.session.live:
-            self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
+            with contextlib.suppress(zmq.Again):  # an exchange that is away needs no BYE
+                self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
         for socket in self.sockets:
             socket.close()
         self.context.term()

@@ -8,7 +8,7 @@ from serl.exchange.errors import SerlError
 from serl.exchange.log import log
 from serl.gateways.fix.codec import BEGIN_STRING, Frame, Framer, Message, UtcClock, encode
 from serl.gateways.fix.session import BYE, FixSession, plain
-from serl.gateways.fix.settings import LOGON_S, UNREAD_BYTES_MAX
+from serl.gateways.fix.settings import LAST_WRITE_S, LOGON_S, UNREAD_BYTES_MAX
 
 
 class Business(Protocol):
@@ -139,6 +139,12 @@ class Connection(asyncio.Protocol):
         session = business.session
         try:
             business.load()
+        except SerlError as error:
+            self._say_goodbye(message, str(error))
+            self.cut(str(error))
+            return
+        session.connect()
+        try:
             await business.open(self)
         except SerlError as error:
             session.begin()
@@ -253,6 +259,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
             else:
                 self._transport.close()
+                asyncio.get_running_loop().call_later(LAST_WRITE_S, self._transport.abort)
 
     def _end(self, reason: str) -> None:
         assert self._business is not None

@@ -53,12 +53,12 @@ class DropCopies:
         """Restores the state from the store, once. Raises ConfigError."""
         if self._loaded:
             return
-        self._loaded = True
         for record in self.store.load():
             if record[0] == OUTBOUND:
                 self._orders.restore(record[4])
             elif record[0] == SNAPSHOT:
                 self._orders.load(record[2])
+        self._loaded = True
 
     def state(self) -> Any:
         """See `Application.state`."""

@@ -97,7 +97,9 @@ class Gateway:
         self._connections.discard(connection)
         business = connection.business
         if business is not None and self._owners.get(business) is connection:
-            task = asyncio.create_task(self._release(business))
+            del self._owners[business]
+            business.session.live = False
+            task = asyncio.create_task(business.close())
             self._closing.add(task)
             task.add_done_callback(self._released)
         self._note_empty()
@@ -111,11 +113,6 @@ class Gateway:
             self._empty.clear()
         else:
             self._empty.set()
-
-    async def _release(self, business: Business) -> None:
-        business.session.live = False
-        await business.close()
-        self._owners.pop(business, None)
 
     async def _tick(self) -> None:
         count = 0

@@ -129,11 +129,16 @@ class FixSession:
 
     # ---- logon and logout
 
-    def logon(self, message: Message) -> None:
-        """The first message, a Logon with the right identity and secret. Answers it, or sets `closing`."""
+    def connect(self) -> None:
+        """Begins with a new connection: forgets what belonged to the last."""
+        self.live = False
         self._received_s = self._sent_s = time.monotonic()
         self._tested_s = self._logout_s = 0.0
         self._gap_until, self._resends, self._held, self.closing, self.out = 0.0, [], [], "", []
+        self.begin()
+
+    def logon(self, message: Message) -> None:
+        """The first message, a Logon with the right identity and secret. Answers it, or sets `closing`."""
         fields = message.fields
         if refusal := self._logon_refusal(message):
             self.end(refusal)

@@ -7,6 +7,8 @@ CONNECTIONS_MAX = 256
 """Connections at once, logged on or not; further ones are closed."""
 LOGON_S = 10.0
 """The time that a new connection has for its Logon."""
+LAST_WRITE_S = 5.0
+"""The time that a client has to read what was written before its connection was closed."""
 UNREAD_BYTES_MAX = 8 << 20
 """Bytes that a client has not read, beyond those in the buffers of TCP; with more it is cut. What it missed is resent later."""
 

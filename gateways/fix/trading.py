@@ -55,6 +55,7 @@ class Trading:
         self._owner: Owner | None = None
         self._task: asyncio.Task[None] | None = None
         self._pinged_s = 0.0
+        self._opening = asyncio.Lock()
 
     # ---- state
 
@@ -62,9 +63,9 @@ class Trading:
         """Restores the state from the store, once. Raises ConfigError."""
         if self._loaded:
             return
-        self._loaded = True
         for record in self.store.load():
             self._restore(record)
+        self._loaded = True
 
     def _restore(self, record: list[Any]) -> None:
         kind = record[0]
@@ -95,6 +96,10 @@ class Trading:
 
     async def open(self, owner: Owner) -> None:
         """Logs in to the exchange. Raises SerlError."""
+        async with self._opening:
+            await self._open(owner)
+
+    async def _open(self, owner: Owner) -> None:
         account = self._account
         venue = ReportSession(
             account.participant, account.token, replace=True, cancel_on_disconnect=account.cancel_on_disconnect
@@ -127,6 +132,10 @@ class Trading:
 
     async def close(self) -> None:
         """Logs out of the exchange."""
+        async with self._opening:
+            await self._close()
+
+    async def _close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -137,8 +146,6 @@ class Trading:
             self._last_command_id = self._venue.next_command_id - 1
             self._unanswered = self._venue.unanswered
             exchange, self._exchange, self._venue = self._exchange, None, None
-            for socket in exchange.core.sockets:
-                socket.linger = 100
             await exchange.close()
         self.store.flush()
 

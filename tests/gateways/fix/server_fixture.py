@@ -78,6 +78,5 @@ def start_gateway(endpoint: str, folder: Path, logins: list[str], **options: dic
     try:
         yield gateway
     finally:
-        if gateway.process.poll() is None:
-            output = gateway.stop()
-            assert "Traceback" not in output, output
+        output = gateway.stop()
+        assert "Traceback" not in output, output
