@@ -26,7 +26,8 @@ class FixClient:
         self.begin_string = "FIX.4.4"
         self.strict = True
         self._parser = simplefix.FixParser()
-        self.buffered: list[Fields] = []
+        #: of the last message, in order
+        self.pairs: list[tuple[str, str]] = []
 
     def message(self, kind: str, *pairs: tuple[int, Any], seq: int | None = None, drop: tuple[int, ...] = (), **header: Any) -> bytes:  # fmt: skip
         """A message; `header` sets or adds header fields as t52="..."; drop: tags to leave out."""
@@ -77,6 +78,7 @@ class FixClient:
                 return None
             self._parser.append_buffer(data)
         check_bytes(message.encode(raw=True))
+        self.pairs = [(tag.decode(), value.decode("latin-1")) for tag, value in message.pairs]
         return {tag.decode(): value.decode("latin-1") for tag, value in message.pairs}
 
     def receive(self, *kinds: str) -> Fields:
@@ -91,6 +93,11 @@ class FixClient:
                 continue
             assert not kinds or fields["35"] in kinds, fields
             return fields
+
+    def receive_pairs(self, *kinds: str) -> list[tuple[str, str]]:
+        """The fields of the next message in order, with repeated ones."""
+        self.receive(*kinds)
+        return self.pairs
 
     def ended(self) -> bool:
         """Whether the gateway ends the connection without another message."""
