@@ -7,34 +7,31 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgpack
-import numpy as np
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
+from serl.clients.feed_topics import subscribe, unsubscribe
+from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
-from serl.exchange.records import CommandKind, EventKind, HaltReason, Phase, Reason, Rows
+from serl.exchange.records import CommandKind, HaltReason, Phase, Reason
 from serl.exchange.terms import Terms
-from serl.exchange.wire import FeedKind, Kind, subscription, with_token
+from serl.exchange.wire import FeedKind, Kind, with_token
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
-
-
-InboxItem = Report | Grant | FeedMessage | Rows
-"""What `wait` returns: EVENT rows instead of reports in a session with the option `rows`."""
 
 
 class ClientCore:
@@ -416,37 +413,3 @@ class Client:
     def position(self, symbol: str) -> int:
         """Lots bought minus lots sold in this session."""
         return self.session.positions.get(self.instrument(symbol).number, 0)
-
-
-def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
-    """Subscribes to a topic, also on an exchange that requires a login. curve: whether the socket has a key, which may replace the token."""
-    feed.subscribe(topic)
-    if token or curve:
-        feed.subscribe(subscription(topic, token))
-
-
-def unsubscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
-    """Takes back what `subscribe` did."""
-    feed.unsubscribe(topic)
-    if token or curve:
-        feed.unsubscribe(subscription(topic, token))
-
-
-def rejections(item: InboxItem) -> list[tuple[int, int]]:
-    """(command id, `Reason`) of every command that an item of the inbox rejects."""
-    if isinstance(item, Report):
-        return [(item.command_id, item.reason)] if item.kind == EventKind.REJECTED else []
-    if not isinstance(item, np.ndarray):
-        return []
-    rejected = item[item["kind"] == EventKind.REJECTED]
-    return list(zip(rejected["command_id"].tolist(), rejected["reason"].tolist(), strict=True))
-
-
-def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
-    """Every message that has arrived, without waiting. Those after one whose processing raises stay for the next call."""
-    while True:
-        try:
-            data = socket.recv(zmq.DONTWAIT)
-        except zmq.Again:
-            return
-        yield data

@@ -89,6 +89,7 @@ NEEDS_NO_EXTRA = {
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
     "run bot.py": (2, "bot.py"),
+    "fix start": (2, "expected --accounts or --account"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
 LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}

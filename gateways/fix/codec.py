@@ -160,3 +160,8 @@ def parse_timestamp(text: str) -> int:
     if day_ns < 0 or hour > "23" or minute > "59" or second > "60":
         return -1
     return day_ns + seconds * SECOND_NS + (int(fraction.ljust(9, "0")) if fraction else 0)
+
+
+def plain(text: str) -> str:
+    """A text for a FIX field: one line of Latin-1, at most 200 characters."""
+    return text.encode("latin-1", "replace").decode("latin-1").replace(SOH, " ").replace("\n", " ")[:200]

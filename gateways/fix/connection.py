@@ -6,8 +6,8 @@ from typing import Protocol
 
 from serl.exchange.errors import SerlError
 from serl.exchange.log import log
-from serl.gateways.fix.codec import BEGIN_STRING, Frame, Framer, Message, UtcClock, encode
-from serl.gateways.fix.session import BYE, FixSession, plain
+from serl.gateways.fix.codec import BEGIN_STRING, Frame, Framer, Message, UtcClock, encode, plain
+from serl.gateways.fix.session import BYE, FixSession
 from serl.gateways.fix.settings import LAST_WRITE_S, LOGON_S, UNREAD_BYTES_MAX
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,22 +14,13 @@ from serl.exchange.wire import Kind, event_lists
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.copied_orders import CopiedOrders
+from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
 from serl.gateways.fix.settings import Settings
 from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT, SessionStore
 
 POLL_S = 0.05
 """Time between two requests for new events."""
-
-
-class Owner(Protocol):
-    """The connection of a session."""
-
-    def flush(self) -> None:
-        """Stores and sends what is there."""
-
-    async def drain(self) -> None:
-        """Returns once the client has read most of what was written."""
 
 
 class DropCopies:

@@ -229,7 +229,7 @@ DISPLAY_QTY = "1138"
 """Of later versions; clients send it for MaxFloor."""
 _USER_DEFINED = 5000
 INVALID_TAG, REQUIRED_MISSING, NOT_FOR_TYPE, NO_VALUE, BAD_VALUE, BAD_FORMAT = 0, 1, 2, 4, 5, 6
-COMP_ID, SENDING_TIME, INVALID_TYPE, REPEATED, WRONG_ORDER, GROUP_COUNT = 9, 10, 11, 13, 14, 16
+COMP_ID, SENDING_TIME, INVALID_TYPE, REPEATED, WRONG_ORDER, GROUP_COUNT, OTHER = 9, 10, 11, 13, 14, 16, 99
 """SessionRejectReason (373)."""
 _SHAPES_MAX = 4096
 #: what clients send has few shapes: the tags of messages without a problem, and the places of those whose values are checked
@@ -334,4 +334,16 @@ def _wrong_count(message: Message) -> Problem | None:
             if number(message.fields[count_tag]) != found:
                 text = f"tag {count_tag}: expected the number of its members, {found}, got {message.fields[count_tag]}"
                 return Problem(GROUP_COUNT, count_tag, text)
+    return None
+
+
+def duplicate_problem(message: Message) -> Problem | None:
+    """A possible duplicate has its first SendingTime, which is not after the new one; a SequenceReset need not."""
+    if not message.poss_dup or message.type == "4":
+        return None
+    original = message.fields.get("122")
+    if original is None:
+        return Problem(REQUIRED_MISSING, "122", "required tag 122 is missing")
+    if parse_timestamp(original) > parse_timestamp(message.fields["52"]):
+        return Problem(SENDING_TIME, "122", "SendingTime accuracy problem")
     return None

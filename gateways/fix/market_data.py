@@ -4,15 +4,16 @@ import asyncio
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.book import Level
 from serl.clients.values import FeedMessage, Trade
 from serl.exchange.errors import SerlError
-from serl.gateways.fix.codec import Message, UtcClock, number
+from serl.gateways.fix.codec import Message, UtcClock, number, plain
 from serl.gateways.fix.instruments import Quoting
-from serl.gateways.fix.session import FixSession, plain
+from serl.gateways.fix.interfaces import Owner
+from serl.gateways.fix.session import FixSession
 
 REQUESTS_MAX = 64
 """Subscriptions of a session at once."""
@@ -23,13 +24,6 @@ BID, OFFER, TRADE = "0", "1", "2"
 UNKNOWN_SYMBOL, DUPLICATE, TOO_MANY, BAD_SUBSCRIPTION, BAD_UPDATE, BAD_ENTRY = 0, 1, 3, 4, 6, 8
 """MDReqRejReason (281)."""
 _NEW, _CHANGE, _DELETE = 0, 1, 2  # MDUpdateAction (279)
-
-
-class Owner(Protocol):
-    """The connection of a session."""
-
-    def flush(self) -> None:
-        """Stores and sends what is there."""
 
 
 class Refused(NamedTuple):

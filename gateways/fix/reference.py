@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.values import FeedMessage
@@ -10,6 +10,7 @@ from serl.exchange.errors import SerlError
 from serl.exchange.records import HaltReason, Phase
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.instruments import Quoting
+from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
 
 HALTED, READY, NOT_AVAILABLE = 2, 17, 18
@@ -18,13 +19,6 @@ _STATUSES = {
     Phase.CLOSED: NOT_AVAILABLE,
 }  # fmt: skip
 """SecurityTradingStatus (326) by phase; 5: orders are collected for an auction."""
-
-
-class Owner(Protocol):
-    """The connection of a session."""
-
-    def flush(self) -> None:
-        """Stores and sends what is there."""
 
 
 class ReferenceData:

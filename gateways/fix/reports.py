@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from serl.clients.session import Instrument, Report
 from serl.exchange.records import EventFlag, EventKind, Reason
-from serl.gateways.fix.codec import UtcClock
+from serl.gateways.fix.codec import UtcClock, plain
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.orders import CANCELED, EXPIRED, FILLED, REJECTED, Order, Orders, Request
-from serl.gateways.fix.session import FixSession, plain
+from serl.gateways.fix.session import FixSession
 from serl.gateways.fix.store import REPORT
 from serl.gateways.fix.venue import Refusal
 

@@ -1,46 +1,46 @@
 """The session layer of FIX 4.4 as a state machine: messages in, bytes out; no sockets. Volume 2 of the specification."""
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
-from serl.gateways.fix.codec import BEGIN_STRING, SECOND_NS, SOH, Message, UtcClock, encode, number, parse_timestamp
+from serl.gateways.fix.codec import (
+    BEGIN_STRING,
+    SECOND_NS,
+    Message,
+    UtcClock,
+    encode,
+    number,
+    parse_timestamp,
+    plain,
+)
 from serl.gateways.fix.fields import (
     BAD_VALUE,
     COMP_ID,
     INVALID_TYPE,
+    OTHER,
     REQUIRED_MISSING,
     SENDING_TIME,
     TYPES,
     Problem,
+    duplicate_problem,
     problem_of,
 )
+from serl.gateways.fix.interfaces import Application
+from serl.gateways.fix.resends import Resends
 from serl.gateways.fix.store import OUTBOUND, SEQUENCES, SessionStore
 
 SENDING_TIME_S = 120
 """The largest difference between a SendingTime and the gateway's clock."""
 HEARTBEAT_S_MAX = 3600
-RESEND_BYTES = 1 << 16
-"""What a resend gives at once, before it waits for the client to read."""
 BYE = "logout"
 """`FixSession.closing` after a Logout of the client."""
 LOGOUT_S = 2.0
 """The time that a client has to answer a Logout."""
 HELD_MAX = 10_000
 """Messages of market data that wait until a resend has ended."""
-_OTHER = 99
 _ADMINISTRATIVE = frozenset("012345A")
 READ = frozenset("DFGHqVcxej")
 """Application messages that are read."""
-
-
-class Application(Protocol):
-    """What a session carries: orders or drop copies."""
-
-    def receive(self, message: Message) -> None:
-        """An application message whose fields are right, in sequence. Records an `INBOUND` or leaves the number to the session."""
-
-    def state(self) -> Any:
-        """What a reset of the sequence numbers must not forget, for msgpack."""
 
 
 class FixSession:
@@ -69,9 +69,7 @@ class FixSession:
         self._received_s = self._sent_s = 0.0
         self._tested_s = self._logout_s = 0.0  # when a TestRequest or Logout was sent that has no answer yet
         self._gap_until = self._requested_s = 0.0
-        #: numbers to resend: [at, to, at, to]: those asked for, then those that came meanwhile
-        self._resends: list[list[int]] = []
-        self._dup_until = 0
+        self._resends = Resends(store, self._parties)
         self._held: list[tuple[str, str]] = []
 
     # ---- out
@@ -134,7 +132,8 @@ class FixSession:
         self.live = False
         self._received_s = self._sent_s = time.monotonic()
         self._tested_s = self._logout_s = 0.0
-        self._gap_until, self._resends, self._held, self.closing, self.out = 0.0, [], [], "", []
+        self._gap_until, self._held, self.closing, self.out = 0.0, [], "", []
+        self._resends.clear()
         self.begin()
 
     def logon(self, message: Message) -> None:
@@ -154,7 +153,7 @@ class FixSession:
         if message.seq > expected and "789" not in fields:
             self._request_resend(message.seq)
         if 0 < number(fields.get("789", "")) < before:
-            self._resend(number(fields["789"]), before - 1)
+            self._resends.start(number(fields["789"]), before - 1)
 
     def _logon_refusal(self, message: Message) -> str:
         fields, store = message.fields, self.store
@@ -177,18 +176,19 @@ class FixSession:
         return ""
 
     def _answer_logon(self, fields: dict[str, str]) -> None:
-        reset = "141=Y\x01" if fields.get("141") == "Y" else ""
-        expected = f"789={self.store.next_in}\x01" if "789" in fields else ""
-        self._send_admin("A", f"98=0\x01108={self.heartbeat_s}\x01{reset}{expected}")
+        more = "141=Y\x01" if fields.get("141") == "Y" else ""
+        if "789" in fields:
+            more += f"789={self.store.next_in}\x01"
+        self._send_admin("A", f"98=0\x01108={self.heartbeat_s}\x01{more}")
 
     def _reset(self) -> None:
-        application = self.application
-        self.store.reset(application.state() if application else None)
-        self._gap_until, self._resends, self._dirty = 0.0, [], False
+        self.store.reset(self.application.state() if self.application else None)
+        self._gap_until, self._dirty = 0.0, False
+        self._resends.clear()
 
     def end(self, text: str) -> None:
         """Sends a Logout with a text and ends the connection without waiting for the answer."""
-        self._resends = []
+        self._resends.clear()
         if not self._logout_s:
             self._send_admin("5", f"58={plain(text)}\x01")
         self.closing = text
@@ -209,10 +209,10 @@ class FixSession:
         if not self.heartbeat_s:
             return
         self.begin()
+        silent_s = now - self._received_s
         if now - self._sent_s >= self.heartbeat_s:
             self._send_admin("0")
             self._sent_s = now
-        silent_s = now - self._received_s
         if not self._tested_s and silent_s > 1.2 * self.heartbeat_s:
             self._tested_s = now
             self._send_admin("1", f"112=TEST {self._stamp}\x01")
@@ -292,20 +292,20 @@ class FixSession:
             self._advance()
         elif kind not in _ADMINISTRATIVE:
             self._application_message(message)
-        elif (problem := problem_of(message) or self._dup_problem(message)) is not None:
+        elif (problem := problem_of(message) or duplicate_problem(message)) is not None:
             self.reject(message, problem)
             self._advance()
         else:
             self._administrative(message)
 
     def _application_message(self, message: Message) -> None:
-        in_seq, application = message.seq, self.application
+        in_seq = message.seq
         if message.type in READ:
-            problem = problem_of(message) or self._dup_problem(message)
+            problem = problem_of(message) or duplicate_problem(message)
             if problem is not None:
                 self.reject(message, problem)
-            elif application is not None:
-                application.receive(message)
+            elif self.application is not None:
+                self.application.receive(message)
         else:
             self.business_reject(message, 3, f"message type {message.type} is not supported")
         if self.store.next_in == in_seq:  # no record has advanced it
@@ -323,7 +323,7 @@ class FixSession:
         elif kind == "5":
             self._logout(message)
         elif kind == "A":
-            self.reject(message, Problem(_OTHER, "", "already logged on"))
+            self.reject(message, Problem(OTHER, "", "already logged on"))
         self._advance()
 
     def _logout(self, message: Message) -> None:
@@ -340,21 +340,10 @@ class FixSession:
         self._advance()
         self._answer_logon(message.fields)
 
-    def _dup_problem(self, message: Message) -> Problem | None:
-        """A possible duplicate has its first SendingTime, which is not after the new one."""
-        if not message.poss_dup or message.type == "4":
-            return None
-        original = message.fields.get("122")
-        if original is None:
-            return Problem(REQUIRED_MISSING, "122", "required tag 122 is missing")
-        if parse_timestamp(original) > parse_timestamp(message.fields["52"]):
-            return Problem(SENDING_TIME, "122", "SendingTime accuracy problem")
-        return None
-
     def _too_low(self, message: Message) -> None:
         if not message.poss_dup:
             self.end(f"MsgSeqNum too low, expecting {self.store.next_in} but received {message.seq}")
-        elif problem := problem_of(message) if message.type in READ else self._dup_problem(message):
+        elif problem := problem_of(message) if message.type in READ else duplicate_problem(message):
             self.reject(message, problem)
             if problem.reason == SENDING_TIME:
                 self.end(problem.text)
@@ -381,14 +370,12 @@ class FixSession:
             self.store.next_in = new
             self._dirty = True
         else:
-            text = f"expected NewSeqNo (36) above MsgSeqNum {message.seq}, got {new}"
-            self.reject(message, Problem(BAD_VALUE, "36", text))
+            self.reject(message, Problem(BAD_VALUE, "36", f"expected NewSeqNo (36) above {message.seq}, got {new}"))
             self._advance()
 
     def _sequence_reset(self, message: Message) -> None:
         """Sets the number expected next, whatever that of the message."""
-        problem = problem_of(message)
-        new = number(message.fields.get("36", ""))
+        problem, new = problem_of(message), number(message.fields.get("36", ""))
         if problem is None and new < self.store.next_in:
             problem = Problem(BAD_VALUE, "36", f"expected NewSeqNo (36) of at least {self.store.next_in}, got {new}")
         if problem is not None:
@@ -407,15 +394,7 @@ class FixSession:
             text = f"expected BeginSeqNo (7) of 1 to EndSeqNo (16), got {begin} and {end}"
             self.reject(message, Problem(BAD_VALUE, "7", text))
         elif begin <= last:
-            self._resend(begin, min(end or last, last))
-
-    def _resend(self, begin: int, end: int) -> None:
-        """Resends these numbers; what is sent meanwhile waits in the store, and follows."""
-        if not self._resends:
-            self._dup_until = self.store.next_out
-            self._resends = [[begin, end], [self._dup_until, 0]]
-        else:
-            self._resends[0] = [begin, min(end, self._dup_until - 1)]
+            self._resends.start(begin, min(end or last, last))
 
     @property
     def resending(self) -> bool:
@@ -423,46 +402,11 @@ class FixSession:
         return bool(self._resends)
 
     def resend_part(self) -> list[bytes]:
-        """The next messages of a resend, about `RESEND_BYTES` of them. The store must be flushed."""
-        part: list[bytes] = []
-        size = gap = 0
-        while self._resends and size < RESEND_BYTES:
-            at, to = self._resends[0]
-            last = to or self.store.next_out - 1
-            stored = self.store.message(at) if at <= last else None
-            if gap and (stored is not None or at > last):
-                part.append(self._gap_fill_message(gap, at))
-                gap = 0
-            if at > last:
-                self._resends.pop(0)
-                continue
-            if stored is not None:
-                part.append(stored if at >= self._dup_until else self._again(stored))
-                size += len(stored)
-            else:
-                gap = gap or at
-            self._resends[0][0] += 1
-        if gap:
-            part.append(self._gap_fill_message(gap, self._resends[0][0]))
+        """The next messages of a resend. The store must be flushed."""
+        part = self._resends.part(self._stamp)
         self._sent_s = time.monotonic()
         if not self._resends:
             held, self._held = self._held, []
             for kind, body in held:
                 self._send_admin(kind, body)
         return part
-
-    def _gap_fill_message(self, begin: int, new: int) -> bytes:
-        stamp = f"43=Y\x0152={self._stamp}\x01122={self._stamp}\x01"
-        return encode(f"35=4\x01{self._parties}34={begin}\x01{stamp}123=Y\x0136={new}\x01")
-
-    def _again(self, stored: bytes) -> bytes:
-        """A stored message as a possible duplicate."""
-        fields = stored[stored.index(b"\x0135=") + 1 : -7].decode("latin-1")
-        head, _, rest = fields.partition(f"{SOH}52=")
-        original, _, body = rest.partition(SOH)
-        return encode(f"{head}\x0143=Y\x0152={self._stamp}\x01122={original}\x01{body}")
-
-
-def plain(text: str) -> str:
-    """A text for a FIX field: one line of Latin-1, at most 200 characters."""
-    return text.encode("latin-1", "replace").decode("latin-1").replace(SOH, " ").replace("\n", " ")[:200]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Any, Protocol
+from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange, log_in
 from serl.clients.errors import ExchangeUnreachable
@@ -11,6 +11,7 @@ from serl.exchange.errors import SerlError
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.entry import OrderEntry
+from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.market_data import MarketData
 from serl.gateways.fix.orders import Orders
 from serl.gateways.fix.reference import ReferenceData
@@ -25,13 +26,6 @@ COMMANDS_MAX, COMMANDS_LOW = 512, 256
 SILENCE_S = 5.0
 """An exchange that is silent for this long is away: it sends a heartbeat each second."""
 _PING_S = 1.0
-
-
-class Owner(Protocol):
-    """The connection of a session."""
-
-    def flush(self) -> None:
-        """Stores and sends what is there."""
 
 
 class Trading:
