@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim fuzz docs notebooks lock clean
+.PHONY: test test-long lint compiled model collected demo bench sim fuzz interop docs notebooks lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
@@ -59,6 +59,11 @@ RUNS ?= 10000
 fuzz: $(DEV)
 	$(INSTALL) -e '.[fuzz]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(TARGET) --runs $(RUNS)
+
+# QuickFIX, compiled for minutes, trades through the FIX gateway
+interop: $(DEV)
+	$(INSTALL) -e '.[interop]'
+	$(BIN)/python -m pytest -m "long or not long" tests/gateways/fix/test_quickfix.py tests/gateways/fix/test_jspurefix.py
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
