@@ -17,13 +17,15 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
+import simplefix
 
 from benchmarks import client
-from serl.gateways.fix.codec import UtcClock, encode
+from serl.gateways.fix.codec import Framer, Message, UtcClock, encode
 from tests.server_fixture import start_exchange
 
 COUNT, WINDOW, CHUNK = 40_000, 1000, 64
 RATE_PER_S, PACED, ROUNDS = 500, 1500, 3
+CODEC_ROUNDS = 5000
 SYMBOL, MID = "S0", 10_000
 _ACCEPTED = b"\x01150=0\x01"
 _REPORT = b"\x0135=8\x01"
@@ -124,6 +126,40 @@ def _added(port: int, password: str, endpoint: str, turn: int) -> float:
     found = _p99(over_fix) - _p99(directly)
     connection.socket.close()
     native.close()
+    return found
+
+
+def codecs() -> dict[str, float]:
+    """Processor time in microseconds to read an order and to write a report, with the gateway's codec and with simplefix."""
+    report = [(37, 17), (11, "o17"), (17, 18), (150, 0), (39, 0), (55, SYMBOL), (54, 1), (40, 2), (59, 1), (38, 5), (44, "99.50"), (151, 5), (14, 0), (6, 0), (60, UtcClock().now())]  # fmt: skip
+    text = "".join(f"{tag}={value}\x01" for tag, value in [(35, 8), (49, "SERL"), (56, "load"), (34, 17), (52, UtcClock().now()), *report])  # fmt: skip
+    order = encode(
+        f"35=D\x0149=load\x0156=SERL\x0134=17\x0152={UtcClock().now()}\x0111=o17\x0155=S0\x0154=1\x0138=5\x0140=2\x0144=99.50\x0159=1\x01"
+    )
+    framer, parser = Framer(), simplefix.FixParser()
+
+    def ours() -> None:
+        framer.feed(order)
+        frame = framer.next()
+        assert frame is not None and Message(frame).type == "D"
+        encode(text)
+
+    def theirs() -> None:
+        parser.append_buffer(order)
+        assert parser.get_message().get(35) == b"D"
+        message = simplefix.FixMessage()
+        message.append_pair(8, "FIX.4.4")
+        for field in text.split("\x01")[:-1]:
+            tag, _, value = field.partition("=")
+            message.append_pair(tag, value)
+        message.encode()
+
+    found = {}
+    for name, work in (("serl_codec_us", ours), ("simplefix_us", theirs)):
+        began = time.process_time()
+        for _ in range(CODEC_ROUNDS):
+            work()
+        found[name] = (time.process_time() - began) / CODEC_ROUNDS * 1e6
     return found
 
 
