@@ -15,11 +15,13 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim fuzz interop docs notebooks lock clean
+.PHONY: test test-long lint compiled model collected tested demo bench sim fuzz interop docs notebooks lock clean
 
-# what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
+# the checks take what time the tests leave; what the tests' processes share is made before them
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model collected
+	$(MAKE) --no-print-directory -j4 lint tested
+
+tested: compiled model collected
 	$(PYTEST)
 
 # so that the workers do not each compile the same imports
@@ -34,7 +36,7 @@ test-long: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p serl -p tests -p benchmarks
+	nice $(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
 compiled: $(DEV)
