@@ -107,7 +107,7 @@ PathFinder.find_spec = find_spec
 
 def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
-    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz"}
+    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz", "interop"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
     optional = [one for one in listed if one.marker and not one.marker.evaluate({"extra": ""})]
     brought = {one.name for one in optional for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}

@@ -6,7 +6,9 @@ from pathlib import Path
 import click
 
 from serl.exchange.cli_login import curve_option
+from serl.exchange.config import is_loopback
 from serl.exchange.errors import ConfigError
+from serl.exchange.log import log
 
 
 @click.group(epilog="Example: serl fix start --account alice")
@@ -57,6 +59,11 @@ def start(
         )
     if not comp_id.isascii() or not comp_id.isprintable() or not comp_id:
         raise ConfigError(f"--comp-id: expected printable ASCII, got {comp_id!r}; choose another")
+    if not is_loopback(f"tcp://{listen}"):
+        log(
+            "fix_clear_text",
+            f"warning: --listen {listen}: passwords and orders cross the network in clear text; use a TLS proxy",
+        )
     found = read_accounts(accounts) if accounts is not None else new_accounts(names)
     lines = [
         f"FIX 4.4 in front of {connect}",

@@ -78,7 +78,7 @@ class DropCopies:
         assert self._queries is not None and self._admin is not None
         commands = (await asyncio.to_thread(self._queries, Kind.STATISTICS))[5]["commands"]
         _, names = (await asyncio.to_thread(self._admin, Kind.COMMAND_COPY, self._account.token, commands))[5]
-        self._names = names.split("\n")
+        self._names = names.split("\n") if names else []
 
     def start(self) -> None:
         """The client is logged on."""

@@ -90,6 +90,8 @@ class Gateway:
             business = self._businesses[account.login] = kind(account, self._settings)
         if business in self._owners:
             return None, ""
+        if business.store.broken:
+            return None, "the store could not be written and is about to be read again; try later"
         self._owners[business] = connection
         return business, ""
 
@@ -99,10 +101,17 @@ class Gateway:
         if business is not None and self._owners.get(business) is connection:
             del self._owners[business]
             business.session.live = False
-            task = asyncio.create_task(business.close())
+            task = asyncio.create_task(self._close(business))
             self._closing.add(task)
             task.add_done_callback(self._released)
         self._note_empty()
+
+    async def _close(self, business: Business) -> None:
+        await business.close()
+        store = business.session.store
+        if store.broken:
+            store.close()
+            del self._businesses[business.session.login]
 
     def _released(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)

@@ -39,6 +39,8 @@ class SessionStore:
         self._fd = -1
         self._size = 0
         self._synced = 0
+        #: it could not be written: what is here differs from the file, which is to be loaded anew
+        self.broken = False
         self.next_in = self.next_out = 1
         #: number of the last report whose message, if any, has its sequence number
         self.last_report = -1
@@ -113,12 +115,19 @@ class SessionStore:
         self._pending.append(data)
 
     def flush(self) -> None:
-        """Writes the waiting records. Raises OSError, for example if the disk is full."""
-        if self._pending:
+        """Writes the waiting records. Raises OSError, for example if the disk is full: then the store is `broken`, and the file ends where it
+        ended before."""
+        if self._pending and not self.broken:
             data = memoryview(b"".join(self._pending))
             self._pending = []
-            while data:
-                data = data[os.write(self._fd, data) :]
+            before = self._size - len(data)
+            try:
+                while data:
+                    data = data[os.write(self._fd, data) :]
+            except OSError:
+                self.broken = True
+                os.ftruncate(self._fd, before)
+                raise
 
     def message(self, out_seq: int) -> bytes | None:
         """A message that was sent; None if the number was that of an administrative one."""

@@ -7,7 +7,7 @@ from typing import Any
 from serl.clients.asynchronous import AsyncExchange, log_in
 from serl.clients.errors import ExchangeUnreachable
 from serl.clients.session import Report
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.entry import OrderEntry
@@ -102,6 +102,11 @@ class Trading:
         venue.next_command_id = self._last_command_id + 1
         venue.unanswered = self._unanswered
         exchange = await log_in(self._settings.endpoint, venue, self._settings.curve)
+        if exchange.core.lockstep:
+            await exchange.close()
+            raise ConfigError(
+                "expected an exchange with a live or scaled clock, got lockstep; FIX clients cannot wait for turns"
+            )
         exchange.core.orders.sndhwm = (
             8 * COMMANDS_MAX
         )  # libzmq gives room back late: with its 1,000 a burst would be refused

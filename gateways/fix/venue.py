@@ -2,13 +2,13 @@
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
 
 from serl.clients.session import Report, Session
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.wire import Kind
 
 _REFUSED = re.compile(r"command (\d+) was not accepted")
@@ -79,6 +79,8 @@ class ReportSession(Session):
 
     def messages(self, commands: Sequence[tuple[int, bytes]]) -> list[bytes]:
         """The messages of commands that the store has: (command id, rows)."""
+        if self.limits["messages_per_s_max"]:  # the rate does not concern cancels, but rows of bulk messages
+            return [self._message([command], single) for command in commands]
         rows_max = int(self.limits["bulk_rows_max"])
         found, part, size = [], list[tuple[int, bytes]](), 0
         for command in commands:
@@ -91,13 +93,13 @@ class ReportSession(Session):
         found.append(self._message(part))
         return found
 
-    def _message(self, part: Sequence[tuple[int, bytes]]) -> bytes:
+    def _message(self, part: Sequence[tuple[int, bytes]], encode: Callable[[bytes], bytes] | None = None) -> bytes:
         data = b"".join([rows for _, rows in part])
         first_id = int.from_bytes(data[16:24], "little")  # an order with terms has its own id in its last row
         self._messages[first_id] = [command_id for command_id, _ in part]
         if len(self._messages) > BULKS_MAX:
             del self._messages[next(iter(self._messages))]
-        return bulk(data)
+        return (encode or bulk)(data)
 
     def apply(self, report: Report) -> None:
         """Only notes that a command is answered."""
@@ -111,6 +113,16 @@ class ReportSession(Session):
         if before >= 0 and next_report != before + 1:
             self.gap = True
             self.last_report = next_report - 1
+
+
+def single(rows: bytes) -> bytes:
+    """The message of one command: a cancel as such, all others as rows."""
+    _, _, command_id, order_id, _, _, symbol, _, kind, _, _, flags, _, _ = _ROW.unpack(rows[-_ROW.size :])
+    if kind == CommandKind.CANCEL:
+        return bytes(msgpack.packb([kind, command_id, order_id, 0]))
+    if kind == CommandKind.MASS_CANCEL:
+        return bytes(msgpack.packb([kind, command_id, symbol, flags, 0]))
+    return bulk(rows)
 
 
 def bulk(rows: bytes) -> bytes:

@@ -17,7 +17,10 @@ SYMBOLS = [
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """An exchange."""
     folder = tmp_path_factory.mktemp("fix-exchange")
-    config: dict[str, object] = {"symbols": SYMBOLS, "full_rule_book": True, "limits": {"new_names_per_s_max": 0}}
+    config: dict[str, object] = {
+        "symbols": SYMBOLS, "full_rule_book": True, "limits": {"new_names_per_s_max": 0},
+        "accounts": {"throttled": {"messages_per_s_max": 3}},
+    }  # fmt: skip
     with start_exchange(symbols="", config=config, folder=folder, journal=folder / "journal") as served:
         yield served
 
@@ -26,7 +29,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def gateway(exchange: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway in front of it."""
     folder = tmp_path_factory.mktemp("fix-gateway")
-    logins = [f"t{n}" for n in range(150)] + ["leaver", "copies"]
+    logins = [f"t{n}" for n in range(150)] + ["leaver", "copies", "throttled"]
     options: dict[str, dict[str, object]] = {"leaver": {"cancel_on_disconnect": True}, "copies": {"drop_copy": True}}
     with start_gateway(exchange.endpoint, folder, logins, **options) as started:
         yield started

@@ -33,7 +33,11 @@ def test_jspurefix_trades(gateway: Gateway, installed: Path) -> None:
     login = next(gateway.logins)
     command = ["node", SCRIPT.name, str(gateway.port), login, PASSWORD]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120)
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("8 ", "9 ", "W ", "3 ", "j ", "logged", "stopped"))]
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("8 ", "9 ", "W ", "3 ", "j ", "logged", "stopped"))
+    ]
     assert lines[:8] == [
         "logged on",
         "8 0 j1 40 0",

@@ -299,3 +299,34 @@ def test_orders_are_cancelled_on_disconnect_where_the_account_says_so(gateway: G
             again.__init__(gateway.port, "leaver", again.password, seq=client.seq, expected=client.expected)  # type: ignore[misc]
         again.expected += 1
         has(again.receive("8"), t150=4, t39=4, t58="DISCONNECT", t11="o")
+
+
+def test_orders_beyond_the_message_rate_are_refused(gateway: Gateway) -> None:
+    with gateway.client("throttled") as client:
+        client.logon()
+        for number in range(12):
+            client.order(f"o{number}", 1, 1, "0.01", symbol="MSFT")
+        found = [client.receive("8") for _ in range(12)]
+        assert sorted(fields["11"] for fields in found) == sorted(f"o{number}" for number in range(12))
+        refused = [fields for fields in found if fields["150"] == "8"]
+        assert refused and all("messages per second" in fields["58"] and fields["39"] == "8" for fields in refused)
+        change(client, "F", "cancel", next(fields["11"] for fields in found if fields["150"] == "0"), symbol="MSFT")
+        assert client.receive("8")["150"] == "4"
+        client.send("q", (11, "all"), (530, 7), (60, timestamp()))
+        while client.receive("8", "r")["35"] != "r":
+            pass
+
+
+def test_two_thousand_orders_at_once(gateway: Gateway) -> None:
+    """More than wait for answers of the exchange at once."""
+    with gateway.client() as client:
+        client.logon()
+        orders = [
+            client.message(
+                "D", (11, f"o{n}"), (55, "MSFT"), (54, 1), (60, timestamp()), (38, 1), (40, 2), (44, "0.01"), (59, 3)
+            )
+            for n in range(2000)
+        ]
+        client.send_raw(b"".join(orders))
+        found = [client.receive("8") for _ in range(4000)]
+        assert [fields["11"] for fields in found if fields["150"] == "0"] == [f"o{n}" for n in range(2000)]

@@ -1,6 +1,7 @@
 """Kills and restarts: no report is lost or doubled, and no order is executed twice."""
 
 import random
+import resource
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,44 @@ def test_a_store_that_another_gateway_uses(exchange: Served, tmp_path: Path) -> 
             second.send("A", (98, 0), (108, 30), (554, PASSWORD))
             assert "another gateway" in second.receive("5")["58"] and second.ended()
         other.stop()
+
+
+def test_a_store_whose_disk_is_full(exchange: Served, tmp_path: Path) -> None:
+    """The session ends at once; once there is room, it goes on with all reports."""
+    with start_gateway(exchange.endpoint, tmp_path, ["full"]) as gateway:
+        with gateway.client("full") as client:
+            client.logon()
+            client.order("o1", 1, 1, "1", symbol="MSFT")
+            client.receive("8")
+            size = (tmp_path / "store" / "full.session").stat().st_size
+            resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (size + 20, resource.RLIM_INFINITY))
+            client.order("o2", 1, 1, "1", symbol="MSFT")
+            assert client.ended()
+        assert (tmp_path / "store" / "full.session").stat().st_size == size
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        answer = None
+        while answer is None:  # until the store is closed
+            with gateway.client("full", seq=client.seq, expected=client.expected) as again:
+                again.send("A", (98, 0), (108, 30), (554, PASSWORD))
+                answer = again._read()
+                if answer is None or answer["35"] != "A":
+                    answer = None
+                    continue
+                again.strict = False
+                assert again.receive("2")["7"] == str(client.seq - 1)
+                again.order("o2", 1, 1, "1", symbol="MSFT", seq=client.seq - 1, t43="Y", t122=timestamp())
+                report = again.receive("8")
+                assert (report["11"], report["150"]) == ("o2", "0")
+
+
+def test_a_lockstep_exchange_is_refused(tmp_path: Path) -> None:
+    with (
+        start_exchange(symbols="AMZN", clock="lockstep") as served,
+        start_gateway(served.endpoint, tmp_path, ["alice"]) as gateway,
+        gateway.client("alice") as client,
+    ):
+        client.send("A", (98, 0), (108, 30), (554, PASSWORD))
+        assert "lockstep" in client.receive("5")["58"] and client.ended()
 
 
 def test_a_store_ends_at_its_last_whole_record(tmp_path: Path) -> None:
