@@ -46,7 +46,10 @@ def start(
     connect: str, listen: str, accounts: Path | None, names: tuple[str, ...], store: Path, comp_id: str, curve: Path | None
 ) -> None:  # fmt: skip
     """Serve FIX clients until Ctrl-C. A client logs on with its SenderCompID and Password (554)."""
+    from serl.exchange.keys import read_keys
+    from serl.exchange.private_files import private_folder
     from serl.gateways.accounts import new_accounts, read_accounts
+    from serl.gateways.fix.codec import is_comp_id
     from serl.gateways.fix.gateway import serve
     from serl.gateways.fix.settings import Settings
 
@@ -57,7 +60,7 @@ def start(
         raise ConfigError(
             f"expected --accounts or --account, got {'neither' if accounts is None else 'both'}; give one"
         )
-    if not comp_id.isascii() or not comp_id.isprintable() or not comp_id:
+    if not is_comp_id(comp_id):
         raise ConfigError(f"--comp-id: expected printable ASCII, got {comp_id!r}; choose another")
     if not is_loopback(f"tcp://{listen}"):
         log(
@@ -65,6 +68,12 @@ def start(
             f"warning: --listen {listen}: passwords and orders cross the network in clear text; use a TLS proxy",
         )
     found = read_accounts(accounts) if accounts is not None else new_accounts(names)
+    for login in found:
+        if not is_comp_id(login):
+            raise ConfigError(f"expected printable ASCII as the login of an account, got {login!r}; change it")
+    if curve is not None:
+        read_keys(curve)
+    private_folder(store, "store")
     lines = [
         f"FIX 4.4 in front of {connect}",
         f"  listen   {host}:{{port}}",

@@ -165,3 +165,8 @@ def parse_timestamp(text: str) -> int:
 def plain(text: str) -> str:
     """A text for a FIX field: one line of Latin-1, at most 200 characters."""
     return text.encode("latin-1", "replace").decode("latin-1").replace(SOH, " ").replace("\n", " ")[:200]
+
+
+def is_comp_id(text: str) -> bool:
+    """Whether a text can be a CompID here: printable ASCII."""
+    return bool(text) and text.isascii() and text.isprintable()

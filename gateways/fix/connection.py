@@ -17,7 +17,7 @@ class Business(Protocol):
     session: FixSession
 
     def load(self) -> None:
-        """Restores the state from the store. Raises SerlError."""
+        """Restores the state from the store, once; from any thread. Raises SerlError."""
 
     async def open(self, owner: "Connection") -> None:
         """Connects to the exchange. Raises SerlError."""
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
     async def _log_on(self, business: Business, message: Message) -> None:
         session = business.session
         try:
-            business.load()
+            await asyncio.to_thread(business.load)  # seconds, after a million orders
         except SerlError as error:
             self._say_goodbye(message, str(error))
             self.cut(str(error))

@@ -5,7 +5,7 @@ from typing import Any
 
 from serl.clients.session import Instrument, Report
 from serl.exchange.records import EventFlag, EventKind, Reason
-from serl.gateways.fix.codec import UtcClock
+from serl.gateways.fix.codec import UtcClock, plain
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.orders import CANCELED, EXPIRED, FILLED, NEW, PARTIALLY_FILLED, REJECTED
 
@@ -108,7 +108,7 @@ class CopiedOrders:
         quoting = self._quotings[report.symbol]
         price = f"44={quoting.price(order[_PRICE])}\x01" if order[_PRICE] else ""
         return (
-            f"37={report.order_id}\x0117={report.sequence}\x01150={exec_type}\x0139={status}\x011={name}\x0155={quoting.name}\x01"
+            f"37={report.order_id}\x0117={report.sequence}\x01150={exec_type}\x0139={status}\x011={plain(name)}\x0155={quoting.name}\x01"
             f"54={report.side + 1}\x0138={quoting.qty(order[_QTY])}\x01{price}{extra}151={quoting.qty(order[_LEAVES])}\x01"
             f"14={quoting.qty(order[_FILLED])}\x016={quoting.average(order[_NOTIONAL], order[_FILLED])}\x01"
             f"60={self._clock.text(report.time_ns)}\x01"

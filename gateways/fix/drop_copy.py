@@ -1,6 +1,7 @@
 """Drop copies: a session that receives an execution report for whatever happens to an order of any participant of the exchange."""
 
 import asyncio
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -33,6 +34,7 @@ class DropCopies:
         self.session.application = self
         self._orders = CopiedOrders()
         self._loaded = False
+        self._loading = threading.Lock()
         self._sockets: ExitStack | None = None
         self._admin: Request | None = None
         self._queries: Request | None = None
@@ -41,15 +43,16 @@ class DropCopies:
         self._task: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Restores the state from the store, once. Raises ConfigError."""
-        if self._loaded:
-            return
-        for record in self.store.load():
-            if record[0] == OUTBOUND:
-                self._orders.restore(record[4])
-            elif record[0] == SNAPSHOT:
-                self._orders.load(record[2])
-        self._loaded = True
+        """Restores the state from the store, once; from any thread. Raises ConfigError."""
+        with self._loading:
+            if self._loaded:
+                return
+            for record in self.store.load():
+                if record[0] == OUTBOUND:
+                    self._orders.restore(record[4])
+                elif record[0] == SNAPSHOT:
+                    self._orders.load(record[2])
+            self._loaded = True
 
     def state(self) -> Any:
         """See `Application.state`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 
 from serl.exchange.errors import ConfigError
@@ -38,7 +39,7 @@ class Gateway:
             self._server = await asyncio.get_running_loop().create_server(self._accept, host, port)
         except OSError as error:
             raise ConfigError(
-                f"--listen {host}:{port}: {error.strerror or error}; choose another address or port"
+                f"--listen {host}:{port}: {os.strerror(error.errno or 0)}; choose another address or port"
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
 

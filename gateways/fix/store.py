@@ -17,7 +17,6 @@ from zlib import crc32
 import msgpack
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.private_files import private_folder
 
 INBOUND, OUTBOUND, SEQUENCES, REPORT, SNAPSHOT = range(1, 6)
 """[INBOUND, in_seq, change, command_id, rows]: a request, and the COMMAND rows that it became.
@@ -32,7 +31,6 @@ class SessionStore:
     """The file of one session. Records wait until `flush`, which writes all of them at once."""
 
     def __init__(self, folder: Path, login: str) -> None:
-        private_folder(folder, "store")
         self.path = folder / f"{quote(login, safe='')}.session"
         self._pending: list[bytes] = []
         self._offsets = array("q")  # of the record of each outbound message from 1 on; -1: none is kept
@@ -48,6 +46,7 @@ class SessionStore:
     def load(self) -> Iterator[list[Any]]:
         """Opens the file; yields its records, from which the caller restores its state. Raises ConfigError if the file cannot be used."""
         try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             raise ConfigError(f"{self.path}: {error.strerror}; give another --store") from None

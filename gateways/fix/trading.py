@@ -1,6 +1,7 @@
 """The orders of one account over FIX: its FIX session, its session on the exchange, and what ties them together."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -40,6 +41,7 @@ class Trading:
         self._unanswered: dict[int, bytes] = {}
         self._last_command_id = 0
         self._loaded = False
+        self._loading = threading.Lock()
         self._exchange: AsyncExchange | None = None
         self._venue: ReportSession | None = None
         self._entry: OrderEntry | None = None
@@ -54,12 +56,13 @@ class Trading:
     # ---- state
 
     def load(self) -> None:
-        """Restores the state from the store, once. Raises ConfigError."""
-        if self._loaded:
-            return
-        for record in self.store.load():
-            self._restore(record)
-        self._loaded = True
+        """Restores the state from the store, once; from any thread. Raises ConfigError."""
+        with self._loading:
+            if self._loaded:
+                return
+            for record in self.store.load():
+                self._restore(record)
+            self._loaded = True
 
     def _restore(self, record: list[Any]) -> None:
         kind = record[0]

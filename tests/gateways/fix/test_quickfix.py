@@ -38,7 +38,7 @@ TargetCompID=SERL
 """
 
 
-class Application(fix.Application):  # type: ignore[misc]
+class Application(fix.Application):  # type: ignore[misc, name-defined]
     """Puts what happens into a queue."""
 
     def __init__(self) -> None:
