@@ -29,7 +29,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def gateway(exchange: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway in front of it."""
     folder = tmp_path_factory.mktemp("fix-gateway")
-    logins = [f"t{n}" for n in range(150)] + ["leaver", "copies", "throttled"]
+    logins = [f"t{n}" for n in range(400)] + ["alice", "leaver", "copies", "throttled"]
     options: dict[str, dict[str, object]] = {"leaver": {"cancel_on_disconnect": True}, "copies": {"drop_copy": True}}
     with start_gateway(exchange.endpoint, folder, logins, **options) as started:
         yield started

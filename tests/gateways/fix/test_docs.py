@@ -6,14 +6,12 @@ import pytest
 
 from serl.gateways.accounts import read_accounts
 from tests.doc_blocks import blocks, run
-from tests.gateways.fix.server_fixture import PASSWORD, start_gateway
-from tests.server_fixture import Served
+from tests.gateways.fix.server_fixture import PASSWORD, Gateway
 
 
-def test_the_example_sends_an_order(exchange: Served, tmp_path: Path) -> None:
-    with start_gateway(exchange.endpoint, tmp_path, ["alice"]) as gateway:
-        names = run("gateways/fix.md", PORT=gateway.port, PASSWORD=PASSWORD)
-        names["client"].close()
+def test_the_example_sends_an_order(gateway: Gateway) -> None:
+    names = run("gateways/fix.md", PORT=gateway.port, PASSWORD=PASSWORD)
+    names["client"].close()
     assert (names["logon"].get(35), names["report"].get(150), names["report"].get(151)) == (b"A", b"0", b"100")
 
 

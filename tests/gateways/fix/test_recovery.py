@@ -216,6 +216,7 @@ def test_an_exchange_killed_underneath(tmp_path: Path) -> None:
             assert "serl exchange start" in again.receive("5")["58"] and again.ended()
 
 
+@pytest.mark.long
 def test_an_exchange_that_begins_with_another_journal_has_lost_the_orders(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     with start_gateway(endpoint, tmp_path, ["alice"]) as gateway:
@@ -263,6 +264,7 @@ def test_the_end_of_a_gateway_is_a_logout(exchange: Served, tmp_path: Path) -> N
         assert gateway.process.returncode == 0
 
 
+@pytest.mark.long
 def test_a_store_that_another_gateway_uses(exchange: Served, tmp_path: Path) -> None:
     with start_gateway(exchange.endpoint, tmp_path, ["shared"]) as gateway, gateway.client("shared") as client:
         client.logon()
@@ -301,6 +303,7 @@ def test_a_store_whose_disk_is_full(exchange: Served, tmp_path: Path) -> None:
                 assert (report["11"], report["150"]) == ("o2", "0")
 
 
+@pytest.mark.long
 def test_a_lockstep_exchange_is_refused(tmp_path: Path) -> None:
     with (
         start_exchange(symbols="AMZN", clock="lockstep") as served,
