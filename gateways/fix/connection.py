@@ -6,7 +6,7 @@ from typing import Protocol
 
 from serl.exchange.errors import SerlError
 from serl.exchange.log import log
-from serl.gateways.fix.codec import BEGIN_STRING, Frame, Framer, Message, UtcClock, encode, plain
+from serl.gateways.fix.codec import BEGIN_STRING, Framer, Message, UtcClock, encode, plain
 from serl.gateways.fix.session import BYE, FixSession
 from serl.gateways.fix.settings import LAST_WRITE_S, LOGON_S, UNREAD_BYTES_MAX
 
@@ -146,14 +146,16 @@ class Connection(asyncio.Protocol):
         session.connect()
         try:
             await business.open(self)
-        except SerlError as error:
-            session.begin()
-            session.end(str(error))
-        else:
             session.begin()
             session.logon(message)
             if session.live and not session.closing:
                 business.start()
+        except SerlError as error:
+            session.begin()
+            session.end(str(error))
+        except OSError as error:
+            self._store_failed(error)
+            return
         self._logging_on = None
         self.flush()
         self._resume()
@@ -175,12 +177,14 @@ class Connection(asyncio.Protocol):
             frame = self._framer.next()
             if frame is None:
                 break
-            self._receive(session, frame)
+            try:
+                session.receive(Message(frame))
+            except OSError as error:
+                self._store_failed(error)
         self.flush()
 
-    @staticmethod
-    def _receive(session: FixSession, frame: Frame) -> None:
-        session.receive(Message(frame))
+    def _store_failed(self, error: OSError) -> None:
+        self.cut(f"the store cannot be written: {error.strerror}")
 
     def flush(self) -> None:
         """Stores what has changed, then sends it: commands to the exchange, messages to the client."""
@@ -190,7 +194,7 @@ class Connection(asyncio.Protocol):
         try:
             out = business.session.flush()
         except OSError as error:
-            self.cut(f"the store cannot be written: {error.strerror}")
+            self._store_failed(error)
             return
         business.send_commands()
         self._write(out)
@@ -211,7 +215,7 @@ class Connection(asyncio.Protocol):
         while session.resending and not self._closed:
             await self._writable.wait()
             session.begin()
-            session.store.flush()
+            self.flush()
             self._write(session.resend_part())
             await asyncio.sleep(0)
         self._resending = None

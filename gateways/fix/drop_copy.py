@@ -1,6 +1,7 @@
 """Drop copies: a session that receives an execution report for whatever happens to an order of any participant of the exchange."""
 
 import asyncio
+import contextlib
 import threading
 from contextlib import ExitStack
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from serl.clients.session import Instrument, Report
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import RequestRejected, SerlError
 from serl.exchange.records import EVENT, Rows
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind, event_lists
@@ -41,6 +42,7 @@ class DropCopies:
         self._names: list[str] = []
         self._owner: Owner | None = None
         self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Future[list[Any]] | None = None
 
     def load(self) -> None:
         """Restores the state from the store, once; from any thread. Raises ConfigError."""
@@ -68,20 +70,31 @@ class DropCopies:
             for name in ("admin", "queries")
         )
         try:
-            _, symbols, *_ = (await asyncio.to_thread(self._queries, Kind.INFO))[5]
+            _, symbols, *_ = (await self._ask(self._queries, Kind.INFO))[5]
             self._orders.set_instruments([Instrument.of(*symbol) for symbol in symbols])
-            await self._learn_names()
+            events = await self._learn_names()
         except BaseException:
             await self.close()
             raise
-        if self.store.last_report < 0:
-            self.store.append([REPORT, 0])
+        if not 0 <= self.store.last_report <= events:  # the first logon, or the exchange began with another journal
+            self._begin_after(events)
 
-    async def _learn_names(self) -> None:
+    def _begin_after(self, event: int) -> None:
+        self._orders.load(None)
+        self.store.append([REPORT, event])
+
+    async def _ask(self, request: Request, *arguments: Any) -> list[Any]:
+        """Asks in a thread, which a cancelled caller leaves to its end: the sockets are closed after it."""
+        self._asking = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
+        return await asyncio.shield(self._asking)
+
+    async def _learn_names(self) -> int:
+        """Learns the names of the participants; returns the number of events so far."""
         assert self._queries is not None and self._admin is not None
-        commands = (await asyncio.to_thread(self._queries, Kind.STATISTICS))[5]["commands"]
-        _, names = (await asyncio.to_thread(self._admin, Kind.COMMAND_COPY, self._account.token, commands))[5]
+        counts = (await self._ask(self._queries, Kind.STATISTICS))[5]
+        _, names = (await self._ask(self._admin, Kind.COMMAND_COPY, self._account.token, counts["commands"]))[5]
         self._names = names.split("\n") if names else []
+        return int(counts["events"])
 
     def start(self) -> None:
         """The client is logged on."""
@@ -93,20 +106,22 @@ class DropCopies:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self._asking is not None:
+            await asyncio.wait([self._asking])
+            self._asking.exception()  # it was raised, or nobody waits for it
+            self._asking = None
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
-        self.store.flush()
+        with contextlib.suppress(OSError):  # the store is `broken` then
+            self.store.flush()
 
     async def _copy(self) -> None:
         assert self._admin is not None and self._owner is not None
         try:
             while True:
-                after, data = (
-                    await asyncio.to_thread(
-                        self._admin, Kind.DROP_COPY, self._account.token, "", self.store.last_report
-                    )
-                )[5]
+                asked = self._ask(self._admin, Kind.DROP_COPY, self._account.token, "", self.store.last_report)
+                after, data = (await asked)[5]
                 if after == self.store.last_report:
                     await asyncio.sleep(POLL_S)
                     continue
@@ -114,6 +129,8 @@ class DropCopies:
                 await self._owner.drain()
         except SerlError as error:
             self.session.begin()
+            if isinstance(error, RequestRejected) and error.code == "replay_gone":
+                self._begin_after(await self._learn_names())
             self.session.logout(str(error))
             self._owner.flush()
 

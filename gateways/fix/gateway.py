@@ -67,7 +67,8 @@ class Gateway:
             connection.cut("the gateway stops")
         for business in self._businesses.values():
             await business.close()
-            business.store.close()
+            with contextlib.suppress(OSError):
+                business.store.close()
 
     def _accept(self) -> Connection:
         connection = Connection(self._settings.comp_id, self._find, self._left)

@@ -4,6 +4,7 @@ The file is written before anything leaves the gateway, without a sync: a killed
 (`sync` is called each second). Each record is its length and CRC-32, then a msgpack array; what follows the last whole record was never sent.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -116,16 +117,16 @@ class SessionStore:
     def flush(self) -> None:
         """Writes the waiting records. Raises OSError, for example if the disk is full: then the store is `broken`, and the file ends where it
         ended before."""
-        if self._pending and not self.broken:
-            data = memoryview(b"".join(self._pending))
+        if self.broken:
+            raise OSError(errno.EIO, "it could not be written before")
+        if self._pending:
+            data = b"".join(self._pending)
             self._pending = []
-            before = self._size - len(data)
             try:
-                while data:
-                    data = data[os.write(self._fd, data) :]
+                _write(self._fd, data)
             except OSError:
                 self.broken = True
-                os.ftruncate(self._fd, before)
+                os.ftruncate(self._fd, self._size - len(data))
                 raise
 
     def message(self, out_seq: int) -> bytes | None:
@@ -137,16 +138,21 @@ class SessionStore:
         return bytes(msgpack.unpackb(os.pread(self._fd, length, offset + _HEAD.size), strict_map_key=False)[3])
 
     def reset(self, state: Any) -> None:
-        """Numbers begin again at 1, sent messages are forgotten; only `state` and the last report remain."""
+        """Numbers begin again at 1, sent messages are forgotten; only `state` and the last report remain. Raises OSError; the store is then
+        `broken`, and the file as it was."""
         self._pending = []
         payload = _pack([SNAPSHOT, self.last_report, state])
         data = _HEAD.pack(len(payload), crc32(payload)) + payload
         temporary = self.path.with_suffix(".new")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-        temporary.replace(self.path)
+        try:
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write(descriptor, data)
+            os.fsync(descriptor)
+            temporary.replace(self.path)
+        except OSError:
+            self.broken = True
+            raise
         os.close(self._fd)
         self._fd = descriptor
         self._note([SNAPSHOT, self.last_report], 0)
@@ -159,9 +165,20 @@ class SessionStore:
             os.fdatasync(self._fd)
 
     def close(self) -> None:
-        """Writes and syncs what is left."""
-        if self._fd >= 0:
-            self.flush()
-            self.sync()
+        """Writes and syncs what is left. Raises OSError."""
+        if self._fd < 0:
+            return
+        try:
+            if not self.broken:
+                self.flush()
+                self.sync()
+        finally:
             os.close(self._fd)
             self._fd = -1
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """All of it."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,6 +1,7 @@
 """The orders of one account over FIX: its FIX session, its session on the exchange, and what ties them together."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
@@ -78,16 +79,16 @@ class Trading:
                 self._unanswered.pop(of_order[0], None)
             self._orders.restore_report(record[4])
         elif kind == SNAPSHOT:
-            self._last_command_id, state = record[2] or (0, None)
+            self._last_command_id, state, unanswered = record[2] or (0, None, {})
             self._orders.load(state)
-            self._unanswered = {}
+            self._unanswered = dict(unanswered)
 
     def state(self) -> Any:
         """See `Application.state`."""
         last = self._venue.next_command_id - 1 if self._venue else self._last_command_id
         state = self._orders.state()
         self._orders.load(state)
-        return [last, state]
+        return [last, state, self._venue.unanswered if self._venue else self._unanswered]
 
     # ---- connection
 
@@ -110,9 +111,8 @@ class Trading:
             raise ConfigError(
                 "expected an exchange with a live or scaled clock, got lockstep; FIX clients cannot wait for turns"
             )
-        exchange.core.orders.sndhwm = (
-            8 * COMMANDS_MAX
-        )  # libzmq gives room back late: with its 1,000 a burst would be refused
+        # libzmq gives room back late: with its 1,000 a burst would be refused
+        exchange.core.orders.sndhwm = 8 * COMMANDS_MAX
         self._venue, self._exchange, self._owner = venue, exchange, owner
         self.session.begin()
         self._reports = Reports(self.session, self._orders, venue.instruments.values())
@@ -149,7 +149,8 @@ class Trading:
             self._unanswered = self._venue.unanswered
             exchange, self._exchange, self._venue = self._exchange, None, None
             await exchange.close()
-        self.store.flush()
+        with contextlib.suppress(OSError):  # the store is `broken` then
+            self.store.flush()
 
     # ---- work
 
