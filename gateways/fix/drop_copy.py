@@ -43,6 +43,7 @@ class DropCopies:
         self._owner: Owner | None = None
         self._task: asyncio.Task[None] | None = None
         self._asking: asyncio.Future[list[Any]] | None = None
+        self._opening = asyncio.Lock()
 
     def load(self) -> None:
         """Restores the state from the store, once; from any thread. Raises ConfigError."""
@@ -62,6 +63,10 @@ class DropCopies:
 
     async def open(self, owner: Owner) -> None:
         """Connects to the exchange. Raises SerlError."""
+        async with self._opening:
+            await self._open(owner)
+
+    async def _open(self, owner: Owner) -> None:
         self._owner = owner
         self._sockets = ExitStack()
         settings = self._settings
@@ -74,7 +79,7 @@ class DropCopies:
             self._orders.set_instruments([Instrument.of(*symbol) for symbol in symbols])
             events = await self._learn_names()
         except BaseException:
-            await self.close()
+            await self._close()
             raise
         if not 0 <= self.store.last_report <= events:  # the first logon, or the exchange began with another journal
             self._begin_after(events)
@@ -102,6 +107,10 @@ class DropCopies:
 
     async def close(self) -> None:
         """Disconnects from the exchange."""
+        async with self._opening:
+            await self._close()
+
+    async def _close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -130,7 +139,8 @@ class DropCopies:
         except SerlError as error:
             self.session.begin()
             if isinstance(error, RequestRejected) and error.code == "replay_gone":
-                self._begin_after(await self._learn_names())
+                with contextlib.suppress(SerlError):  # else at the next logon
+                    self._begin_after(await self._learn_names())
             self.session.logout(str(error))
             self._owner.flush()
 

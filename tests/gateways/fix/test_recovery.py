@@ -72,6 +72,7 @@ class Survivor:
         fields = self.client._read()
         if fields is None:
             raise ConnectionResetError
+        assert fields["35"] not in "3j", fields
         number = int(fields["34"])
         if fields["35"] == "4":
             for filled in range(number, int(fields["36"])):
@@ -234,6 +235,28 @@ def test_an_exchange_that_begins_with_another_journal_has_lost_the_orders(tmp_pa
             assert (lost["11"], lost["150"], lost["151"]) == ("o1", "4", "0") and "another journal" in lost["58"]
             again.order("o2")
             assert again.receive("8")["150"] == "0"
+
+
+@pytest.mark.long
+def test_a_drop_copy_of_an_exchange_that_begins_with_another_journal(tmp_path: Path) -> None:
+    """It begins with the new events, although their numbers are those of old ones."""
+    endpoint, options = free_endpoint(), dict[str, dict[str, object]](copies={"drop_copy": True})
+    seq = expected = 1
+    with start_gateway(endpoint, tmp_path, ["alice", "copies"], **options) as gateway:
+        for turn in range(2):
+            with (
+                start_exchange(symbols="AMZN", endpoint=endpoint),
+                gateway.client("copies", seq=seq, expected=expected) as copies,
+                gateway.client("alice") as alice,
+            ):
+                copies.logon()
+                alice.strict = False
+                alice.logon((141, "Y"))
+                for number in range(3 - turn):
+                    alice.order(f"{turn}-{number}")
+                    assert copies.receive("8")["150"] == "0"
+                copies.logout()
+                seq, expected = copies.seq, copies.expected
 
 
 def test_open_orders_survive_a_reset_of_the_numbers(gateway: Gateway) -> None:
