@@ -62,6 +62,11 @@ fuzz: $(DEV)
 	$(INSTALL) -e '.[fuzz]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(TARGET) --runs $(RUNS)
 
+# QuickFIX, compiled for minutes, trades through the FIX gateway
+interop: $(DEV)
+	$(INSTALL) -e '.[interop]'
+	$(BIN)/python -m pytest -m "long or not long" tests/gateways/fix/test_quickfix.py tests/gateways/fix/test_jspurefix.py
+
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 

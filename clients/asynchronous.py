@@ -1,12 +1,14 @@
 """The asyncio client: the same API as the blocking client, as coroutines."""
 
+import asyncio
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from serl.clients.arrivals import Arrivals
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
+from serl.clients.core import Client, ClientCore, Result, Steps
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
@@ -33,15 +35,14 @@ async def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
-    return await resume(session, endpoint, curve=curve)
+    return await resume(endpoint, session, curve=curve)
 
 
-async def resume(
-    session: Session, endpoint: str = "tcp://127.0.0.1:5570", *, curve: Path | None = None
-) -> "AsyncExchange":
-    """Logs in with a session that may have had a connection before: missed reports follow, and commands without a reply are sent again.
+async def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "AsyncExchange":
+    """Logs in with a session that the caller has made, or that another client had: reports that it has not seen come first, and commands
+    without a reply are sent again. A new session with `last_report` 0 gets every report of its participant that the exchange stores.
 
-    A new session with `last_report` 0 gets every report of its participant that the exchange stores. Raises as `connect`.
+    Raises as `connect`.
     """
     client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
@@ -175,6 +176,10 @@ class AsyncExchange(Client):
         """
         return await self._run(self.core.next_item(timeout_s))
 
+    async def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return await self._run(self.core.next_items(timeout_s))
+
     async def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
         return await self._run(self.core.turn(time_ns))
@@ -182,7 +187,7 @@ class AsyncExchange(Client):
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
         self._arrivals.close()
-        self.core.close()
+        await asyncio.to_thread(self.core.close)  # what is not sent yet may take half a second
 
     async def __aenter__(self) -> "AsyncExchange":
         return self

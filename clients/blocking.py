@@ -7,7 +7,8 @@ from typing import Any
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
+from serl.clients.core import Client, ClientCore, Result, Steps
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
@@ -160,6 +161,10 @@ class Exchange(Client):
         Also processes everything that has arrived: orders, positions and followed books are up to date afterwards.
         """
         return self._run(self.core.next_item(timeout_s))
+
+    def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return self._run(self.core.next_items(timeout_s))
 
     def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""

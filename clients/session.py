@@ -41,6 +41,11 @@ class Instrument:
     tick_size: Decimal
     lot_size: Decimal
 
+    @classmethod
+    def of(cls, number: int, name: str, tick_size: str, lot_size: str) -> "Instrument":
+        """From an element of `symbols` of WELCOME or INFO."""
+        return cls(number, name, Decimal(tick_size), Decimal(lot_size))
+
     def ticks(self, price: Decimal | str | float) -> int:
         """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
         try:
@@ -289,7 +294,7 @@ class Session:
         self.limits, self.clock, self.operator = limits, clock, operator
         self.topic_prefix = f"{participant}/" if limits.get("feed_delayed") else ""
         self.instruments = {
-            name: Instrument(number, name, Decimal(tick), Decimal(lot)) for number, name, tick, lot in symbols
+            instrument.name: instrument for instrument in (Instrument.of(*symbol) for symbol in symbols)
         }
         if self.last_report < 0:
             self.last_report = next_report - 1

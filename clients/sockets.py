@@ -9,7 +9,8 @@ from typing import Any
 import msgpack
 import zmq
 
-from serl.clients.core import drain, subscribe
+from serl.clients.feed_topics import subscribe
+from serl.clients.inbox import drain
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind, with_token

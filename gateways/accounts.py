@@ -26,6 +26,8 @@ class GatewayAccount(BaseModel):
         login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
         secret: what the client proves it with: API secret or password.
         token: the participant's token on the exchange, if that has participants.
+        cancel_on_disconnect: the exchange cancels its orders when its client disconnects.
+        drop_copy: it does not trade; it receives what all participants do.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,6 +36,8 @@ class GatewayAccount(BaseModel):
     login: str = ""
     secret: str = Field(min_length=1, repr=False)
     token: str = Field("", repr=False)
+    cancel_on_disconnect: bool = False
+    drop_copy: bool = False
 
     @model_validator(mode="before")
     @classmethod

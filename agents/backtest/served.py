@@ -17,8 +17,8 @@ from serl.agents.traders.registry import Kind
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
 from serl.clients.clock import RemoteClock
-from serl.clients.core import InboxItem
 from serl.clients.errors import Rejected
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.config import time_of_day_text

@@ -114,7 +114,7 @@ class Link:
         if self.is_replayed:
             self.session.last_report = 0
         curve = Path(self.address.curve) if self.address.curve else None
-        self._exchange = await resume(self.session, self.address.endpoint, curve=curve)
+        self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
         kind, _, now_ns, _ = self.session.clock
         if kind == "lockstep":
             await self._drop()
@@ -225,7 +225,7 @@ class Link:
             self.before_return()
             try:
                 curve = Path(self.address.curve) if self.address.curve else None
-                self._exchange = await resume(self.session, self.address.endpoint, curve=curve)
+                self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
             except (ExchangeUnreachable, SessionEnded):
                 await asyncio.sleep(RETRY_S)
             except LoginRefused as error:  # the exchange has not yet noticed that the former connection is gone

@@ -39,6 +39,9 @@ GROUPS = {
         ),
         "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
     },
+    "Gateways": {
+        "fix": ("serl.gateways.fix.cli:fix", "Serve clients that speak FIX 4.4."),
+    },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
         "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
