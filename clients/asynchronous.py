@@ -33,10 +33,39 @@ async def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
+    return await resume(endpoint, session, curve=curve)
+
+
+async def watch(
+    endpoint: str = "tcp://127.0.0.1:5570", token: str = "", *, curve: Path | None = None
+) -> "AsyncExchange":
+    """Connects to an exchange without logging in, to read data only: queries and the feed.
+
+    Args:
+        endpoint, curve: see `connect`.
+        token: of one who may read data, if the exchange has tokens.
+
+    Raises:
+        ExchangeUnreachable: no exchange answers at the endpoint.
+        RequestRejected: the token is wrong.
+    """
+    client = AsyncExchange(ClientCore(endpoint, Session("", token), curve))
+    try:
+        await client._run(client.core.look_up())
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "AsyncExchange":
+    """Logs in with a session that the caller has made, or that another client had: reports that it has not seen come first, and commands
+    without a reply are sent again. Raises like `connect`."""
     client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
         await client._run(client.core.login())
     except BaseException:
+        client.core.session.live = False
         await client.close()
         raise
     return client

@@ -6,7 +6,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,8 @@ class ClientCore:
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
+        #: takes each feed message, with its topic, instead of followed books and `wait`
+        self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
@@ -119,6 +121,9 @@ class ClientCore:
             self.send(msgpack.packb([Kind.PING, 0]))
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
+        if self.on_feed is not None:
+            self.on_feed(topic, message)
+            return
         if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
             for book in self.books.values():
@@ -156,6 +161,11 @@ class ClientCore:
         while not self.session.live:
             self.raise_if_silent()
             yield
+
+    def look_up(self) -> Steps[None]:
+        """Asks for symbols, clock and limits: all that a client needs which reads data without a login."""
+        _, symbols, clock, limits = (yield from self.ask(Kind.INFO))[5]
+        self.session.set_reference_data(symbols, clock, limits)
 
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,

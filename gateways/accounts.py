@@ -4,6 +4,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class GatewayAccount(BaseModel):
         login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
         secret: what the client proves it with: API secret or password.
         token: the participant's token on the exchange, if that has participants.
+        balances: what the account starts with, by asset; only gateways whose protocol has balances use it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,6 +36,7 @@ class GatewayAccount(BaseModel):
     login: str = ""
     secret: str = Field(min_length=1, repr=False)
     token: str = Field("", repr=False)
+    balances: Mapping[str, Decimal] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -39,6 +39,12 @@ GROUPS = {
         ),
         "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
     },
+    "Gateways": {
+        "binance": (
+            "serl.gateways.binance.cli:binance",
+            "Serve Binance's spot API, so that bots for Binance trade here.",
+        ),
+    },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
         "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
