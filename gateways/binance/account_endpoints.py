@@ -43,17 +43,6 @@ async def nothing(call: Call) -> Any:
     return []
 
 
-async def coins(call: Call) -> Any:
-    """GET /sapi/v1/capital/config/getall: the assets, none of which has a network."""
-    listings = call.gateway.market.listings
-    assets = [listings.quote, *(listing.base for listing in listings.by_name.values())]
-    zero = dict.fromkeys(("free", "locked", "freeze", "withdrawing", "ipoing", "ipoable", "storage"), "0")
-    return [
-        {"coin": asset, "name": asset, "depositAllEnable": False, "withdrawAllEnable": False, "isLegalMoney": False, "trading": True, "networkList": [], **zero}
-        for asset in assets
-    ]  # fmt: skip
-
-
 async def start_stream(call: Call) -> Any:
     """POST userDataStream."""
     return {"listenKey": call.account.new_listen_key()}

@@ -42,17 +42,6 @@ async def exchange_info(call: Call) -> Any:
     }  # fmt: skip
 
 
-async def no_symbols(call: Call) -> Any:
-    """exchangeInfo of Binance's derivatives: there are none."""
-    return {
-        "timezone": "UTC",
-        "serverTime": time.time_ns() // 1_000_000,
-        "rateLimits": [],
-        "exchangeFilters": [],
-        "symbols": [],
-    }
-
-
 def _symbols(call: Call) -> list[str] | None:
     """The names in `symbol` or `symbols`; None for neither."""
     parameters = call.parameters

@@ -8,15 +8,16 @@ from urllib.parse import unquote_plus
 from starlette.types import Receive, Scope, Send
 
 from serl.exchange.log import log
-from serl.gateways.binance.account_endpoints import ACCOUNT_ENDPOINTS, coins
-from serl.gateways.binance.api import Call, Endpoint, Gateway, not_found, public, signed
+from serl.gateways.binance.account_endpoints import ACCOUNT_ENDPOINTS
+from serl.gateways.binance.api import Call, Endpoint, Gateway, not_found
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.hub import encode
-from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS, no_symbols
+from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS
 from serl.gateways.binance.order_endpoints import ORDER_ENDPOINTS
 from serl.gateways.binance.order_lists import LIST_ENDPOINTS
 from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.signing import signed_payload
+from serl.gateways.binance.wallet_endpoints import WALLET_ENDPOINTS
 
 BODY_BYTES_MAX = 65_536
 ENDPOINTS: dict[tuple[str, str], Endpoint] = {
@@ -25,11 +26,9 @@ ENDPOINTS: dict[tuple[str, str], Endpoint] = {
         (method, f"/api/v3/{path}"): endpoint
         for (method, path), endpoint in {**ORDER_ENDPOINTS, **LIST_ENDPOINTS, **ACCOUNT_ENDPOINTS}.items()
     },
-    ("GET", "/sapi/v1/capital/config/getall"): signed(coins, 10),
-    ("GET", "/fapi/v1/exchangeInfo"): public(no_symbols, 1),
-    ("GET", "/dapi/v1/exchangeInfo"): public(no_symbols, 1),
+    **WALLET_ENDPOINTS,
 }
-"""By method and path. Those of the derivatives say that there are none, because clients ask at their start."""
+"""By method and path."""
 
 
 class Rest:

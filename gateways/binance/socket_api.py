@@ -97,6 +97,7 @@ class ApiSocket:
     async def _answer(self, text: str) -> None:
         request_id: Any = None
         key: str | None = None
+        values: dict[str, str] = {}
         try:
             request = _parse(text)
             request_id = request["id"]
@@ -114,12 +115,12 @@ class ApiSocket:
             body = BinanceError(-1000, "An unknown error occurred while processing the request.").body()
             answer = {"id": request_id, "status": 500, "error": body}
         login = key if key is not None and key in self._gateway.accounts else None
-        answer["rateLimits"] = self._gateway.limits.usage(self._address, login)
+        if values.get("returnRateLimits") != "false":
+            answer["rateLimits"] = self._gateway.limits.usage(self._address, login)
         self._outbox.put(encode(answer))
 
     async def _run(self, method: str, values: dict[str, str], key: str | None) -> Any:
-        values.pop("returnRateLimits", None)
-        parameters = Parameters(values)
+        parameters = Parameters({name: value for name, value in values.items() if name != "returnRateLimits"})
         if method in METHODS:
             endpoint = METHODS[method]
             self._gateway.limits.spend(self._address, endpoint.cost(parameters))
