@@ -66,6 +66,7 @@ class AccountLink:
         self.up = False
         self.pending_ids: set[str] = set()
         self.last_command_id = 0
+        self._outgoing: list[bytes] = []
         self._client: AsyncExchange | None = None
         self._waiting: dict[int, _Waiter] = {}
         self._pings = 0
@@ -268,7 +269,7 @@ class AccountLink:
         for each in made:
             session.unanswered[each.order_id] = message
             futures.append(self._wait_for(each.order_id))
-        self._send_now(client, made[0].order_id, message)
+        self._send_now(client, message)
         return futures
 
     def amend(self, kind: CommandKind, *values: int, last: int = 0) -> "asyncio.Future[Report]":
@@ -279,7 +280,7 @@ class AccountLink:
 
     def _send(self, client: AsyncExchange, command_id: int, message: bytes, last: int = 0) -> "asyncio.Future[Report]":
         future = self._wait_for(command_id, last)
-        self._send_now(client, command_id, message)
+        self._send_now(client, message)
         return future
 
     def _wait_for(self, command_id: int, last: int = 0) -> "asyncio.Future[Report]":
@@ -288,12 +289,21 @@ class AccountLink:
         self._waiting[command_id] = _Waiter(future, time.monotonic() + REPLY_S, last)
         return future
 
-    def _send_now(self, client: AsyncExchange, command_id: int, message: bytes) -> None:
+    def _send_now(self, client: AsyncExchange, message: bytes) -> None:
+        """Sends a message before the event loop waits again, with all others of this moment: one after another they cost a third."""
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush, client)
+        self._outgoing.append(message)
+
+    def _flush(self, client: AsyncExchange) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if client is not self._client:
+            return  # the session ended: the next login sends what has no answer
         try:
-            client.send(message)
+            client.send(*outgoing)
         except ExchangeUnreachable:
-            for waiting_id in [each for each in self._waiting if each >= command_id]:
-                self._fail(waiting_id, away())
+            for command_id in [each for each in self._waiting if each in self._session.unanswered]:
+                self._fail(command_id, unknown_outcome())
 
     async def balances(self) -> dict[str, Balance]:
         """What the account has made in each symbol, as the exchange has it. Raises BinanceError."""

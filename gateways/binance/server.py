@@ -52,7 +52,10 @@ class Settings(NamedTuple):
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises ConfigError."""
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # with its protocol, because asyncio sets TCP_NODELAY only for connections of such a socket
+    listening = socket.socket(
+        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

@@ -164,10 +164,14 @@ class ApiSocket:
         self._subscriptions.pop(number).leave((self, number))
 
 
+_DECODER = json.JSONDecoder(parse_float=str)
+"""Numbers with a point stay as they were written, because a signature covers them so."""
+
+
 def _parse(text: str) -> dict[str, Any]:
-    """A request. Raises BinanceError. Numbers with a point stay as they were written: a signature covers them so."""
+    """A request. Raises BinanceError."""
     try:
-        request = json.loads(text, parse_float=str)
+        request = _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise BinanceError(-1135, "Invalid JSON Request") from None
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):

@@ -18,7 +18,13 @@ async def coins(call: Call) -> Any:
     listings = call.gateway.market.listings
     assets = [listings.quote, *(listing.base for listing in listings.by_name.values())]
     zero = dict.fromkeys(("free", "locked", "freeze", "withdrawing", "ipoing", "ipoable", "storage"), "0")
-    closed = {"depositAllEnable": False, "withdrawAllEnable": False, "isLegalMoney": False, "trading": True, "networkList": []}
+    closed = {
+        "depositAllEnable": False,
+        "withdrawAllEnable": False,
+        "isLegalMoney": False,
+        "trading": True,
+        "networkList": [],
+    }
     return [{"coin": asset, "name": asset, **closed, **zero} for asset in assets]
 
 
