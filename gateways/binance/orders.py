@@ -150,7 +150,7 @@ class AccountOrders:
         listing = self._listings.by_number[report.symbol]
         record = self._file.records.get(report.order_id)
         if record is None or (record.symbol, record.side, record.price_ticks, record.qty_lots) != (
-            listing.name, report.side, report.price_ticks, report.qty_lots,
+            listing.name, report.side, report.price_ticks, report.leaves_lots,
         ):  # fmt: skip
             record = OrderRecord(
                 report.order_id, listing.name, report.side, report.price_ticks, report.leaves_lots, f"serl-{report.order_id}",
