@@ -151,9 +151,8 @@ class Market:
     def _note_time(self, message: list[Any]) -> None:
         """A message of `time/`: a smaller sequence number or another epoch is a restarted exchange."""
         _, epoch, _, sequence, self._time_ns, _ = message
-        if (epoch, sequence) == (self._epoch, self._sequence):
-            return
-        is_new = self._epoch >= 0 and (epoch != self._epoch or sequence < self._sequence)
+        known = max([self._sequence, *(symbol.book.sequence for symbol in self.symbols.values())])
+        is_new = self._epoch >= 0 and (epoch != self._epoch or sequence < known)
         self._epoch, self._sequence = epoch, sequence
         if is_new:
             for symbol in self.symbols.values():

@@ -26,6 +26,8 @@ from serl.gateways.binance.socket_streams import StreamSocket
 from serl.gateways.binance.streams import Streams
 
 MESSAGE_BYTES_MAX = 65_536
+KEEP_ALIVE_S = 65
+"""Idle HTTP connections stay open for this long; bots keep theirs for many requests."""
 
 
 class Settings(NamedTuple):
@@ -131,7 +133,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
 def _config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
         application, log_level="warning", access_log=False, lifespan="off", ws=WebSocketProtocol, ws_max_size=MESSAGE_BYTES_MAX,
-        ws_per_message_deflate=False, timeout_graceful_shutdown=1, server_header=False, date_header=False, loop="asyncio",
+        ws_per_message_deflate=False, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, date_header=False, loop="asyncio",
     )  # fmt: skip
 
 
