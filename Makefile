@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim fuzz docs notebooks lock clean
+.PHONY: test test-long lint compiled model collected demo bench sim fuzz interop docs notebooks lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
@@ -66,6 +66,11 @@ bench: $(BENCH)
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+# the gateways with the clients that people have, long tests too
+interop: $(DEV)
+	$(INSTALL) -e '.[interop]'
+	$(BIN)/python -m pytest tests/gateways -m "long or not long"
 
 # runs the notebooks and stores their outputs; NOTEBOOK=name runs one
 notebooks: $(DEV)

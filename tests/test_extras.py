@@ -89,6 +89,7 @@ NEEDS_NO_EXTRA = {
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
     "run bot.py": (2, "bot.py"),
+    "binance start": (2, "expected --accounts FILE or --account NAME"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
 LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}
@@ -106,7 +107,7 @@ PathFinder.find_spec = find_spec
 
 def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
-    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz"}
+    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz", "interop"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
     optional = [one for one in listed if one.marker and not one.marker.evaluate({"extra": ""})]
     brought = {one.name for one in optional for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}

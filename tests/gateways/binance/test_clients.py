@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.doc_blocks import blocks
 from tests.gateways.binance.gateway_fixture import SECRETS, WAIT_S, Gateway, eventually
 from tests.server_fixture import Served
 
@@ -62,6 +63,15 @@ def test_ccxt_trades(gateway: Gateway, exchange: Served) -> None:
     with pytest.raises(ccxt.OrderImmediatelyFillable):
         bob.create_order("DEMO/USDT", "limit", "sell", 5, 99.0)
         alice.create_order("DEMO/USDT", "limit", "buy", 5, 99.0, {"postOnly": True})
+
+
+def test_the_example_of_the_documentation(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks("gateways/binance.md", "python")
+    exec(
+        compile(block.text, block.page, "exec"),
+        {"KEY": "ALICE", "SECRET": SECRETS["ALICE"], "ADDRESS": gateway.address},
+    )
+    assert capsys.readouterr().out.startswith("open [")
 
 
 def known(client: Any, order_id: str) -> Any:
