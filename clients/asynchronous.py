@@ -11,6 +11,7 @@ from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.wire import Kind
 
 
 async def connect(
@@ -51,7 +52,8 @@ async def watch(
     """
     client = AsyncExchange(ClientCore(endpoint, Session("", token), curve))
     try:
-        await client._run(client.core.look_up())
+        _, symbols, clock, limits = (await client.ask(Kind.INFO))[5]
+        client.session.set_reference_data(symbols, clock, limits)
     except BaseException:
         await client.close()
         raise

@@ -162,11 +162,6 @@ class ClientCore:
             self.raise_if_silent()
             yield
 
-    def look_up(self) -> Steps[None]:
-        """Asks for symbols, clock and limits: all that a client needs which reads data without a login."""
-        _, symbols, clock, limits = (yield from self.ask(Kind.INFO))[5]
-        self.session.set_reference_data(symbols, clock, limits)
-
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms, price: Price | None = None,

@@ -1,7 +1,6 @@
 """An exchange and a gateway that the tests of a module share."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

@@ -3,7 +3,6 @@
 import hmac
 import http.client
 import json
-
 import re
 import subprocess
 import sys
@@ -149,7 +148,7 @@ class Socket:
         """The next message with these values at its top or in its data; others are skipped."""
         while True:
             message = json.loads(self.connection.recv(WAIT_S))
-            inner = message.get("data", message.get("event", message)) if isinstance(message, dict) else {}
+            inner: Any = message.get("data", message.get("event", message)) if isinstance(message, dict) else {}
             if all(wanted[name] in (message.get(name), inner.get(name)) for name in wanted):
                 return message
 

@@ -126,7 +126,7 @@ def test_a_stop_order_waits_and_is_triggered(gateway: Gateway) -> None:
 
 def test_one_cancels_the_other(gateway: Gateway) -> None:
     trade_at(gateway, 100)
-    values = {
+    values: dict[str, Any] = {
         "symbol": "DEMOUSDT", "side": "SELL", "quantity": 2, "aboveType": "LIMIT_MAKER", "abovePrice": "105.00", "belowType": "STOP_LOSS",
         "belowStopPrice": "95.00", "listClientOrderId": "pair-1",
     }  # fmt: skip
@@ -141,7 +141,7 @@ def test_one_cancels_the_other(gateway: Gateway) -> None:
         for order in pair["orders"]
     ]
     assert states == ["FILLED", "EXPIRED"]
-    former = {
+    former: dict[str, Any] = {
         "symbol": "DEMOUSDT",
         "side": "BUY",
         "quantity": 2,
