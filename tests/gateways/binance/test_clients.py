@@ -81,7 +81,7 @@ def known(client: Any, order_id: str) -> Any:
 
 async def until(reached: Callable[[], bool]) -> None:
     """Waits while the client receives."""
-    while not reached():  # noqa: ASYNC110: the client has no event for it
+    while not reached():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
