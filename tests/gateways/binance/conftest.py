@@ -1,4 +1,4 @@
-"""An exchange and a gateway that the tests of a module share."""
+"""An exchange and a gateway that all tests of the gateway share."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from tests.gateways.binance.gateway_fixture import Gateway, start_gateway
 from tests.server_fixture import Served, start_exchange
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exchange() -> Iterator[Served]:
     with start_exchange(symbols="DEMO,AMZN") as served:
         yield served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(exchange: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with start_gateway(exchange.endpoint, tmp_path_factory.mktemp("gateway")) as gateway:
         yield gateway

@@ -47,6 +47,7 @@ def exchange_levels(exchange: Served) -> Any:
 def test_ccxt_trades(gateway: Gateway, exchange: Served) -> None:
     alice, bob = (addressed(ccxt.binance(keys(name)), gateway) for name in ("ALICE", "BOB"))
     assert alice.load_markets()["DEMO/USDT"]["precision"]["price"] == 0.01
+    before = [client.fetch_balance()["DEMO"]["total"] for client in (alice, bob)]
     order = alice.create_order("DEMO/USDT", "limit", "buy", 10, 99.5)
     order = alice.edit_order(order["id"], "DEMO/USDT", "limit", "buy", 12, 99.6)
     assert (order["status"], order["amount"], order["price"]) == ("open", 12, 99.6)
@@ -55,7 +56,8 @@ def test_ccxt_trades(gateway: Gateway, exchange: Served) -> None:
     eventually(lambda: levels(alice.fetch_order_book("DEMO/USDT")), exchange_levels(exchange))
     eventually(lambda: alice.fetch_order(order["id"], "DEMO/USDT")["filled"], 5)
     assert alice.fetch_my_trades("DEMO/USDT")[-1]["takerOrMaker"] == "maker"
-    assert alice.fetch_balance()["DEMO"]["total"] == 5 and bob.fetch_balance()["DEMO"]["total"] == 45
+    after = [client.fetch_balance()["DEMO"]["total"] for client in (alice, bob)]
+    assert after == [before[0] + 5, before[1] - 5]
     assert alice.fetch_ticker("DEMO/USDT")["last"] == 99.6 and alice.fetch_ohlcv("DEMO/USDT")[-1][4] == 99.6
     assert alice.cancel_order(order["id"], "DEMO/USDT")["status"] == "canceled"
     with pytest.raises(ccxt.OrderNotFound):

@@ -96,6 +96,7 @@ def test_nothing_is_forgotten_when_gateway_and_exchange_are_killed(tmp_path: Pat
         kill(exchange)
 
 
+@pytest.mark.long
 def test_an_exchange_without_its_journal_is_another_exchange(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     exchange = launch_exchange("--symbols", "DEMO", endpoint=endpoint)
