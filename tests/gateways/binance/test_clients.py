@@ -117,6 +117,7 @@ async def stream(gateway: Gateway, exchange: Served) -> None:
         await asyncio.gather(alice.close(), bob.close())
 
 
+@pytest.mark.long
 def test_ccxt_pro_keeps_book_trades_and_orders(gateway: Gateway, exchange: Served) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its HTTP client's sockets
