@@ -76,7 +76,7 @@ def test_differences_of_a_book_have_no_gaps_even_over_a_new_journal() -> None:
     first, last, bids, asks = diff.take() or (0, 0, [], [])
     assert (first, bids, asks) == (104, [(98, 6)], []) and last >= first
     book.apply([113, 2, 4, 6, 0, [[1, 101, 0, 0]]])
-    assert (diff.take() or ())[0] == last + 1
+    assert (diff.take() or (0,))[0] == last + 1
 
 
 def test_an_order_file_survives_a_cut_line(tmp_path: Path) -> None:
