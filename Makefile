@@ -62,11 +62,6 @@ fuzz: $(DEV)
 	$(INSTALL) -e '.[fuzz]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(TARGET) --runs $(RUNS)
 
-# QuickFIX, compiled for minutes, trades through the FIX gateway
-interop: $(DEV)
-	$(INSTALL) -e '.[interop]'
-	$(BIN)/python -m pytest -m "long or not long" tests/gateways/fix/test_quickfix.py tests/gateways/fix/test_jspurefix.py
-
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
@@ -78,8 +73,10 @@ docs: $(DOCS)
 notebooks: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.notebooks $(NOTEBOOK)
 
-# gateways with the programs of others, in an environment of its own: they want other versions than dev
+# gateways with the programs of others, long tests too; NautilusTrader wants other versions than dev, and has an environment of its own
 interop: $(DEV)
+	$(INSTALL) -e '.[interop]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "long or not long" tests/gateways
 	test -d $(VENV)/interop || $(PYTHON) -m venv $(VENV)/interop
 	sed -E '/^(pandas|fsspec)==/,/[^\\]$$/d' constraints.txt > $(VENV)/interop/constraints.txt
 	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[nautilus,history]' hypothesis playwright pytest pytest-timeout pytest-xdist

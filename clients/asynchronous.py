@@ -13,6 +13,7 @@ from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.wire import Kind
 
 
 async def connect(
@@ -38,6 +39,29 @@ async def connect(
     return await resume(endpoint, session, curve=curve)
 
 
+async def watch(
+    endpoint: str = "tcp://127.0.0.1:5570", token: str = "", *, curve: Path | None = None
+) -> "AsyncExchange":
+    """Connects to an exchange without logging in, to read data only: queries and the feed.
+
+    Args:
+        endpoint, curve: see `connect`.
+        token: of one who may read data, if the exchange has tokens.
+
+    Raises:
+        ExchangeUnreachable: no exchange answers at the endpoint.
+        RequestRejected: the token is wrong.
+    """
+    client = AsyncExchange(ClientCore(endpoint, Session("", token), curve))
+    try:
+        _, symbols, clock, limits = (await client.ask(Kind.INFO))[5]
+        client.session.set_reference_data(symbols, clock, limits)
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
 async def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "AsyncExchange":
     """Logs in with a session that the caller has made, or that another client had: reports that it has not seen come first, and commands
     without a reply are sent again. A new session with `last_report` 0 gets every report of its participant that the exchange stores.
@@ -48,6 +72,7 @@ async def resume(endpoint: str, session: Session, *, curve: Path | None = None) 
     try:
         await client._run(client.core.login())
     except BaseException:
+        client.core.session.live = False
         await client.close()
         raise
     return client

@@ -7,7 +7,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +52,8 @@ class ClientCore:
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
+        #: takes each feed message, with its topic, instead of followed books and `wait`
+        self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
@@ -117,6 +119,9 @@ class ClientCore:
             self.ping()
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
+        if self.on_feed is not None:
+            self.on_feed(topic, message)
+            return
         if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
             for book in self.books.values():

@@ -1,6 +1,7 @@
 """One participant's session as a state machine: bytes in, events out; no sockets, no clock, no waiting."""
 
 import dataclasses
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -167,6 +168,8 @@ class Session:
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
         self.operator = False
+        #: the integer of the last PONG; everything that the exchange sent before it has been received
+        self.last_pong = 0
         #: prefix of our feed topics: our participant number if our feed has a latency
         self.topic_prefix = ""
         #: arrival time of our commands (lockstep: the time of the last grant)
@@ -178,6 +181,8 @@ class Session:
         self.orders: dict[int, Order] = {}
         self.fills: list[Report] = []
         self.positions: dict[int, int] = {}
+        #: takes each new report instead of `wait`, orders, fills and positions, which are then not kept
+        self.on_report: Callable[[Report], None] | None = None
 
     def hello(self) -> bytes:
         """The login message; after a reconnect it also requests the missed reports."""
@@ -271,6 +276,8 @@ class Session:
             return [Grant(message[1], message[2])]
         elif kind in (Kind.PONG, Kind.HEARTBEAT):
             self.clock[2] = message[-1]
+            if kind == Kind.PONG:
+                self.last_pong = message[1]
         elif kind == Kind.ERROR:
             self._raise_refusal(message[1], message[2])
         elif kind == Kind.GOODBYE:
@@ -288,14 +295,19 @@ class Session:
             raise LoginRefused(code, text)
         raise RequestRejected(code, text)
 
-    def _welcome(self, message: list[Any]) -> None:
-        _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message
-        self.live = True
-        self.limits, self.clock, self.operator = limits, clock, operator
-        self.topic_prefix = f"{participant}/" if limits.get("feed_delayed") else ""
+    def set_reference_data(self, symbols: list[Any], clock: list[Any], limits: dict[str, Any]) -> None:
+        """What WELCOME and INFO tell of the exchange."""
+        self.limits, self.clock = limits, clock
         self.instruments = {
             instrument.name: instrument for instrument in (Instrument.of(*symbol) for symbol in symbols)
         }
+
+    def _welcome(self, message: list[Any]) -> None:
+        _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message
+        self.live = True
+        self.operator = operator
+        self.topic_prefix = f"{participant}/" if limits.get("feed_delayed") else ""
+        self.set_reference_data(symbols, clock, limits)
         if self.last_report < 0:
             self.last_report = next_report - 1
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
@@ -304,6 +316,11 @@ class Session:
     def _new_reports(self, first: int, reports: list[Report]) -> list[Report]:
         fresh = reports[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(reports))
+        if self.on_report is not None:
+            for report in fresh:
+                self._mark_answered(report.command_id)
+                self.on_report(report)
+            return []
         for report in fresh:
             self.apply(report)
         return fresh

@@ -4,6 +4,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class GatewayAccount(BaseModel):
         token: the participant's token on the exchange, if that has participants.
         cancel_on_disconnect: the exchange cancels its orders when its client disconnects.
         drop_copy: it does not trade; it receives what all participants do.
+        balances: what the account starts with, by asset; only gateways whose protocol has balances use it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,6 +40,7 @@ class GatewayAccount(BaseModel):
     token: str = Field("", repr=False)
     cancel_on_disconnect: bool = False
     drop_copy: bool = False
+    balances: Mapping[str, Decimal] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -22,6 +22,7 @@ from tests.test_help import ALL
 BANNERS = {
     ("exchange", "start"): "  journal",
     ("dashboard",): "operator",
+    ("binance", "start"): "  account",
     ("metrics",): "metrics of",
     ("fix", "start"): "  store",
     ("llm", "serve"): "Ctrl-C stops it",
@@ -148,6 +149,8 @@ class Session:
                 return [("--connect", self._endpoint), ("--port", "0")]
             case ("fix", "start"):
                 return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0")]
+            case ("binance", "start"):
+                return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0"), ("--orders", "orders")]
         url = [("--url", self._fake_endpoint)] if "--url" in words else []
         return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *url]
 

@@ -91,6 +91,7 @@ NEEDS_NO_EXTRA = {
     "doctor": (0, "extra history"),
     "run bot.py": (2, "bot.py"),
     "fix start": (2, "expected --accounts or --account"),
+    "binance start": (2, "expected --accounts FILE or --account NAME"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
 LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}

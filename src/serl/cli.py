@@ -41,6 +41,10 @@ GROUPS = {
     },
     "Gateways": {
         "fix": ("serl.gateways.fix.cli:fix", "Serve clients that speak FIX 4.4."),
+        "binance": (
+            "serl.gateways.binance.cli:binance",
+            "Serve Binance's spot API, so that bots for Binance trade here.",
+        ),
     },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),

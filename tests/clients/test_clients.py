@@ -263,6 +263,42 @@ def test_many_tasks_share_an_asyncio_client(exchange: Served) -> None:
     asyncio.run(asyncio.wait_for(trade(), 30))
 
 
+def test_an_asyncio_client_watches_without_a_login(exchange: Served) -> None:
+    async def follow() -> None:
+        messages: list[str] = []
+        watcher = await asynchronous.watch(exchange.endpoint)
+        watcher.core.on_feed = lambda topic, message: messages.append(topic)
+        watcher.subscribe("l2", "DEMO")
+        async with watcher, await asynchronous.connect(exchange.endpoint, "gina") as gina:
+            while "l2/DEMO/" not in messages:
+                await gina.cancel(await gina.buy("DEMO", 1, 7))
+                await watcher.wait(0.1)
+            assert len(watcher.core.inbox) == 0 and not watcher.session.live
+
+    asyncio.run(asyncio.wait_for(follow(), 30))
+
+
+def test_a_session_of_ones_own_gets_every_report_once(exchange: Served) -> None:
+    async def resume() -> None:
+        kinds: list[int] = []
+        session = Session("hana")
+        session.on_report = lambda report: kinds.append(report.kind)
+        async with await asynchronous.resume(exchange.endpoint, session) as hana:
+            hana.send(session.new_order("DEMO", 0, 1, 6, TimeInForce.GTC, False)[1][0])
+            while session.unanswered:
+                await hana.wait(0.1)
+        again = Session("hana")
+        again.last_report = 0
+        again.on_report = session.on_report
+        async with await asynchronous.resume(exchange.endpoint, again) as hana:
+            await hana.mass_cancel()
+            while EventKind.MASS_CANCELLED not in kinds:
+                await hana.wait(0.1)
+        assert kinds == [EventKind.ACCEPTED, EventKind.ACCEPTED, EventKind.CANCELLED, EventKind.MASS_CANCELLED]
+
+    asyncio.run(asyncio.wait_for(resume(), 30))
+
+
 def test_closing_an_asyncio_client_ends_its_calls(exchange: Served) -> None:
     async def close() -> None:
         frank = await asynchronous.connect(exchange.endpoint, "frank")
