@@ -39,6 +39,9 @@ GROUPS = {
         ),
         "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
     },
+    "Gateways": {
+        "ouch": ("serl.gateways.ouch.cli:ouch", "Serve OUCH 5.0 order entry for bots that speak it."),
+    },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
         "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
