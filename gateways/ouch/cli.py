@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.exchange.cli_login import curve_option
+from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
 
 if TYPE_CHECKING:
-    from serl.gateways.soup.server import SoupLimits
+    from serl.gateways.ouch.gateway import OuchGateway
 
 PROTOCOL = "SoupBinTCP"
 
@@ -33,6 +33,7 @@ def ouch() -> None:
 @ouch.command(epilog="Example: serl ouch start --account alice --account bob --listen 127.0.0.1:9850")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--listen", default="127.0.0.1:9850", show_default=True, help="HOST:PORT to serve OUCH on.")
+@click.option("--itch", help="HOST:PORT to serve market data on, as ITCH 5.0. [not served]")
 @click.option(
     "--accounts",
     "accounts_file",
@@ -58,16 +59,30 @@ def ouch() -> None:
 )
 @click.option("--connections", default=256, show_default=True, help="Connections at once.")
 @curve_option
+@token_options("Token of a participant that may read data, for --itch")
 def start(
-    connect: str, listen: str, accounts_file: Path | None, names: tuple[str, ...], state: Path, silence_s: float,
-    connections: int, curve: Path | None,
+    connect: str, listen: str, itch: str | None, accounts_file: Path | None, names: tuple[str, ...], state: Path, silence_s: float,
+    connections: int, curve: Path | None, token: str,
 ) -> None:  # fmt: skip
     """Serve OUCH 5.0 over SoupBinTCP for users of a running exchange, until Ctrl-C."""
+    from serl.gateways.ouch.gateway import OuchGateway
     from serl.gateways.soup.server import SoupLimits
 
     accounts = _accounts(accounts_file, names)
+    addresses = {"OUCH 5.0": read_address("--listen", listen)}
+    if itch is not None:
+        addresses["ITCH 5.0"] = read_address("--itch", itch)
     limits = SoupLimits(silence_s=silence_s, connections_max=connections)
-    asyncio.run(_serve(connect, read_address("--listen", listen), accounts, state, limits, curve, made=bool(names)))
+    gateway = OuchGateway(
+        connect,
+        accounts,
+        state,
+        lambda text: click.echo(text, err=True),
+        curve,
+        limits,
+        token if itch is not None else None,
+    )
+    asyncio.run(_serve(gateway, addresses, accounts if names else {}))
 
 
 def _accounts(path: Path | None, names: tuple[str, ...]) -> Accounts:
@@ -78,24 +93,21 @@ def _accounts(path: Path | None, names: tuple[str, ...]) -> Accounts:
     return accounts
 
 
-async def _serve(
-    connect: str, listen: tuple[str, int], accounts: Accounts, state: Path, limits: "SoupLimits", curve: Path | None, *, made: bool
-) -> None:  # fmt: skip
-    from serl.gateways.ouch.gateway import OuchGateway
-
-    gateway = OuchGateway(connect, accounts, state, lambda text: click.echo(text, err=True), curve, limits)
+async def _serve(gateway: "OuchGateway", addresses: dict[str, tuple[str, int]], made: Accounts) -> None:
+    """Runs until it is cancelled. made: accounts whose passwords the user does not know yet."""
     try:
         await gateway.open()
-        try:
-            port = await gateway.server.listen(*listen)
-        except OSError as error:
-            raise ConfigError(
-                f"--listen {listen[0]}:{listen[1]}: {error.strerror or error}; choose another address or port"
-            ) from None
-        for account in accounts.values():
-            secret = account.secret if made else "as in the accounts file"
-            click.echo(f"user {account.login}, password {secret}")
-        click.echo(f"OUCH 5.0 on {listen[0]}:{port}, session {gateway.server.session}, orders go to {connect}")
+        for account in made.values():
+            click.echo(f"user {account.login}, password {account.secret}")
+        for protocol, (host, port) in addresses.items():
+            server = gateway.server if protocol.startswith("OUCH") else gateway.feed_server
+            try:
+                port = await server.listen(host, port)
+            except OSError as error:
+                raise ConfigError(
+                    f"{protocol} on {host}:{port}: {error.strerror or error}; choose another address or port"
+                ) from None
+            click.echo(f"{protocol} on {host}:{port}, session {server.session}")
         click.echo("ready")
         await gateway.run()
     finally:
