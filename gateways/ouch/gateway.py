@@ -128,8 +128,12 @@ class OuchGateway:
                 await _cancel(tasks)
 
     async def _run_user(self, login: str, user: User) -> None:
+        serving = asyncio.ensure_future(user.run())
         try:
-            await user.run()
+            await asyncio.wait({serving, user.failure}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (user.failure, serving):
+                if ended.done():
+                    ended.result()
         except SessionEnded:
             self._report(
                 f"{login}: another client took over the participant's session; restart the gateway to get it back"
@@ -138,6 +142,9 @@ class OuchGateway:
             for reader in list(user.readers):
                 reader.close("another client took over the participant's session")
             await user.close()
+        finally:
+            await _cancel([serving])
+            user.failure.cancel()
 
     async def _close_users(self) -> None:
         users, self._users = self._users, {}
