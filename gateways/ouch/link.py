@@ -25,7 +25,7 @@ LOGIN_S = 2.0
 RETRY_S = 0.5
 WAIT_S = 0.25
 REFUSED_RETRY_S = 0.05
-"""After this time commands are sent again that the exchange refused for now: over a rate, or with a full disk."""
+"""After this time commands are sent again that the exchange did not take: over a rate, or with a full disk."""
 RETRY_CODES = ("throttled", "disk_full")
 UNANSWERED_ROWS_MAX = 16_384
 """Commands without a report: with more, no further messages are received from the user."""
