@@ -87,9 +87,10 @@ class ReportEncoder:
             change = self._changes.by_command.get(int(ids[at]))
             if change is None:
                 continue  # answered by an event before
-            kind, is_last = int(rows["kind"][at]), at + 1 == len(rows) or ids[at + 1] != ids[at]
-            if kind == EventKind.REDUCED and not is_last and change.kind in (REPLACE, MODIFY):
-                types[at] = NO_MESSAGE  # the reserve of an iceberg; what follows tells the whole
+            kind, following = int(rows["kind"][at]), self._following(rows, at)
+            if kind == EventKind.REDUCED and following and change.kind in (REPLACE, MODIFY):
+                if following != EventKind.CANCELLED:
+                    types[at] = NO_MESSAGE  # the reserve of an iceberg; what follows tells the whole
                 continue
             self.freed += self._changes.answered(int(ids[at]))
             if change.kind == REPLACE:
@@ -99,6 +100,13 @@ class ReportEncoder:
             elif kind == EventKind.REDUCED and change.kind == MODIFY:
                 types[at] = ord("M")
                 self._modified.append((at, int(place[at]), change.side))
+
+    @staticmethod
+    def _following(rows: Rows, at: int) -> int:
+        """The kind of the next event of the same command; 0 for none."""
+        after = at + 1
+        is_same = after < len(rows) and rows["command_id"][after] == rows["command_id"][at]
+        return int(rows["kind"][after]) if is_same else 0
 
     def _replaced(self, change: Change, at: int, rows: Rows, base: Any, place: Any, types: Any, numbers: Any) -> None:
         table, kind = self._table, int(rows["kind"][at])

@@ -132,7 +132,8 @@ def test_random_messages_agree_with_the_exchange(tmp_path: Path, seed: int) -> N
         kinds = {chr(payload[0]) for payload in bot.payloads}
         assert kinds >= set("SAUCEJMX"), kinds
         assert resting_lots(exchange.endpoint) <= sum(bot.open.values())
-        alice.send(mass_cancel(bot.ref + 1))
+        bot.ref += 1
+        alice.send(mass_cancel(bot.ref))
         drained(alice, bot, exchange.endpoint)
         assert not any(bot.open.values()) and resting_lots(exchange.endpoint) == 0
 
