@@ -33,7 +33,7 @@ PYTHON = {
     "tables.md", "traders.md", "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/use-the-library.md",
     "tutorials/write-a-bot.md",
 }  # fmt: skip
-"""Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py, tests/gateways/ouch/test_docs.py and tests/researcher/tuning/test_tiny.py."""
+"""Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py, tests/gateways/ouch/test_orders.py and tests/researcher/tuning/test_tiny.py."""
 YAML = {
     "journal.md",
     "latency.md",

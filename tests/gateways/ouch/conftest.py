@@ -14,7 +14,7 @@ class Market:
     def __init__(self, exchange: Served, port: int) -> None:
         self.exchange = exchange
         self.port = port
-        self._ref = 0
+        self._ref = 1  # that of the example in the documentation
 
     def refs(self, count: int) -> list[int]:
         self._ref += count

@@ -1,4 +1,4 @@
-"""The example and the accounts of docs/gateways/ouch.md."""
+"""The accounts of docs/gateways/ouch.md; test_orders.py runs its example."""
 
 import textwrap
 from pathlib import Path
@@ -6,18 +6,8 @@ from pathlib import Path
 import pytest
 
 from serl.gateways.accounts import read_accounts
-from tests.doc_blocks import run
-from tests.gateways.ouch.client import SECRETS
-from tests.gateways.ouch.conftest import Market
 
 PAGE = Path(__file__).parents[3] / "docs" / "gateways" / "ouch.md"
-
-
-def test_the_example_enters_an_order(market: Market, capsys: pytest.CaptureFixture[str]) -> None:
-    names = run("gateways/ouch.md", PORT=market.port, PASSWORD=SECRETS["alice"])
-    names["client"].close()
-    session, accepted = capsys.readouterr().out.splitlines()
-    assert session.startswith("logged in session ") and accepted == "accepted 1"
 
 
 def test_the_accounts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ def test_the_live_stream_is_the_export_of_the_session(session: dict[str, Any]) -
     assert times == sorted(times)
 
 
+@pytest.mark.long
 def test_the_stream_is_a_file_that_serl_imports(session: dict[str, Any]) -> None:
     path = session["folder"] / "live.itch"
     path.write_bytes(b"".join(len(message).to_bytes(2, "big") + message for message in session["raw"]))
@@ -127,6 +128,7 @@ def test_the_stream_is_a_file_that_serl_imports(session: dict[str, Any]) -> None
     assert reference.source_rows == len(session["raw"])
 
 
+@pytest.mark.long
 def test_gaps_are_told_as_what_changed(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     options = ("--itch", "127.0.0.1:0")

@@ -1,5 +1,6 @@
 """OUCH orders on a real exchange: each message and its answers."""
 
+import random
 import struct
 import time
 
@@ -10,8 +11,10 @@ from serl.exchange.records import CommandKind, HaltReason, Phase
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from serl.gateways.ouch.reasons import Reject
+from tests.doc_blocks import run
 from tests.gateways.ouch.client import (
     POST_ONLY,
+    SECRETS,
     cancel,
     enter,
     mass_cancel,
@@ -23,6 +26,16 @@ from tests.gateways.ouch.client import (
 from tests.gateways.ouch.conftest import Market
 
 MIN_QTY, MAX_FLOOR, PRICE_TYPE, PEG_OFFSET, EXPIRE = 3, 5, 6, 7, 15
+
+
+def test_the_example_of_the_documentation_enters_an_order(market: Market, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("gateways/ouch.md", PORT=market.port, PASSWORD=SECRETS["alice"])
+    names["client"].close()
+    session, accepted = capsys.readouterr().out.splitlines()
+    assert session.startswith("logged in session ") and accepted == "accepted 1"
+    with market.client() as alice:
+        alice.send(cancel(1))
+        assert alice.summary(1) == [("C", 1, 100)]
 
 
 def test_an_order_is_accepted_executed_and_cancelled(market: Market) -> None:
@@ -323,3 +336,30 @@ def test_the_native_client_sees_the_orders(market: Market) -> None:
         assert [tuple(level)[:2] for level in watcher.book("AMZN")[0]] == [(9900, 70)]
         alice.send(cancel(ref))
         alice.message()
+
+
+def test_mutated_messages_never_raise(market: Market) -> None:
+    source = random.Random(7)
+    (ref,) = market.refs(1)
+    with market.client("bob") as bob:
+        for turn in range(300):
+            data = bytearray(
+                source.choice(
+                    [
+                        enter(ref + turn),
+                        replace(1, ref + turn, 5, 100),
+                        cancel(ref),
+                        modify(ref, b"T", 5),
+                        mass_cancel(ref + turn),
+                    ]
+                )
+            )
+            for _ in range(source.randrange(1, 4)):
+                data[source.randrange(len(data))] = source.randrange(256)
+            bob.send(bytes(data[: source.randrange(1, len(data) + 1)]))
+        bob.send(b"Q")
+        while bob.packet()[1][:1] != b"Q":
+            pass
+        bob.send(b"C" + struct.pack(">I", 0xFFFFFFFF) + b"    " + b" " * 8)
+        while bob.packet()[1][:1] not in (b"X", b"e"):
+            pass

@@ -1,11 +1,20 @@
 """Kills and restarts of gateway and exchange: each stream keeps its messages and their numbers, and nothing acknowledged is lost."""
 
-import subprocess
+import asyncio
+import re
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from serl.clients.session import Instrument
+from serl.exchange.errors import ConfigError, SerlError
+from serl.gateways.accounts import new_accounts
+from serl.gateways.ouch.cli import ouch
+from serl.gateways.ouch.gateway import OuchGateway
+from serl.gateways.ouch.inbound import Symbols
 from serl.gateways.ouch.reasons import Reject
 from tests.gateways.ouch.client import Gateway, SoupClient, cancel, enter, gateway, modify, replace
 from tests.server_fixture import free_endpoint, start_exchange
@@ -53,6 +62,7 @@ def test_a_killed_gateway_continues_every_stream(tmp_path: Path) -> None:
                 assert alice.summary(1) == [("C", 3, 70)]
 
 
+@pytest.mark.long
 def test_fills_while_the_gateway_is_away_are_told_when_it_is_back(tmp_path: Path) -> None:
     from serl.clients.blocking import connect
 
@@ -68,6 +78,7 @@ def test_fills_while_the_gateway_is_away_are_told_when_it_is_back(tmp_path: Path
             assert alice.summary(1) == [("E", 1, 25)]
 
 
+@pytest.mark.long
 def test_the_exchange_restarts_underneath(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     with ExitStack() as stack:
@@ -90,6 +101,7 @@ def test_the_exchange_restarts_underneath(tmp_path: Path) -> None:
         assert alice.summary(2) == [("C", 1, 100), ("C", ref, 10)]
 
 
+@pytest.mark.long
 def test_another_journal_begins_another_session(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     with ExitStack() as stack:
@@ -134,18 +146,44 @@ def test_another_journal_begins_another_session(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_start_says_why_in_one_line(tmp_path: Path, options: list[str], error: str) -> None:
-    import sys
+    with pytest.raises((SerlError, OSError), match=re.escape(error)):
+        ouch.main(["start", "--state", str(tmp_path / "state"), *options], standalone_mode=False)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "serl", "ouch", "start", "--state", str(tmp_path / "state"), *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
+
+def test_a_folder_belongs_to_one_gateway(tmp_path: Path) -> None:
+    async def main() -> None:
+        accounts = new_accounts(["alice"], 10)
+        first = OuchGateway("tcp://127.0.0.1:9", accounts, tmp_path, print)
+        with pytest.raises(ConfigError, match="one that another gateway uses"):
+            OuchGateway("tcp://127.0.0.1:9", accounts, tmp_path, print)
+        await first.close()
+        await OuchGateway("tcp://127.0.0.1:9", accounts, tmp_path, print).close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name, tick, lot, error",
+    [
+        ("FINE", "0.00001", "1", "expected a tick size of up to four decimals"),
+        ("FRAC", "0.01", "0.5", "expected a lot size in whole shares"),
+        ("NINELETTR", "0.01", "1", "expected symbols of up to 8 ASCII letters"),
+    ],
+)
+def test_instruments_that_do_not_fit_are_refused(name: str, tick: str, lot: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        Symbols([Instrument(0, name, Decimal(tick), Decimal(lot))])
+
+
+def test_lots_are_shares() -> None:
+    symbols = Symbols(
+        [Instrument(1, "B", Decimal("0.5"), Decimal(100)), Instrument(0, "A", Decimal("0.0001"), Decimal(1))]
     )
-    assert done.returncode == 2
-    assert error in done.stderr and "Traceback" not in done.stderr
+    assert symbols.lots.tolist() == [1, 100] and symbols.units.tolist() == [1, 5000]
+    assert symbols.find(np.array([b"B       ", b"C       ", b"A       "], "S8")).tolist() == [1, -1, 0]
 
 
+@pytest.mark.long
 def test_symbols_that_ouch_cannot_represent_are_refused(tmp_path: Path) -> None:
     config: dict[str, object] = {"symbols": [{"name": "FINE", "tick_size": "0.00001"}]}
     with (
