@@ -49,6 +49,11 @@ class Sockets:
         socket.connect(self._endpoints[name])
         return socket
 
+    @property
+    def descriptors(self) -> list[int]:
+        """What an event loop waits on: readable when messages may have arrived; receive all of them then."""
+        return [int(socket.getsockopt(zmq.FD)) for socket in (self.feed, self._queries, self._admin)]
+
     def wait(self, timeout_ms: int) -> None:
         """Returns when a message has arrived, or after timeout_ms."""
         self._poller.poll(timeout_ms)

@@ -25,6 +25,7 @@ BANNERS = {
     ("binance", "start"): "  account",
     ("metrics",): "metrics of",
     ("fix", "start"): "  store",
+    ("ouch", "start"): "ready",
     ("llm", "serve"): "Ctrl-C stops it",
 }
 """The start of the line that each server prints when it is ready."""
@@ -151,6 +152,8 @@ class Session:
                 return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0")]
             case ("binance", "start"):
                 return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0"), ("--orders", "orders")]
+            case ("ouch", "start"):
+                return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0"), ("--itch", "127.0.0.1:0")]
         url = [("--url", self._fake_endpoint)] if "--url" in words else []
         return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *url]
 

@@ -94,7 +94,7 @@ NEEDS_NO_EXTRA = {
     "binance start": (2, "expected --accounts FILE or --account NAME"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
-LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}
+LONG_RUNNING = {"exchange start", "dashboard", "exchange compile", "ouch start"}
 """Started by the test itself; the last would only repeat what the exchange compiles."""
 
 WITHOUT_EXTRAS = """

@@ -45,6 +45,7 @@ GROUPS = {
             "serl.gateways.binance.cli:binance",
             "Serve Binance's spot API, so that bots for Binance trade here.",
         ),
+        "ouch": ("serl.gateways.ouch.cli:ouch", "Serve OUCH 5.0 order entry for bots that speak it."),
     },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
