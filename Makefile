@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected tested demo bench sim fuzz docs notebooks lock clean
+.PHONY: test test-long lint compiled model collected tested demo bench sim fuzz docs notebooks interop lock clean
 
 # the checks take what time the tests leave; what the tests' processes share is made before them
 test: $(DEV)
@@ -72,6 +72,15 @@ docs: $(DOCS)
 # runs the notebooks and stores their outputs; NOTEBOOK=name runs one
 notebooks: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.notebooks $(NOTEBOOK)
+
+# gateways with the programs of others, long tests too; NautilusTrader wants other versions than dev, and has an environment of its own
+interop: $(DEV)
+	$(INSTALL) -e '.[interop]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "long or not long" tests/gateways
+	test -d $(VENV)/interop || $(PYTHON) -m venv $(VENV)/interop
+	sed -E '/^(pandas|fsspec)==/,/[^\\]$$/d' constraints.txt > $(VENV)/interop/constraints.txt
+	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[nautilus,history]' hypothesis playwright pytest pytest-timeout pytest-xdist
+	OMP_NUM_THREADS=1 $(VENV)/interop/bin/python -m pytest -m "long or not long" tests/gateways/nautilus
 
 $(RUN): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)

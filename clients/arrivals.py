@@ -21,6 +21,8 @@ class Arrivals:
         #: messages of the client that its waiting tasks know of
         self._known = core.received
         self._timer: asyncio.TimerHandle | None = None
+        #: whether a receipt is scheduled
+        self._expecting = False
         #: an error that came while nobody waited
         self._error: Exception | None = None
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
@@ -46,7 +48,9 @@ class Arrivals:
 
     def expect(self) -> None:
         """To be called after a send: libzmq may have taken the sockets' signal of what has arrived meanwhile."""
-        self._loop.call_soon(self._receive)
+        if not self._expecting:
+            self._expecting = True
+            self._loop.call_soon(self._receive)
 
     def close(self) -> None:
         """Stops; tasks that wait raise SessionEnded."""
@@ -56,6 +60,7 @@ class Arrivals:
         self._wake(SessionEnded("bye", "the client was closed"))
 
     def _receive(self) -> None:
+        self._expecting = False
         if not self._descriptors:
             return  # closed; a call that was scheduled before
         try:

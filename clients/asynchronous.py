@@ -1,16 +1,19 @@
 """The asyncio client: the same API as the blocking client, as coroutines."""
 
+import asyncio
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from serl.clients.arrivals import Arrivals
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
+from serl.clients.core import Client, ClientCore, Result, Steps
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.wire import Kind
 
 
 async def connect(
@@ -33,10 +36,43 @@ async def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
+    return await resume(endpoint, session, curve=curve)
+
+
+async def watch(
+    endpoint: str = "tcp://127.0.0.1:5570", token: str = "", *, curve: Path | None = None
+) -> "AsyncExchange":
+    """Connects to an exchange without logging in, to read data only: queries and the feed.
+
+    Args:
+        endpoint, curve: see `connect`.
+        token: of one who may read data, if the exchange has tokens.
+
+    Raises:
+        ExchangeUnreachable: no exchange answers at the endpoint.
+        RequestRejected: the token is wrong.
+    """
+    client = AsyncExchange(ClientCore(endpoint, Session("", token), curve))
+    try:
+        _, symbols, clock, limits = (await client.ask(Kind.INFO))[5]
+        client.session.set_reference_data(symbols, clock, limits)
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "AsyncExchange":
+    """Logs in with a session that the caller has made, or that another client had: reports that it has not seen come first, and commands
+    without a reply are sent again. A new session with `last_report` 0 gets every report of its participant that the exchange stores.
+
+    Raises as `connect`.
+    """
     client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
         await client._run(client.core.login())
     except BaseException:
+        client.core.session.live = False
         await client.close()
         raise
     return client
@@ -112,13 +148,14 @@ class AsyncExchange(Client):
         return await self._run(self.core.amend(order, CommandKind.REDUCE, qty_lots))
 
     async def replace(
-        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None
-    ) -> Order:
-        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. Raises `Rejected`.
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: those
+        of expiry, minimum, stop, trail and touch price that change. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
-        return await self._run(self.core.replace(order, qty_lots, price_ticks, price))
+        return await self._run(self.core.replace(order, qty_lots, price_ticks, price, terms))
 
     async def mass_cancel(self, symbol: str | None = None) -> None:
         """Cancels all our orders, in one symbol or in all."""
@@ -164,6 +201,10 @@ class AsyncExchange(Client):
         """
         return await self._run(self.core.next_item(timeout_s))
 
+    async def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return await self._run(self.core.next_items(timeout_s))
+
     async def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
         return await self._run(self.core.turn(time_ns))
@@ -171,7 +212,7 @@ class AsyncExchange(Client):
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
         self._arrivals.close()
-        self.core.close()
+        await asyncio.to_thread(self.core.close)  # what is not sent yet may take half a second
 
     async def __aenter__(self) -> "AsyncExchange":
         return self

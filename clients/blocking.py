@@ -7,7 +7,8 @@ from typing import Any
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps
+from serl.clients.core import Client, ClientCore, Result, Steps
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import CommandKind, Side, TimeInForce
@@ -108,13 +109,14 @@ class Exchange(Client):
         return self._run(self.core.amend(order, CommandKind.REDUCE, qty_lots))
 
     def replace(
-        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None
-    ) -> Order:
-        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. Raises `Rejected`.
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: those
+        of expiry, minimum, stop, trail and touch price that change. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
-        return self._run(self.core.replace(order, qty_lots, price_ticks, price))
+        return self._run(self.core.replace(order, qty_lots, price_ticks, price, terms))
 
     def mass_cancel(self, symbol: str | None = None) -> None:
         """Cancels all our orders, in one symbol or in all."""
@@ -159,6 +161,10 @@ class Exchange(Client):
         Also processes everything that has arrived: orders, positions and followed books are up to date afterwards.
         """
         return self._run(self.core.next_item(timeout_s))
+
+    def wait_all(self, timeout_s: float = 1.0) -> list[InboxItem]:
+        """Everything that `wait` would return one by one; empty if nothing arrives within timeout_s. For high rates."""
+        return self._run(self.core.next_items(timeout_s))
 
     def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""

@@ -4,36 +4,34 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 (`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
 """
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgpack
-import numpy as np
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
+from serl.clients.feed_topics import subscribe, unsubscribe
+from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
-from serl.exchange.records import CommandKind, EventKind, HaltReason, Phase, Reason, Rows
-from serl.exchange.terms import Terms
-from serl.exchange.wire import FeedKind, Kind, subscription, with_token
+from serl.exchange.records import CommandKind, HaltReason, Phase, Reason
+from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.wire import FeedKind, Kind, with_token
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
-
-
-InboxItem = Report | Grant | FeedMessage | Rows
-"""What `wait` returns: EVENT rows instead of reports in a session with the option `rows`."""
 
 
 class ClientCore:
@@ -54,6 +52,8 @@ class ClientCore:
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
+        #: takes each feed message, with its topic, instead of followed books and `wait`
+        self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
@@ -116,9 +116,12 @@ class ClientCore:
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - self._sent_s > silence_s / 3:
-            self.send(msgpack.packb([Kind.PING, 0]))
+            self.ping()
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
+        if self.on_feed is not None:
+            self.on_feed(topic, message)
+            return
         if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
             for book in self.books.values():
@@ -139,6 +142,15 @@ class ClientCore:
             return False
         self._heard[topic] = epoch, sequence
         return not is_repeat or before is not None
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the orders socket received its last message. An exchange that is there sends one each second (`heartbeat_s`)."""
+        return time.monotonic() - self._received_s
+
+    def ping(self) -> None:
+        """Sends a PING. An exchange that was restarted answers that we are not logged in, and `receive` logs in again."""
+        self.send(msgpack.packb([Kind.PING, 0]))
 
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
@@ -171,12 +183,13 @@ class ClientCore:
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
         return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None) -> Steps[Order]:
+    def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None, terms: Terms
+    ) -> Steps[Order]:
         """Sends REPLACE; without a price it keeps the order's. Raises `Rejected` if the order is no longer open."""
         ticks = to_ticks(self.session.instrument_numbered(order.symbol), price_ticks, price)
-        return (
-            yield from self.amend(order, CommandKind.REPLACE, qty_lots, order.price_ticks if ticks is None else ticks)
-        )
+        values = qty_lots, order.price_ticks if ticks is None else ticks
+        return (yield from self.amend(order, CommandKind.REPLACE, *values, terms=terms))
 
     def account(self) -> Steps[dict[str, Balance]]:
         """The balances of every symbol that the participant has traded, by name."""
@@ -188,10 +201,11 @@ class ClientCore:
             found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
         return found
 
-    def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
+    def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
-        command_id, message = self.session.amend(order, kind, *values)
-        self.send_command(message)
+        command_id, messages = self.session.amend(order, kind, *values, terms=terms)
+        for message in messages:
+            self.send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order
@@ -296,6 +310,15 @@ class ClientCore:
             subscribe(self.feed, topic, self.session.token, self._curve is not None)
         self._subscribed = True
 
+    def unsubscribe(self, channel: str, symbol: str) -> None:
+        """Ends the subscription to a channel of a symbol, also that of a followed book."""
+        topic = f"{channel}/{symbol}/"
+        unsubscribe(
+            self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
+        )
+        self.books.pop(topic, None)
+        self._heard.pop(topic, None)
+
     def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
         """The last trades, newest last."""
         reply = yield from self.ask(Kind.TRADES, self.session.instrument(symbol).number, count)
@@ -316,6 +339,13 @@ class ClientCore:
                 break
             yield
         return self.inbox.popleft() if self.inbox else None
+
+    def next_items(self, timeout_s: float) -> Steps[list[InboxItem]]:
+        """Takes everything from the inbox; nothing if nothing comes within timeout_s."""
+        first = yield from self.next_item(timeout_s)
+        items = [*self.inbox] if first is None else [first, *self.inbox]
+        self.inbox.clear()
+        return items
 
     def turn(self, time_ns: int) -> Steps[Grant]:
         """Lockstep: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
@@ -344,7 +374,8 @@ class ClientCore:
     def close(self) -> None:
         """Sends BYE and closes the sockets."""
         if self.session.live:
-            self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
+            with contextlib.suppress(zmq.Again):  # an exchange that is away needs no BYE
+                self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
         for socket in self.sockets:
             socket.close()
         self.context.term()
@@ -370,6 +401,10 @@ class Client:
         """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
         self.core.subscribe(channel, symbol)
 
+    def unsubscribe(self, channel: str, symbol: str) -> None:
+        """Ends a subscription; a book that followed the channel is no longer kept up to date."""
+        self.core.unsubscribe(channel, symbol)
+
     def instrument(self, symbol: str) -> Instrument:
         """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
         return self.session.instrument(symbol)
@@ -385,30 +420,3 @@ class Client:
     def position(self, symbol: str) -> int:
         """Lots bought minus lots sold in this session."""
         return self.session.positions.get(self.instrument(symbol).number, 0)
-
-
-def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
-    """Subscribes to a topic, also on an exchange that requires a login. curve: whether the socket has a key, which may replace the token."""
-    feed.subscribe(topic)
-    if token or curve:
-        feed.subscribe(subscription(topic, token))
-
-
-def rejections(item: InboxItem) -> list[tuple[int, int]]:
-    """(command id, `Reason`) of every command that an item of the inbox rejects."""
-    if isinstance(item, Report):
-        return [(item.command_id, item.reason)] if item.kind == EventKind.REJECTED else []
-    if not isinstance(item, np.ndarray):
-        return []
-    rejected = item[item["kind"] == EventKind.REJECTED]
-    return list(zip(rejected["command_id"].tolist(), rejected["reason"].tolist(), strict=True))
-
-
-def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
-    """Every message that has arrived, without waiting. Those after one whose processing raises stay for the next call."""
-    while True:
-        try:
-            data = socket.recv(zmq.DONTWAIT)
-        except zmq.Again:
-            return
-        yield data

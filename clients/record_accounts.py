@@ -118,7 +118,7 @@ class AccountsRecorder:
             last_time_ns=self.time_ns,
             source_rows=self._sequence,
             parameters={"endpoint": self.endpoint, HASH: self.tape.hexdigest()}
-            | {name: int(self._limits[name]) for name in LIMITS},
+            | {name: int(self._limits.get(name, 0)) for name in LIMITS},
             participants=(EXCHANGE, *participants),
         )
         self._writer.finish(reference)

@@ -13,7 +13,7 @@ import numpy as np
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
-from serl.clients.core import InboxItem
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant
 from serl.exchange.config import local_operator_token
 from serl.exchange.errors import SerlError

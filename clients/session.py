@@ -1,6 +1,7 @@
 """One participant's session as a state machine: bytes in, events out; no sockets, no clock, no waiting."""
 
 import dataclasses
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -40,6 +41,11 @@ class Instrument:
     name: str
     tick_size: Decimal
     lot_size: Decimal
+
+    @classmethod
+    def of(cls, number: int, name: str, tick_size: str, lot_size: str) -> "Instrument":
+        """From an element of `symbols` of WELCOME or INFO."""
+        return cls(number, name, Decimal(tick_size), Decimal(lot_size))
 
     def ticks(self, price: Decimal | str | float) -> int:
         """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
@@ -162,6 +168,8 @@ class Session:
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
         self.operator = False
+        #: the integer of the last PONG; everything that the exchange sent before it has been received
+        self.last_pong = 0
         #: prefix of our feed topics: our participant number if our feed has a latency
         self.topic_prefix = ""
         #: arrival time of our commands (lockstep: the time of the last grant)
@@ -173,6 +181,8 @@ class Session:
         self.orders: dict[int, Order] = {}
         self.fills: list[Report] = []
         self.positions: dict[int, int] = {}
+        #: takes each new report instead of `wait`, orders, fills and positions, which are then not kept
+        self.on_report: Callable[[Report], None] | None = None
 
     def hello(self) -> bytes:
         """The login message; after a reconnect it also requests the missed reports."""
@@ -204,11 +214,10 @@ class Session:
         market = price_ticks is None and terms.peg is None
         has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
-        immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
+        waits = terms.stop_ticks is not None or terms.trail_ticks is not None or terms.touch_ticks is not None
+        immediate = market and not waits and not terms.to_limit
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
-        term_commands = (
-            [self.command(CommandKind.TERM, term, value) for term, value in terms.items()] if has_terms else []
-        )
+        term_commands = self._term_commands(terms) if has_terms else []
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), flags)
         command_id, message = self.command(NEW, *values)
         if term_commands:
@@ -216,6 +225,9 @@ class Session:
         order = Order(command_id, number, Side(side), price_ticks or 0, qty_lots, TimeInForce(tif))
         self.orders[command_id] = order
         return order, [*(term_message for _, term_message in term_commands), message]
+
+    def _term_commands(self, terms: Terms) -> list[tuple[int, bytes]]:
+        return [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
         """(command id, message) of a command; values are the fields of its kind in the order of docs/protocol.md."""
@@ -229,12 +241,18 @@ class Session:
         """(command id, message) that cancels all our orders, in one symbol or in all."""
         return self.command(CommandKind.MASS_CANCEL, ALL_SYMBOLS if symbol is None else self.instrument(symbol).number)
 
-    def amend(self, order: Order, kind: CommandKind, *values: int) -> tuple[int, bytes]:
-        """(command id, message) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks). An order of an earlier session of ours is kept
-        up to date from here on. Raises ConfigError for values that are no integers."""
+    def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> tuple[int, list[bytes]]:
+        """(command id, messages) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks, and terms that change). An order of an
+        earlier session of ours is kept up to date from here on. Raises ConfigError for values that are no integers."""
         checked = [integer(name, value) for name, value in zip(("qty_lots", "price_ticks"), values, strict=False)]
         self.orders.setdefault(order.order_id, order)
-        return self.command(kind, order.order_id, *checked)
+        if terms is NO_TERMS:
+            command_id, message = self.command(kind, order.order_id, *checked)
+            return command_id, [message]
+        term_commands = self._term_commands(terms)
+        command_id, message = self.command(kind, order.order_id, *checked, int(CommandFlag.TERMS))
+        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
+        return command_id, [*(term_message for _, term_message in term_commands), message]
 
     def rows(self, rows: Rows) -> bytes:
         """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase."""
@@ -258,6 +276,8 @@ class Session:
             return [Grant(message[1], message[2])]
         elif kind in (Kind.PONG, Kind.HEARTBEAT):
             self.clock[2] = message[-1]
+            if kind == Kind.PONG:
+                self.last_pong = message[1]
         elif kind == Kind.ERROR:
             self._raise_refusal(message[1], message[2])
         elif kind == Kind.GOODBYE:
@@ -275,14 +295,19 @@ class Session:
             raise LoginRefused(code, text)
         raise RequestRejected(code, text)
 
+    def set_reference_data(self, symbols: list[Any], clock: list[Any], limits: dict[str, Any]) -> None:
+        """What WELCOME and INFO tell of the exchange."""
+        self.limits, self.clock = limits, clock
+        self.instruments = {
+            instrument.name: instrument for instrument in (Instrument.of(*symbol) for symbol in symbols)
+        }
+
     def _welcome(self, message: list[Any]) -> None:
         _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message
         self.live = True
-        self.limits, self.clock, self.operator = limits, clock, operator
+        self.operator = operator
         self.topic_prefix = f"{participant}/" if limits.get("feed_delayed") else ""
-        self.instruments = {
-            name: Instrument(number, name, Decimal(tick), Decimal(lot)) for number, name, tick, lot in symbols
-        }
+        self.set_reference_data(symbols, clock, limits)
         if self.last_report < 0:
             self.last_report = next_report - 1
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
@@ -291,6 +316,11 @@ class Session:
     def _new_reports(self, first: int, reports: list[Report]) -> list[Report]:
         fresh = reports[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(reports))
+        if self.on_report is not None:
+            for report in fresh:
+                self._mark_answered(report.command_id)
+                self.on_report(report)
+            return []
         for report in fresh:
             self.apply(report)
         return fresh

@@ -9,7 +9,8 @@ from typing import Any
 import msgpack
 import zmq
 
-from serl.clients.core import drain, subscribe
+from serl.clients.feed_topics import subscribe
+from serl.clients.inbox import drain
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind, with_token
@@ -47,6 +48,11 @@ class Sockets:
             self._keys.open(socket)
         socket.connect(self._endpoints[name])
         return socket
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What an event loop waits on: readable when messages may have arrived; receive all of them then."""
+        return [int(socket.getsockopt(zmq.FD)) for socket in (self.feed, self._queries, self._admin)]
 
     def wait(self, timeout_ms: int) -> None:
         """Returns when a message has arrived, or after timeout_ms."""

@@ -13,7 +13,7 @@ from serl.exchange.growth import fast_path, full_rule_book
 from serl.exchange.kernel.dump import list_specials
 from serl.exchange.kernel.state import new_state, with_queues
 from serl.exchange.pointed import bound
-from serl.exchange.records import SPECIAL
+from serl.exchange.snapshot import SPECIAL
 
 
 def warm_rule_book() -> None:

@@ -219,6 +219,7 @@ class LimitsConfig(_Section):
     price_ticks_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
     orders_open_max: int = Field(1 << 23, ge=1, le=1 << 27)
     levels_max: int = Field(65_536, ge=1, le=1 << 24)
+    display_divisor_max: int = Field(1000, ge=0, le=1 << 40)
     window_ticks: int = Field(4096, ge=128, le=1 << 20)
     trades_kept: int = Field(1000, ge=1)
     depth_max: int = Field(10_000, ge=1)

@@ -35,7 +35,7 @@ from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.event_reader import JournalReader
 from serl.exchange.journal.journal import Journal
-from serl.exchange.journal.meta import is_new
+from serl.exchange.journal.meta import display_divisors, is_new
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
@@ -249,14 +249,27 @@ class Core:
             if check.valid:
                 counter[LAST_COMMAND_NS] = max(counter[LAST_COMMAND_NS], segment.rows[check.valid - 1]["time_ns"])
             self.map_segments()
-            self.execute_journaled()
+            self._execute_again(segment.first_sequence, check.valid)
             executed += check.valid - skip
             if check is not checks[-1]:
                 segment.close()
         if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
+        self._set_display_divisor(self.config.limits.display_divisor_max)
+        self.journal.set_display_divisor(self.command_sequence + 1, self.config.limits.display_divisor_max)
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
+
+    def _execute_again(self, first: int, valid: int) -> None:
+        """Executes the rest of a segment, each command under the limits that it was executed under before."""
+        begin = first + int(self.gateway.counter[EXECUTED])
+        for stop, divisor in display_divisors(self.journal.meta, begin, first + valid):
+            self._set_display_divisor(divisor)
+            self.gateway.counter[APPENDED] = stop - first
+            self.execute_journaled()
+
+    def _set_display_divisor(self, value: int) -> None:
+        self.market.state.counters["display_divisor_max"] = value
 
     def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
         """Checks the command segments from the one with the snapshot's next command on. Raises JournalError where one is damaged or

@@ -44,7 +44,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
-from serl.exchange.terms import NO_TERMS, Terms, order
+from serl.exchange.terms import NO_TERMS, Terms, order, replacement
 
 EVENT_ROWS = 4096
 TRADES_KEPT = 4096
@@ -164,9 +164,16 @@ class Entry:
 
     def replace(
         self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer = 0,
-        command_id: Integer | None = None, time_ns: Integer | None = None,
+        command_id: Integer | None = None, time_ns: Integer | None = None, terms: Terms = NO_TERMS,
     ) -> bool:  # fmt: skip
-        """New total quantity and price, under the same order_id; docs/orders.md says when the order keeps its place."""
+        """New total quantity, price and terms, under the same order_id; docs/orders.md says when the order keeps its place."""
+        if terms is not NO_TERMS:
+            rows = replacement(
+                terms=terms, order_id=integer("order_id", order_id), qty_lots=integer("qty_lots", qty_lots),
+                price_ticks=integer("price_ticks", price_ticks), **self._sender(participant, command_id, time_ns),
+            )  # fmt: skip
+            result = self._run(rows)
+            return result != UNKNOWN_ORDER and self._done(result, rows[-1:].tobytes(), 0) > 0
         return self._change(REPLACE, order_id, qty_lots, price_ticks, participant, command_id, time_ns)
 
     def mass_cancel(

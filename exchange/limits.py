@@ -25,12 +25,14 @@ class MarketLimits:
     levels_max: int = 65_536  # of a symbol, both sides together
     window_ticks: int = 4096  # a power of two
     participants_max: int = 256
+    display_divisor_max: int = 1000  # an iceberg has at most so many times the lots that it displays; 0 = no limit
 
     def __post_init__(self) -> None:
-        """ConfigError where a limit is below 1 or the limits do not go together."""
+        """ConfigError where a limit is below 1 (display_divisor_max: below 0) or the limits do not go together."""
         for name, value in dataclasses.asdict(self).items():
-            if value < 1:
-                raise ConfigError(f"{name}: expected a number from 1, got {value}")
+            least = 0 if name == "display_divisor_max" else 1
+            if value < least:
+                raise ConfigError(f"{name}: expected a number from {least}, got {value}")
         if self.participants_max > PARTICIPANTS_MAX:
             raise ConfigError(f"participants_max: expected at most {PARTICIPANTS_MAX}, got {self.participants_max}")
         if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):

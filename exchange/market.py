@@ -34,14 +34,13 @@ from serl.exchange.records import (
     MAKER_FEE,
     ORDER,
     PHASE,
-    SPECIAL,
     WIDE_BALANCES,
     CommandFlag,
     Rows,
     Setting,
     TimeInForce,
 )
-from serl.exchange.snapshot import Snapshot, participants_used
+from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from serl.exchange.validate import validate
 
 SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequence")
@@ -60,7 +59,7 @@ class Market(Entry):
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS) -> None:
         names, capacity = symbol_names(symbols), capacity_for(min(FIRST_ORDERS, limits.orders_open_max))
         state = new_state(len(names), limits.participants_max, limits.window_ticks, capacity, 2 * limits.window_ticks)
-        for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max"):
+        for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
             state.counters[name] = getattr(limits, name)
         super().__init__(names, limits, state)
 

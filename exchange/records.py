@@ -64,6 +64,7 @@ class CommandFlag(IntFlag):
     ALL_OR_NONE = 8
     REDUCE_ONLY = 16
     TERMS = 32  # uses up the terms that were sent
+    TO_LIMIT = 64  # with MARKET: the first fill sets its limit, and the remainder rests there
 
 
 class Term(IntEnum):
@@ -78,6 +79,8 @@ class Term(IntEnum):
     EXPIRE_NS = 6
     LINK = 7  # order_id of the other one
     SELF_TRADE = 8  # a SelfTrade
+    TOUCH_TICKS = 10  # 9 is none: NO_TERM
+    UPDATE_LINK = 11  # order_id of the other one
 
 
 class Peg(IntEnum):
@@ -214,7 +217,7 @@ class Reason(IntEnum):
     BAD_TIME_IN_FORCE = 6
     BAD_FLAGS = 7  # e.g. post-only together with market, IOC or FOK
     UNKNOWN_ORDER = 8  # no open order of this participant has this order_id
-    WOULD_CROSS = 9  # post-only order that would take liquidity
+    WOULD_CROSS = 9  # post-only order that would take liquidity; also of a cancellation
     HALTED = 10
     NOT_PERMITTED = 11  # operator commands
     BOOK_FULL = 12  # a limit of configs/exchange.yaml is reached
@@ -231,6 +234,7 @@ class Reason(IntEnum):
     LIMIT_POSITION = 23
     REDUCE_ONLY = 24
     BAD_SETTING = 25
+    LIMIT_DISPLAY = 26  # an iceberg that shows too little of itself
     # cancellations
     REQUESTED = 32
     IOC_REMAINDER = 33
@@ -323,35 +327,6 @@ ORDER = np.dtype(
 """A displayed order, as snapshots hold it: by symbol, side (bids first), price from best to worst, then time priority.
 open_lots of an iceberg is its displayed part."""
 
-SPECIAL = np.dtype(
-    [
-        ("order_number", "<i8"),
-        ("order_id", "<i8"),
-        ("price_ticks", "<i8"),  # the limit, 0 = none
-        ("queue_ticks", "<i8"),  # where it stands in its queue
-        ("open_lots", "<i8"),  # an iceberg: its displayed part
-        ("reserve_lots", "<i8"),
-        ("total_lots", "<i8"),  # filled + open + reserve
-        ("display_lots", "<i8"),  # 0: no iceberg, as for the other terms
-        ("min_lots", "<i8"),
-        ("stop_ticks", "<i8"),
-        ("trail_ticks", "<i8"),
-        ("offset_ticks", "<i8"),
-        ("expire_ns", "<i8"),
-        ("link", "<i8"),  # order_id of the linked order
-        ("symbol", "<u2"),
-        ("participant", "<u2"),
-        ("side", "u1"),
-        ("time_in_force", "u1"),
-        ("flags", "u1"),
-        ("queue", "u1"),
-        ("peg", "u1"),
-        ("self_trade", "u1"),  # 255: as the account says
-    ],
-    align=True,
-)
-"""An order that is not displayed, or has a display, expiry or link: by symbol, queue, side, price from best to worst, then time."""
-
 # Columns of Snapshot.symbols: what the market knows of a symbol besides its orders
 PHASE, LAST_TICKS, HIGH_TICKS, LOW_TICKS, LOT, MATCHING, BAND_LOW, BAND_HIGH, BAND_ACTION, HALT_REASON = range(10)
 HAS_FEES, MAKER_FEE, TAKER_FEE, AUCTION_FEE = 10, 11, 13, 15  # fees: microticks a lot, then ppm of the notional
@@ -370,8 +345,10 @@ ACCOUNT_COLUMNS = len(Setting)
 LIMIT_COLUMNS = int(Setting.OWN_FEES)
 """The first of them, which bear on what is accepted and matched; the others are the fees."""
 
-TERM_COLUMNS = len(Term) + 1
-"""Columns of Snapshot.terms: values by Term, then a bit for each that was given (1 << len(Term): an unknown one)."""
+NO_TERM = 9
+"""The number of no term. Column of Snapshot.terms with a bit for each term that was given; its own bit (1 << NO_TERM): an unknown one."""
+TERM_COLUMNS = max(Term) + 1
+"""Columns of Snapshot.terms: values by Term, and NO_TERM."""
 ACCOUNT_SELF_TRADE = 255
 
 TRADE = np.dtype(

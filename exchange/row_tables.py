@@ -63,7 +63,7 @@ def command_table(rows: Rows, context: RowContext) -> Table:
     columns |= {name: rows[name].copy() for name in ("price_ticks", "qty_lots")}
     columns["time_in_force"] = Names.of(np.where(kind == C.NEW, rows["time_in_force"].astype(np.int16), -1), [one.name.lower() for one in TimeInForce])  # fmt: skip
     columns |= {name: rows[name].copy() for name in ("command_id", "order_id")}
-    for flag in (CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY):  # fmt: skip
+    for flag in (CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TO_LIMIT):  # fmt: skip
         columns[str(flag.name).lower()] = (flags & flag) > 0
     columns["detail"] = _details(rows, COMMAND_DETAILS)
     return Table(columns)

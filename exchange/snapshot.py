@@ -8,6 +8,42 @@ from numpy.typing import NDArray
 
 from serl.exchange.records import Rows
 
+SPECIAL = np.dtype(
+    [
+        ("order_number", "<i8"),
+        ("order_id", "<i8"),
+        ("price_ticks", "<i8"),  # the limit, 0 = none
+        ("queue_ticks", "<i8"),  # where it stands in its queue
+        ("open_lots", "<i8"),  # an iceberg: its displayed part
+        ("reserve_lots", "<i8"),
+        ("total_lots", "<i8"),  # filled + open + reserve, and what a linked order has traded of it
+        ("display_lots", "<i8"),  # 0: no iceberg, as for the other terms
+        ("min_lots", "<i8"),
+        ("stop_ticks", "<i8"),
+        ("trail_ticks", "<i8"),
+        ("offset_ticks", "<i8"),
+        ("expire_ns", "<i8"),
+        ("link", "<i8"),  # order_id of the linked order
+        ("symbol", "<u2"),
+        ("participant", "<u2"),
+        ("side", "u1"),
+        ("time_in_force", "u1"),
+        ("flags", "u1"),
+        ("queue", "u1"),
+        ("peg", "u1"),
+        ("self_trade", "u1"),  # 255: as the account says
+        ("touch_ticks", "<i8"),
+        ("updates", "<i8"),  # 1: its fills are taken off the linked order, else they cancel it
+    ],
+    align=True,
+)
+"""An order that is not displayed, or has a display, expiry or link: by symbol, queue, side, price from best to worst, then time. In STOP
+those that rising prices trigger come first, then those that falling prices trigger."""
+FIRST_SPECIAL_NAMES = 22
+"""Columns of SPECIAL in the first version; the hash of a market in which the later ones are all 0 does not contain them."""
+FIRST_TERM_COLUMNS = 10
+"""The same of Snapshot.terms."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
@@ -25,15 +61,28 @@ class Snapshot:
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS): sent for the next NEW
 
     def digest(self) -> str:
-        """SHA-256 over all fields, hexadecimal: equal for equal markets in any implementation."""
+        """SHA-256 over all fields, hexadecimal: equal for equal markets in any implementation and version."""
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             value = np.ascontiguousarray(getattr(self, field.name))
-            columns = [value[name] for name in value.dtype.names] if value.dtype.names else [value]
+            if field.name == "terms":
+                value = without_unused(value, FIRST_TERM_COLUMNS)
+            names = value.dtype.names or ()
+            columns = [value[name] for name in names] if names else [value]
+            first = FIRST_SPECIAL_NAMES if field.name == "specials" else len(columns)
             digest.update(f"{field.name}{value.shape}".encode())
-            for column in columns:  # by column, so that padding between fields does not count
+            for column in columns[:first]:  # by column, so that padding between fields does not count
                 digest.update(np.ascontiguousarray(column, dtype=np.int64).tobytes())
+            for name, column in zip(names[first:], columns[first:], strict=True):
+                if column.any():
+                    digest.update(name.encode() + np.ascontiguousarray(column, dtype=np.int64).tobytes())
         return digest.hexdigest()
+
+
+def without_unused(values: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+    """The first `columns`, and those behind them up to the last one that is used: the hash is that of versions that had no others."""
+    used = np.flatnonzero(values[:, columns:].any(axis=0))
+    return values[:, : columns + (int(used[-1]) + 1 if len(used) else 0)]
 
 
 def participants_used(

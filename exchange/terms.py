@@ -23,9 +23,14 @@ class Terms:
     link: int | None = None
     """order_id of the other order of a one-cancels-other pair."""
     self_trade: SelfTrade | None = None
+    touch_ticks: int | None = None
+    update_link: int | None = None
+    """order_id of the other order of a one-updates-other pair."""
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False
+    to_limit: bool = False
+    """Market-to-limit, of an order without a price."""
 
     def items(self) -> list[tuple[Term, int]]:
         """The terms that are set, with their values, as TERM commands take them."""
@@ -36,7 +41,7 @@ class Terms:
     def flags(self) -> int:
         """The flags of the NEW command."""
         flags = CommandFlag.TERMS if self.items() else CommandFlag.NONE
-        for flag in (CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY):
+        for flag in (CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TO_LIMIT):
             if getattr(self, str(flag.name).lower()):
                 flags |= flag
         return int(flags)
@@ -50,10 +55,19 @@ def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields:
 
     `fields` are those of `records.command`. The order id is `rows[-1]["command_id"]`.
     """
+    return _with_terms(CommandKind.NEW, command_id, terms, flags=flags | terms.flags, **fields)
+
+
+def replacement(command_id: int, terms: Terms, **fields: Any) -> Rows:
+    """COMMAND rows of a REPLACE that changes terms of an order: one TERM per term from `command_id` on, then the REPLACE."""
+    return _with_terms(CommandKind.REPLACE, command_id, terms, flags=int(CommandFlag.TERMS), **fields)
+
+
+def _with_terms(kind: int, command_id: int, terms: Terms, **fields: Any) -> Rows:
     shared = {name: fields[name] for name in ("participant", "time_ns") if name in fields}
     rows = [
         command(CommandKind.TERM, command_id=command_id + offset, flags=term, price_ticks=value, **shared)
         for offset, (term, value) in enumerate(terms.items())
     ]
-    new = command(CommandKind.NEW, command_id=command_id + len(rows), flags=flags | terms.flags, **fields)
-    return np.concatenate([*rows, new]) if rows else np.asarray(new, COMMAND)
+    last = command(kind, command_id=command_id + len(rows), **fields)
+    return np.concatenate([*rows, last]) if rows else np.asarray(last, COMMAND)

@@ -102,7 +102,6 @@ def _validate_side(state: State, book: int, side: int, open_slots: set[int]) -> 
 
 def _validate_queue(state: State, book: int, side: int, level: int, open_slots: set[int]) -> None:
     queue, symbol = divmod(book, len(state.halted))
-    side = 1 - side if queue == Queue.STOP else side
     row = state.levels[level]
     slot, previous, total, count, number = int(row["first"]), -1, 0, 0, 0
     while slot >= 0:
@@ -111,7 +110,8 @@ def _validate_queue(state: State, book: int, side: int, level: int, open_slots: 
         assert slot not in open_slots, f"{where} is in two queues"
         open_slots.add(slot)
         assert order["previous"] == previous, f"{where}: broken link"
-        place = (order["symbol"], order["queue"], order["side"], order["level"])
+        turned = queue == Queue.STOP and not state.extras[slot]["touch_ticks"]
+        place = (order["symbol"], order["queue"], 1 - order["side"] if turned else order["side"], order["level"])
         assert place == (symbol, queue, side, level), f"{where} is in a wrong queue"
         assert queue == Queue.DISPLAYED or order["special"], f"{where}: not displayed, but plain"
         assert 0 < order["open_lots"] <= order["total_lots"], (

@@ -4,6 +4,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from serl.exchange.yaml_text import read_settings
 SECRETS = ("secret", "token")
 """Each may stand in the file itself, in a file of its own (`secret_file`) or in the environment (`secret_env`)."""
 
+SECRET_CHARACTERS = 32
+"""Of the secrets that are made here, six bits each."""
+
 
 class GatewayAccount(BaseModel):
     """One participant of the exchange.
@@ -26,6 +30,9 @@ class GatewayAccount(BaseModel):
         login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
         secret: what the client proves it with: API secret or password.
         token: the participant's token on the exchange, if that has participants.
+        cancel_on_disconnect: the exchange cancels its orders when its client disconnects.
+        drop_copy: it does not trade; it receives what all participants do.
+        balances: what the account starts with, by asset; only gateways whose protocol has balances use it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,6 +41,9 @@ class GatewayAccount(BaseModel):
     login: str = ""
     secret: str = Field(min_length=1, repr=False)
     token: str = Field("", repr=False)
+    cancel_on_disconnect: bool = False
+    drop_copy: bool = False
+    balances: Mapping[str, Decimal] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -80,12 +90,35 @@ def _account(path: Path, name: str, entry: Any) -> GatewayAccount:
         raise ConfigError(f"{path}: accounts.{name}{'.' if where else ''}{where}: {first['msg']}; change it") from None
 
 
-def new_accounts(names: Sequence[str]) -> Accounts:
+def new_accounts(names: Sequence[str], secret_characters: int = SECRET_CHARACTERS) -> Accounts:
     """Accounts of an exchange without participants, each with a secret of its own that is made here. Raises ConfigError."""
     for name in names:
         if not is_name(name):
             raise ConfigError(f"expected names of 1 to 64 printable bytes, got {name[:80]!r}; change it")
-    return by_login([GatewayAccount(participant=name, login=name, secret=secrets.token_urlsafe(24)) for name in names])
+    return by_login(
+        [
+            GatewayAccount(
+                participant=name, login=name, secret=secrets.token_urlsafe(secret_characters)[:secret_characters]
+            )
+            for name in names
+        ]
+    )
+
+
+def check_lengths(accounts: Accounts, protocol: str, login_characters: int, secret_characters: int) -> None:
+    """Raises ConfigError for a login or secret that does not fit into a protocol's fields: ASCII, of so many characters, without a blank at
+    its ends."""
+    for account in accounts.values():
+        for name, text, most in (
+            ("login", account.login, login_characters),
+            ("secret", account.secret, secret_characters),
+        ):
+            if not text.isascii() or len(text) > most or text != text.strip(" \0"):
+                got = f"{text!r}" if name == "login" else f"{len(text)} characters"
+                raise ConfigError(
+                    f"account {account.participant}: expected a {name} of 1 to {most} ASCII characters, as {protocol} has, got {got}; "
+                    f"change its {name} in the accounts file"
+                )
 
 
 def by_login(accounts: Sequence[GatewayAccount]) -> Accounts:

@@ -26,8 +26,9 @@ from serl.history.tape import HASH, Tape, public_view
 
 EXCHANGE = "exchange"
 """Name of the exchange itself, participant 0."""
-LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "participants_max")
-"""Limits of the exchange that decide what it accepts; they are parameters of the day."""
+LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "participants_max", "display_divisor_max")
+"""Limits of the exchange that decide what it accepts; they are parameters of the day. Older days lack the last one, and older exchanges
+have no such limit."""
 PHASE_SIDE = 16
 """On the tape a phase is a PRINT of its auction, with this number plus the phase as its side."""
 BLOCK_COMMANDS = 1 << 16
@@ -43,7 +44,8 @@ def effective_commands(commands: Rows, events: Rows) -> Rows:
     sequence, is_rejection = commands["sequence"], events["kind"] == EventKind.REJECTED
     stale = events["reason"] == Reason.STALE_COMMAND_ID
     rejected = np.isin(sequence, events["command_sequence"][is_rejection])
-    has_terms = (commands["kind"] == CommandKind.NEW) & ((commands["flags"] & CommandFlag.TERMS) > 0)
+    orders = np.isin(commands["kind"], (CommandKind.NEW, CommandKind.REPLACE))
+    has_terms = orders & ((commands["flags"] & CommandFlag.TERMS) > 0)
     blank = rejected & has_terms & ~np.isin(sequence, events["command_sequence"][is_rejection & stale])
     clock = rejected & ~blank & np.isin(sequence, events["command_sequence"][~is_rejection])
     rows = commands.copy()
@@ -97,7 +99,9 @@ class AccountsTape(Tape):
 
 def market_of_accounts(day: Day) -> Market:
     """A new market in which the day's commands have the same effect. Every participant is an operator: a day has no rejected commands."""
-    limits = {name: int(day.reference.parameters[name]) for name in LIMITS}
+    limits = {"display_divisor_max": 0} | {
+        name: int(day.reference.parameters[name]) for name in LIMITS if name in day.reference.parameters
+    }
     limits["participants_max"] += 1  # the exchange itself, if it has sent no command yet
     market = Market([symbol.name for symbol in day.reference.symbols], limits=MarketLimits(**limits))
     for participant in range(limits["participants_max"]):

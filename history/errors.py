@@ -51,6 +51,10 @@ class TardisError(SourceError):
     """An invalid row in a CSV file of Tardis; names the row (from 1, after the header)."""
 
 
+class IexError(SourceError):
+    """Captured packets without DEEP messages, or with an invalid one; names the byte or the time of the message."""
+
+
 class DepthError(SourceError):
     """An invalid line in a recording of depth diffs; names the line (from 1)."""
 

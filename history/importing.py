@@ -11,6 +11,7 @@ from serl.history.decompress import read_head
 from serl.history.depth import read_depth
 from serl.history.depth_lines import is_depth
 from serl.history.errors import DayError, SourceError
+from serl.history.iex.reader import is_iex, read_iex
 from serl.history.itch.reader import is_itch, read_itch
 from serl.history.l3_csv import read_l3_csv
 from serl.history.l3_events import is_l3_csv
@@ -62,6 +63,7 @@ FORMATS = (
     Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
     Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or compressed", is_l3_csv, read_l3_csv),
     DEPTH,
+    Format("IEX DEEP", "captured packets (pcap, pcapng) of IEX's DEEP feed; plain or compressed", is_iex, read_iex),
     Format("Tardis", "a CSV file of incremental_book_L2, and the trades beside it; plain or compressed", is_tardis, read_tardis),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 from serl.exchange.compiling import compiled, int64
 from serl.history.source import Sink, flush, make_room
 from serl.history.stream_book import BUY, FIRST_NS, ROW, TIME_NS, StreamBook, empty_book, find_level, has_room
-from serl.history.stream_commands import send_ioc, set_level_lots
+from serl.history.stream_commands import halt, print_trade, resume, send_ioc, set_level_lots
 
 Level = tuple[int, int, int]
 """(side, price_ticks, qty_lots)."""
@@ -52,6 +52,13 @@ class SourceBook:
         if not bids or not asks:
             return []
         return bids[bisect_left(bids, asks[0]) :] if side == BUY else asks[: bisect_right(asks, bids[-1])]
+
+    def uncross(self, newer: int) -> list[Level]:
+        """Removes the levels that the best of the side `newer`, which was just heard of, reaches; returns the removals."""
+        stale = [(1 - newer, price, 0) for price in self.crossing(1 - newer)]
+        for level in stale:
+            self.change(*level)
+        return stale
 
 
 @compiled
@@ -105,12 +112,30 @@ class LevelWriter:
 
     def trade(self, resting: int, price_ticks: int, lots: int) -> int:
         """An IOC order takes lots from the resting side; returns the lots that nothing filled."""
-        while not has_room(self.book, 0):
-            self.book = make_room(self.book, self._sink)
+        self._make_room()
         unfilled = int(send_ioc(self.book, 0, 1 - resting, price_ticks, lots))
         worst = self._traded.get(resting, price_ticks)
         self._traded[resting] = min(worst, price_ticks) if resting == BUY else max(worst, price_ticks)
         return unfilled
+
+    def print(self, side: int, price_ticks: int, lots: int) -> None:
+        """A trade beside the displayed book; side: that of the resting order."""
+        self._make_room()
+        print_trade(self.book, 0, side, price_ticks, lots)
+
+    def halt(self) -> None:
+        """Halts the symbol. Until `resume` no levels are set and nothing trades."""
+        self._make_room()
+        halt(self.book, 0)
+
+    def resume(self) -> None:
+        """Resumes the symbol."""
+        self._make_room()
+        resume(self.book, 0)
+
+    def _make_room(self) -> None:
+        while not has_room(self.book, 0):
+            self.book = make_room(self.book, self._sink)
 
     def finish(self) -> None:
         """Writes the last block."""

@@ -105,7 +105,9 @@ class _Reader:
         levels = (self._gone(update.levels) if begins_anew else []) + update.levels
         for level in levels:
             self.writer.source.change(*level)
-        levels += self._uncross(update.levels)
+        stale = self.writer.source.uncross(update.levels[-1][0])
+        self.counts["levels_crossed"] += len(stale)
+        levels += stale
         self._stamp(-1 if opening else update.row, update.local_us)
         self.writer.set_levels(levels)
         if opening:
@@ -117,15 +119,6 @@ class _Reader:
         return [
             (side, price, 0) for side in (BUY, SELL) for price in self.writer.source.prices[side] if (side, price) not in kept
         ]  # fmt: skip
-
-    def _uncross(self, changed: list[Level]) -> list[Level]:
-        """Removals of levels that the message should have removed: those that its own best level of the other side reaches."""
-        newer = changed[-1][0]
-        stale = [(1 - newer, price, 0) for price in self.writer.source.crossing(1 - newer)]
-        for level in stale:
-            self.writer.source.change(*level)
-        self.counts["levels_crossed"] += len(stale)
-        return stale
 
     def trade(self, trade: _Trade) -> None:
         """Applies a trade; those before the first message of the book have nothing to take from."""

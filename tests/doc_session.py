@@ -22,7 +22,10 @@ from tests.test_help import ALL
 BANNERS = {
     ("exchange", "start"): "  journal",
     ("dashboard",): "operator",
+    ("binance", "start"): "  account",
     ("metrics",): "metrics of",
+    ("fix", "start"): "  store",
+    ("ouch", "start"): "ready",
     ("llm", "serve"): "Ctrl-C stops it",
 }
 """The start of the line that each server prints when it is ready."""
@@ -145,6 +148,12 @@ class Session:
                 return [("--url", f"http://127.0.0.1:{self._model_port}/v1"), ("--dialect", "embedded")]
             case ("dashboard",):
                 return [("--connect", self._endpoint), ("--port", "0")]
+            case ("fix", "start"):
+                return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0")]
+            case ("binance", "start"):
+                return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0"), ("--orders", "orders")]
+            case ("ouch", "start"):
+                return [("--connect", self._endpoint), ("--listen", "127.0.0.1:0"), ("--itch", "127.0.0.1:0")]
         url = [("--url", self._fake_endpoint)] if "--url" in words else []
         return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *url]
 

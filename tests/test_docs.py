@@ -124,6 +124,12 @@ def test_environments_over_bars(folder: Path) -> None:
     assert isinstance(observations, np.ndarray) and len(observations) == 1024
 
 
+@pytest.mark.long
+def test_market_makers_are_compared() -> None:
+    names = run("market-making.md")
+    assert set(names["info"]["results"]) >= {"profit", "turnover_lots"} and names["score"].name == "Avellaneda-Stoikov"
+
+
 def test_the_single_environment_is_made(folder: Path) -> None:
     write_day(generate_day(3), folder / "amzn.day")
     env = run("execution.md")["env"]

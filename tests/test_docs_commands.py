@@ -29,15 +29,16 @@ OTHER_PROGRAMS = {"make", "pip", ".", "python", "tensorboard", "ollama", "vllm",
 """First words of commands of other programs."""
 SERL = [(page, line) for page, line in LINES if line.split()[0] not in OTHER_PROGRAMS]
 PYTHON = {
-    "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "orders.md", "realism.md", "researcher.md", "sandbox.md",
+    "environments.md", "execution.md", "gateways/fix.md", "gateways/nautilus.md", "gateways/ouch.md", "history.md", "inner.md", "models.md", "modules.md", "orders.md", "realism.md", "researcher.md", "sandbox.md",
     "tables.md", "traders.md", "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/use-the-library.md",
     "tutorials/write-a-bot.md",
 }  # fmt: skip
-"""Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
+"""Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py, tests/researcher/tuning/test_tiny.py and tests/gateways/."""
 YAML = {
     "journal.md",
     "latency.md",
     "experiments.md",
+    "gateways/fix.md",
     "orders.md",
     "researcher.md",
     "traders.md",

@@ -1,12 +1,17 @@
 """`serl.environments`: gymnasium and PettingZoo make them by name, over each kind of market; bad settings."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import wrappers
 
+import serl.environments
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -67,8 +72,54 @@ def test_a_day_may_answer_and_other_markets_may_not(day: Path) -> None:
 
 
 def test_observations_have_the_same_units_for_any_number(day: Path) -> None:
-    one, four = (made(count, data=day).observer.scales for count in (1, 4))
-    assert one == four
+    found = []
+    for count in (1, 4):
+        serl.environments._scales_of.cache_clear()
+        found.append(made(count, data=day).observer.scales)
+    assert found[0] == found[1]
+
+
+def test_scales_are_fitted_once_for_each_content_of_a_file(day: Path, tmp_path: Path) -> None:
+    path = tmp_path / "changing.day"
+    shutil.copy(day, path)
+    fitted = serl.environments._scales_of
+    fitted.cache_clear()
+    first, again = (made(1, data=path).observer.scales for _ in range(2))
+    write_day(generate_day(4), path)
+    other = made(1, data=path).observer.scales
+    assert first == again != other and fitted.cache_info().misses == 2
+
+
+def test_the_wrappers_of_cleanrl() -> None:
+    """Those of its ppo_continuous_action.py; the market is the default."""
+
+    def wrapped() -> gymnasium.Env[Any, Any]:
+        env = gymnasium.make("serl.environments:serl/Execution-v0", **SMALL)
+        env = wrappers.RecordEpisodeStatistics(wrappers.FlattenObservation(env))
+        env = wrappers.NormalizeObservation(wrappers.ClipAction(env))
+        env = wrappers.TransformObservation(env, lambda values: np.clip(values, -10, 10), env.observation_space)
+        return wrappers.NormalizeReward(env, gamma=0.99)
+
+    envs = gymnasium.vector.SyncVectorEnv([wrapped] * 2, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
+    assert isinstance(envs.single_action_space, gymnasium.spaces.Box)
+    envs.reset(seed=1)
+    lengths = []
+    for _ in range(13):
+        *_, infos = envs.step(envs.action_space.sample())
+        if "final_info" in infos:
+            lengths += infos["final_info"]["episode"]["l"][infos["final_info"]["_episode"]].tolist()
+    assert lengths and set(lengths) <= set(range(1, 13))
+    envs.close()
+
+
+@pytest.mark.long
+def test_the_example_of_rllib_learns_without_an_error() -> None:
+    pytest.importorskip(
+        "ray.rllib", reason="RLlib pins a version of gymnasium; install it in an environment of its own"
+    )
+    program = [sys.executable, "examples/rllib_ppo.py", "small", "1", "256"]
+    done = subprocess.run(program, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0 and "reward of" in done.stdout, done.stderr
 
 
 def test_agents_of_one_book(day: Path) -> None:
@@ -83,8 +134,7 @@ def test_agents_of_one_book(day: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({}, "expected either data, a day with a book or a file of bars, or population"),
-        ({"data": "a.day", "population": "small"}, "give one of them"),
+        ({"data": "a.day", "population": "small"}, "expected either data, .* got both; give one of them"),
         ({"population": "smal"}, "smal"),
         ({**SMALL, "actions": "all"}, "actions"),
         ({**SMALL, "nonsense": 1}, "nonsense"),

@@ -59,6 +59,7 @@ NEEDS_EXTRA = {
     "researcher report run": "reports",
     "researcher report run --final": "learning",
     "metrics": "metrics",
+    "nautilus export a.day catalog": "nautilus",
     "docs --no-browser --port 0": "docs",
     "demo --output demo --no-dashboard": "researcher",
     "demo --output demo --no-dashboard --no-researcher": "reports",
@@ -89,9 +90,11 @@ NEEDS_NO_EXTRA = {
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
     "run bot.py": (2, "bot.py"),
+    "fix start": (2, "expected --accounts or --account"),
+    "binance start": (2, "expected --accounts FILE or --account NAME"),
 }
 """Command lines that need no extra, with their exit status and output; the former are run while an exchange runs."""
-LONG_RUNNING = {"exchange start", "dashboard", "exchange compile"}
+LONG_RUNNING = {"exchange start", "dashboard", "exchange compile", "ouch start"}
 """Started by the test itself; the last would only repeat what the exchange compiles."""
 
 WITHOUT_EXTRAS = """
@@ -106,7 +109,7 @@ PathFinder.find_spec = find_spec
 
 def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
-    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz"}
+    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "fuzz", "interop"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
     optional = [one for one in listed if one.marker and not one.marker.evaluate({"extra": ""})]
     brought = {one.name for one in optional for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}

@@ -212,9 +212,9 @@ class BacktestMarket:
         self.session.amend(order, CommandKind.REDUCE, qty_lots)
         return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
+    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
         """See StrategyMarket."""
-        self.session.amend(order, CommandKind.REPLACE, qty_lots, price_ticks)
+        self.session.amend(order, CommandKind.REPLACE, qty_lots, price_ticks, terms=terms)
         return order
 
     def mass_cancel(self, symbol: str | None = None) -> None:

@@ -52,7 +52,8 @@ class InProcessSession(Session):
         elif kind == REDUCE:
             order_id, qty = values
         elif kind == REPLACE:
-            order_id, qty, price = values
+            order_id, qty, price, *with_terms = values
+            flags = with_terms[0] if with_terms else 0
         elif kind == MASS_CANCEL:
             (symbol,) = values
         else:

@@ -17,8 +17,8 @@ from serl.agents.traders.registry import Kind
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
 from serl.clients.clock import RemoteClock
-from serl.clients.core import InboxItem
 from serl.clients.errors import Rejected
+from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.config import time_of_day_text
@@ -100,10 +100,10 @@ class ServedStrategyMarket:
         except Rejected:
             return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
+    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
         """See StrategyMarket."""
         try:
-            return self.client.replace(order, qty_lots, price_ticks)
+            return self.client.replace(order, qty_lots, price_ticks, terms=terms)
         except Rejected:
             return order
 

@@ -49,8 +49,8 @@ class StrategyMarket(Protocol):
         """Reduces the open quantity; the order keeps its time priority."""
         ...
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
-        """Gives an order a new total quantity (fills included) and price; docs/orders.md says when it keeps its priority."""
+    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
+        """Gives an order a new total quantity (fills included), price and terms; docs/orders.md says when it keeps its priority."""
         ...
 
     def mass_cancel(self, symbol: str | None = None) -> None:

@@ -143,6 +143,8 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
         order_id, qty = a, b
     elif kind == 4 and arity == 6:
         order_id, qty, price = a, b, c
+    elif kind == 4 and arity == 7:
+        order_id, qty, price, flags = a, b, c, d
     elif (kind == 5 or kind == 17 or kind == 18 or kind == 21) and arity == 4:
         symbol = a
     elif (kind == 5 or kind == 17 or kind == 20) and arity == 5:

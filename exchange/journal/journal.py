@@ -40,7 +40,7 @@ from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.compress import is_due
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
-from serl.exchange.journal.meta import open_meta, read_participants, save_participants, write_meta
+from serl.exchange.journal.meta import open_meta, read_participants, save_participants, set_display_divisor, write_meta
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot
@@ -104,6 +104,12 @@ class Journal:
         """Saves the participants. Must run before their first command is journaled. Raises DiskFullError where there is no room."""
         with no_space(self.folder):
             save_participants(self.folder, self.id, self.participants)
+
+    def set_display_divisor(self, first: int, value: int) -> None:
+        """Notes the limit under which the commands from `first` on are executed: a restart executes each under its own."""
+        if set_display_divisor(self.meta, first, value):
+            with no_space(self.folder):
+                write_meta(self.folder, self.meta)
 
     def segments(self, kind: str) -> list[Path]:
         """The segment files of "commands" or "events", oldest first."""

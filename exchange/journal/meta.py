@@ -37,6 +37,28 @@ def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
     return meta
 
 
+def display_divisors(meta: dict[str, Any], first: int, stop: int) -> list[tuple[int, int]]:
+    """[(stop, display_divisor_max)]: under which limit each part of the commands first..stop-1 was executed. 0 before there was one."""
+    changes = [(int(sequence), int(value)) for sequence, value in meta.get("display_divisors", [])]
+    value = next((value for sequence, value in reversed(changes) if sequence <= first), 0)
+    parts = []
+    for sequence, following in changes:
+        if first < sequence < stop:
+            parts.append((sequence, value))
+            value = following
+    return [*parts, (stop, value)]
+
+
+def set_display_divisor(meta: dict[str, Any], first: int, value: int) -> bool:
+    """Notes the limit under which the commands from `first` on are executed; whether that changed the meta."""
+    before = meta.get("display_divisors", [])
+    changes = [change for change in before if change[0] < first]
+    if not changes or changes[-1][1] != value:
+        changes.append([first, value])
+    meta["display_divisors"] = changes
+    return bool(changes != before)
+
+
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
     """Writes meta.json and its copy, from which `serl journal repair` restores it."""
     write_checked(folder / META_COPY, meta)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.segment import first_sequence, no_space
-from serl.exchange.records import ACCOUNT_COLUMNS, ORDER, SPECIAL
-from serl.exchange.snapshot import Snapshot
+from serl.exchange.records import ACCOUNT_COLUMNS, ORDER, TERM_COLUMNS, Rows
+from serl.exchange.snapshot import SPECIAL, Snapshot
 
 FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
 RECORDS = {"orders": ORDER, "specials": SPECIAL}
@@ -75,7 +76,8 @@ def check(path: Path, journal_id: str) -> str:
 
 
 def load(path: Path, journal_id: str) -> SavedSnapshot | None:
-    """Reads a snapshot; None if it fails its check or an older version wrote it, and the commands must be executed again."""
+    """Reads a snapshot; None if it fails its check or a version wrote it whose snapshots this one cannot read, and
+    the commands must be executed again."""
     if check(path, journal_id):
         return None
     try:
@@ -84,14 +86,32 @@ def load(path: Path, journal_id: str) -> SavedSnapshot | None:
         return None
     if FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
         return None
+    if values["terms"].shape[1] > TERM_COLUMNS:
+        return None
+    values["terms"] = _widened(values["terms"], TERM_COLUMNS)
     for name, dtype in RECORDS.items():
         if values[name].dtype != dtype:
-            return None
+            if set(values[name].dtype.names or ("",)) - set(dtype.names or ()):
+                return None
+            values[name] = _with_fields(values[name], dtype)
         # as numpy reads it, it is not marked as aligned, and compiled code would be compiled for that type too
         values[name] = values[name].view(dtype)
     now_ns, event_sequence = int(values.pop("now_ns")), int(values.pop("event_sequence"))
     market = Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})
     return SavedSnapshot(first_sequence(path), now_ns, event_sequence, market)
+
+
+def _widened(values: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+    """The same with columns that the version that wrote it did not have."""
+    return np.pad(values, ((0, 0), (0, columns - values.shape[1])))
+
+
+def _with_fields(rows: Rows, dtype: np.dtype[np.void]) -> Rows:
+    """The same rows as records with more fields, 0 where the version that wrote them did not have them."""
+    wider = np.zeros(len(rows), dtype)
+    for name in rows.dtype.names or ():
+        wider[name] = rows[name]
+    return wider
 
 
 def event_sequence(path: Path) -> int:

@@ -41,6 +41,7 @@ def rest_order(
     state: State,
     symbol: int,
     queue: int,
+    place: int,
     side: int,
     price: int,
     leaves_lots: int,
@@ -48,7 +49,8 @@ def rest_order(
     participant: int,
     order_id: int,
 ) -> int:
-    """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
+    """Puts an order behind the others of its price, at the side `place` of the queue's book; its slot (time in force and flags are the
+    caller's to set)."""
     slot = state.counters.free_order
     order = state.orders[slot]
     state.counters.free_order = order.next
@@ -61,20 +63,14 @@ def rest_order(
     order.side = side
     order.queue = queue
     order.special = 0
-    append_to_level(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
+    append_to_level(state, slot, queue * state.halted.size + symbol, place, price)
     order_index.insert(state, participant, order_id, slot)
     return slot
 
 
-@merged
-def side_of(queue: int, side: int) -> int:
-    """The side of a queue's book where orders of `side` stand: the first buy stop is the lowest, so they stand where asks do."""
-    return 1 - side if queue == k.STOP_QUEUE else side
-
-
 @inlined
-def remove_from_level(state: State, slot: int) -> None:
-    """Removes an order from its level."""
+def remove_from_level(state: State, slot: int, book: int, place: int) -> None:
+    """Removes an order from its level, which is one of the side `place` of a book."""
     order = state.orders[slot]
     level = int64(order.level)
     row = state.levels[level]
@@ -89,15 +85,14 @@ def remove_from_level(state: State, slot: int) -> None:
     row.qty_lots -= order.open_lots
     row.orders -= 1
     if row.orders == 0:
-        queue = int64(order.queue)
-        close_level(state, queue * state.halted.size + int64(order.symbol), side_of(queue, int64(order.side)), level)
+        close_level(state, book, place, level)
 
 
 @inlined
 def remove_order(state: State, slot: int) -> None:
-    """Removes an order from its level, the index and the pool."""
+    """Removes a displayed order from its level, the index and the pool."""
     order = state.orders[slot]
-    remove_from_level(state, slot)
+    remove_from_level(state, slot, int64(order.symbol), int64(order.side))
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counters.free_order
@@ -190,7 +185,7 @@ def rest_displayed(state: State, command: CommandRow, events: Rows, count: int, 
     symbol, side, limit, leaves_lots = active.symbol, active.side, active.limit_ticks, active.leaves_lots
     participant, order_id = active.participant, active.order_id
     slot = rest_order(
-        state, symbol, k.DISPLAYED_QUEUE, side, limit, leaves_lots, active.total_lots, participant, order_id
+        state, symbol, k.DISPLAYED_QUEUE, side, side, limit, leaves_lots, active.total_lots, participant, order_id
     )
     order = state.orders[slot]
     order.time_in_force = active.time_in_force

@@ -104,6 +104,8 @@ def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int
     if k.CANCEL <= kind <= k.REPLACE:
         slot = order_index.find(state, int64(command.participant), command.order_id)
         if slot < 0:
+            if kind == k.REPLACE and command.flags & k.HAS_TERMS:
+                state.terms[command.participant, :] = 0
             return reject_command(state, command, events, count, k.REASON_UNKNOWN_ORDER), DONE
         if state.needs_full_book[state.orders[slot].symbol] | state.has_limits[command.participant]:
             return _call_full_book(state, commands, index, events, count, EXECUTE)
@@ -111,6 +113,8 @@ def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int
             return cancel_displayed(state, command, events, count, slot, command.command_id, k.REASON_REQUESTED), DONE
         if kind == k.REDUCE:
             return reduce_order(state, command, events, count, slot), DONE
+        if command.flags & k.HAS_TERMS:
+            return _call_full_book(state, commands, index, events, count, EXECUTE)
         return replace_order(state, command, events, count, slot)
     if kind == k.MASS_CANCEL:
         if not known and command.symbol != ALL_SYMBOLS:

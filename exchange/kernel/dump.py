@@ -2,7 +2,7 @@
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import constants as k
-from serl.exchange.kernel.book import rest_order, side_of
+from serl.exchange.kernel.book import rest_order
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import SpecialRow
 from serl.exchange.kernel.state import BID, QUEUES, State
@@ -60,11 +60,12 @@ def _write_special(state: State, slot: int, row: SpecialRow) -> None:
     row.total_lots = order.total_lots
     row.display_lots = extra.display_lots
     row.min_lots = 0 if order.flags & k.ALL_OR_NONE else extra.min_lots
-    row.stop_ticks = extra.stop_ticks
+    row.stop_ticks, row.touch_ticks = extra.stop_ticks, extra.touch_ticks
     row.trail_ticks = extra.trail_ticks
     row.offset_ticks = extra.offset_ticks
     row.expire_ns = extra.expire_ns
     row.link = extra.link
+    row.updates = extra.updates if extra.link != 0 else 0
     row.symbol = order.symbol
     row.participant = order.participant
     row.side = order.side
@@ -82,7 +83,7 @@ def list_specials(state: State, out: Rows) -> int:
     for symbol in range(symbols):
         for queue in range(QUEUES):
             for side in range(2):
-                book, place = queue * symbols + symbol, side_of(queue, side)
+                book, place = queue * symbols + symbol, 1 - side if queue == k.STOP_QUEUE else side
                 price = state.best[book, place]
                 while price != 0:
                     slot = int64(state.levels[find_level(state, book, place, price)].first)
@@ -135,6 +136,7 @@ def restore_orders(state: State, rows: Rows, done: int) -> int:
                 state,
                 symbol,
                 k.DISPLAYED_QUEUE,
+                side,
                 side,
                 row.price_ticks,
                 row.open_lots,

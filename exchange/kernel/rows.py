@@ -60,6 +60,7 @@ class Counters(Protocol):
     price_ticks_max: int
     orders_open_max: int
     levels_max: int
+    display_divisor_max: int
     cancelled_orders: int
     next_expiry_ns: int
     stage: int
@@ -98,11 +99,13 @@ class ActiveOrder(Protocol):
     display_lots: int
     min_lots: int
     stop_ticks: int
+    touch_ticks: int
     trail_ticks: int
     peg: int
     offset_ticks: int
     expire_ns: int
     link: int
+    updates: int
     round_lots: int
     round_level_lots: int
     round_spare_lots: int

@@ -48,6 +48,7 @@ EXTRA = np.dtype(
         ("display_lots", "<i8"),
         ("min_lots", "<i8"),
         ("stop_ticks", "<i8"),
+        ("touch_ticks", "<i8"),
         ("trail_ticks", "<i8"),
         ("offset_ticks", "<i8"),
         ("expire_ns", "<i8"),
@@ -57,6 +58,7 @@ EXTRA = np.dtype(
         ("above", "<i4"),  # slots in its heap, -1 = none
         ("left", "<i4"),
         ("right", "<i4"),
+        ("updates", "u1"),  # of a link: 1 = fills are taken off the other order
         ("heap", "i1"),  # of State.roots, ROOTS = that of its level; -1 = in none
         ("peg", "u1"),
         ("self_trade", "u1"),
@@ -91,6 +93,7 @@ COUNTERS = np.dtype(
         ("price_ticks_max", "<i8"),
         ("orders_open_max", "<i8"),
         ("levels_max", "<i8"),
+        ("display_divisor_max", "<i8"),  # 0 = none
         ("cancelled_orders", "<i8"),  # by the mass cancel in progress
         ("next_expiry_ns", "<i8"),  # the earliest expire_ns of an open order
         ("stage", "<i8"),  # STAGE_*: where the full rule book is in a command, 0 = in none
@@ -137,11 +140,13 @@ ACTIVE_ORDER = np.dtype(
         ("display_lots", "<i8"),
         ("min_lots", "<i8"),
         ("stop_ticks", "<i8"),
+        ("touch_ticks", "<i8"),
         ("trail_ticks", "<i8"),
         ("peg", "<i8"),
         ("offset_ticks", "<i8"),
         ("expire_ns", "<i8"),
         ("link", "<i8"),
+        ("updates", "<i8"),
         ("round_lots", "<i8"),  # a pro-rata round allocates these lots, 0 = there is no round
         ("round_level_lots", "<i8"),  # to a level that had so many when the round began
         ("round_spare_lots", "<i8"),  # what rounding left: to the oldest

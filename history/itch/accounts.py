@@ -24,11 +24,14 @@ REASONS = {HaltReason.NEWS: "T1", HaltReason.VOLATILITY: "LUDP"}
 """Reason codes of trading actions; other reasons have none."""
 
 
-class _AuctionEncoder:
-    """Encodes the events that only a market with auctions has; keeps each symbol's phase."""
+class AuctionEncoder:
+    """Encodes the events that only a market with auctions has; keeps each symbol's phase.
 
-    def __init__(self, reference: Reference, units: Any) -> None:
-        self._names = [symbol.name for symbol in reference.symbols]
+    names: of the symbols, by number. units: [symbol] price units of a tick.
+    """
+
+    def __init__(self, names: list[str], units: Any) -> None:
+        self._names = names
         self._units = units.tolist()
         self._phase = dict.fromkeys(range(len(self._names)), Phase.CONTINUOUS)
         self._reason: dict[int, str] = {}  # of halted symbols
@@ -43,7 +46,7 @@ class _AuctionEncoder:
             self._reason[symbol] = REASONS.get(HaltReason(int(event["flags"])), "")
             return self._state(event, symbol)
         if kind == EventKind.RESUMED:
-            del self._reason[symbol]
+            self._reason.pop(symbol, None)
             return self._state(event, symbol)
         return self._auction_fill(event, symbol)
 
@@ -78,24 +81,41 @@ class _AuctionEncoder:
         return b"".join(messages)
 
     def _state(self, event: Any, symbol: int) -> bytes:
+        state, reason = self.trading_state(symbol)
+        return self._message(event, symbol, "H", state=state, reason=reason)
+
+    def trading_state(self, symbol: int) -> tuple[str, str]:
+        """(trading state, reason) of a symbol, as H gives them."""
         phase = self._phase[symbol]
         if symbol in self._reason or phase == Phase.CLOSED:
-            state, reason = HALTED, self._reason.get(symbol, "")
-        elif phase == Phase.CONTINUOUS:
-            state, reason = TRADING, ""
-        else:
-            state, reason = QUOTING, REASONS[HaltReason.VOLATILITY] if phase == Phase.VOLATILITY else ""
-        return self._message(event, symbol, "H", state=state, reason=reason)
+            return HALTED, self._reason.get(symbol, "")
+        if phase == Phase.CONTINUOUS:
+            return TRADING, ""
+        return QUOTING, REASONS[HaltReason.VOLATILITY] if phase == Phase.VOLATILITY else ""
+
+    def set_status(self, symbol: int, halted: bool, phase: int, reason: int) -> None:
+        """Sets what is known of a symbol whose events were not all encoded."""
+        self._phase[symbol] = Phase(phase)
+        self._traded.pop(symbol, None)
+        self._reason.pop(symbol, None)
+        if halted:
+            self._reason[symbol] = REASONS.get(HaltReason(reason), "")
 
 
 def _is_auction_event(events: Rows) -> Any:
-    """[event] whether `_AuctionEncoder` encodes it."""
+    """[event] whether `AuctionEncoder` encodes it."""
     kind = events["kind"]
     traded = np.isin(kind, (EventKind.FILL, EventKind.PRINT)) & ((events["flags"] & EventFlag.AUCTION) > 0)
     return traded | np.isin(kind, (EventKind.PHASED, EventKind.HALTED, EventKind.RESUMED))
 
 
-def _messages(events: Rows, auctions: _AuctionEncoder, units: Any, stocks: Any) -> Iterator[bytes]:
+def stocks_of(names: list[str]) -> Any:
+    """[symbol, 8] names in ASCII, padded."""
+    return np.array([list(name.ljust(8).encode()) for name in names], np.uint8).reshape(-1, 8)
+
+
+def encode_messages(events: Rows, auctions: AuctionEncoder, units: Any, stocks: Any) -> Iterator[bytes]:
+    """The messages of EVENT rows of `public_view`, each after its length."""
     start = 0
     for stop in [*np.flatnonzero(_is_auction_event(events)).tolist(), len(events)]:
         out = np.empty((stop - start) * MESSAGE_BYTES_MAX, np.uint8)
@@ -119,16 +139,16 @@ def write_itch_of_accounts(day: Day, path: Path, symbol: str | None = None) -> i
 
 def _write(day: Day, number: int | None, reference: Reference, units: Any, path: Path, file: IO[bytes]) -> int:
     names = [symbol.name for symbol in reference.symbols]
-    stocks = np.array([list(name.ljust(8).encode()) for name in names], np.uint8).reshape(-1, 8)
+    stocks = stocks_of(names)
     size = file.write(encode({"type": "S", "time_ns": reference.first_time_ns, "event": "O"}))
     for locate, name in enumerate(names, 1):
         values = {"type": "R", "locate": locate, "time_ns": reference.first_time_ns, "stock": name, "round_lot": 100}
         size += file.write(encode(values))
-    auctions = _AuctionEncoder(reference, units)
+    auctions = AuctionEncoder(names, units)
     for events in public_events(day, number):
         highest = events["price_ticks"] * units[events["symbol"]]
         if len(events) and max(int(events["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
             raise ExportError(f"{path}: expected sizes and prices of up to 32 bits, as ITCH has, got larger ones")
-        for message in _messages(events, auctions, units, stocks):
+        for message in encode_messages(events, auctions, units, stocks):
             size += file.write(message)
     return size + file.write(encode({"type": "S", "time_ns": reference.last_time_ns, "event": "C"}))

@@ -67,7 +67,7 @@ def _order(out: Any, at: int, kind: int, event: Any, lots: int, units: Any, stoc
     """Writes A or P; returns the number of bytes."""
     body = _begin(out, at, kind, event)
     symbol = int64(event.symbol)
-    write_int(out, body + ORDER, 8, event.order_number)
+    write_int(out, body + ORDER, 8, 0 if kind == P else event.order_number)  # nothing tells of a hidden order
     out[body + ADD_SIDE] = SELLS if event.side else BUYS
     write_int(out, body + ADD_SHARES, 4, lots)
     _stock(out, body + ADD_STOCK, symbol, stocks)

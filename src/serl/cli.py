@@ -39,10 +39,19 @@ GROUPS = {
         ),
         "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
     },
+    "Gateways": {
+        "fix": ("serl.gateways.fix.cli:fix", "Serve clients that speak FIX 4.4."),
+        "binance": (
+            "serl.gateways.binance.cli:binance",
+            "Serve Binance's spot API, so that bots for Binance trade here.",
+        ),
+        "ouch": ("serl.gateways.ouch.cli:ouch", "Serve OUCH 5.0 order entry for bots that speak it."),
+    },
     "History": {
         "day": ("serl.history.cli:day", "Import and inspect days of market history."),
         "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
         "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
+        "nautilus": ("serl.gateways.nautilus.cli:nautilus", "Export days to NautilusTrader, for its backtest."),
     },
     "Traders": {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),

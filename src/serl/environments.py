@@ -1,18 +1,21 @@
 """Execution environments by name, in the ways of gymnasium and PettingZoo.
 
     import gymnasium
-    import serl.environments  # registers serl/Execution-v0
+    import serl.environments  # registers serl/Execution-v0 and serl/MarketMaking-v0
 
-    gymnasium.make("serl/Execution-v0", population="liquid")
+    gymnasium.make("serl/Execution-v0")  # among the simulated traders of `liquid`
+    gymnasium.make("serl/Execution-v0", population="amzn", duration_s=600)
     gymnasium.make_vec("serl/Execution-v0", num_envs=32, data="amzn.day", actions="hybrid")
     serl.environments.parallel_env(agents=3, data="amzn.day")
+    gymnasium.make_vec("serl/MarketMaking-v0", num_envs=32, population="liquid", inventory_lots_max=500)
 
 Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with
-a book, which is replayed, or a file of bars; or `population`, simulated traders who react; then the part of the data, parent orders,
-actions, observations and reward. `seed` of `reset` determines the orders, and in a simulated market the days, too.
+a book, which is replayed, or a file of bars; or `population`, simulated traders who react (the default: `liquid`); then the part of the
+data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig` (docs/market-making.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +25,19 @@ from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.single import ExecutionEnv
+from serl.agents.execution.environment.single import ExecutionEnv, SingleEnv
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.sources import BARS_SUFFIX
+from serl.agents.making.config import making_market, making_settings, windows
+from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.realism.days import load_day
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
-EXECUTION_ID = "serl/Execution-v0"
+EXECUTION_ID, MAKING_ID = "serl/Execution-v0", "serl/MarketMaking-v0"
+DEFAULT_POPULATION = "liquid"
 SCALED_WITH = 32
 """Parent orders with which the units of observations are fitted, so that they do not depend on the number of environments."""
 
@@ -46,7 +52,7 @@ def execution_vector_env(num_envs: int = 1, *, scales: Scales | None = None, **s
     orders of ours. Raises as `execution_env`."""
     config = market_settings(**settings)
     days = _days(config)
-    return _scenario(config, days, num_envs).env(scales or _fitted_scales(config, days))
+    return _scenario(config, days, num_envs).env(scales or _fitted_scales(config))
 
 
 def parallel_env(
@@ -69,7 +75,7 @@ def parallel_env(
         ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000), answers=answering_days(days, config.answers)),
         _scenario(config, days, 1).sampler,
         shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
-        scales=scales or _fitted_scales(config, days), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
+        scales=scales or _fitted_scales(config), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
         fee_bps=config.fee_bps,
     )  # fmt: skip
 
@@ -78,8 +84,12 @@ def market_settings(**settings: Any) -> MarketConfig:
     """Settings of a market; its kind follows from `data` or `population` unless it is given. Raises `ConfigError`."""
     data = settings.get("data", [])
     paths = [Path(path) for path in (data if isinstance(data, Sequence) and not isinstance(data, str) else [data])]
-    if bool(paths) == ("population" in settings):
-        raise ConfigError("expected either data, a day with a book or a file of bars, or population; give one of them")
+    if paths and "population" in settings:
+        raise ConfigError(
+            "expected either data, a day with a book or a file of bars, or population, got both; give one of them"
+        )
+    if not paths:
+        settings = {"population": DEFAULT_POPULATION} | settings
     inferred = "dynamic" if not paths else "static" if paths[0].suffix == BARS_SUFFIX else "replay"
     return with_overrides(MarketConfig(), {"kind": inferred} | settings | {"data": paths})
 
@@ -88,8 +98,17 @@ def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -
     return Scenario(with_overrides(config, {"environments": environments}), days)
 
 
-def _fitted_scales(config: MarketConfig, days: list[Day] | None) -> Scales:
-    return _scenario(config, days, SCALED_WITH).fit_scales()
+def _fitted_scales(config: MarketConfig) -> Scales:
+    """Fitted once for the same settings and files: libraries make many environments one after the other, and this takes seconds."""
+    files = [path.stat() for path in (*config.data, Path(config.population)) if path.is_file()]
+    return _scales_of(config.model_dump_json(), tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in files))
+
+
+@lru_cache(maxsize=64)
+def _scales_of(settings: str, files: tuple[tuple[int, int, int], ...]) -> Scales:
+    """files: what tells versions of the files apart."""
+    config = MarketConfig.model_validate_json(settings)
+    return _scenario(config, _days(config), SCALED_WITH).fit_scales()
 
 
 def _days(config: MarketConfig) -> list[Day] | None:
@@ -99,4 +118,16 @@ def _days(config: MarketConfig) -> list[Day] | None:
     return [load_day(path) for path in config.data]
 
 
+def making_env(**settings: Any) -> SingleEnv:
+    """One market maker at a time. Raises `ConfigError` for an invalid setting."""
+    return SingleEnv(making_vector_env(1, **settings))
+
+
+def making_vector_env(num_envs: int = 1, **settings: Any) -> MakingVectorEnv:
+    """N market makers, each alone among the traders of its market. Raises as `making_env`."""
+    config = making_settings(**settings)
+    return MakingVectorEnv(making_market(config, num_envs), windows(config), config)
+
+
+gymnasium.register(MAKING_ID, entry_point=making_env, vector_entry_point=making_vector_env)
 gymnasium.register(EXECUTION_ID, entry_point=execution_env, vector_entry_point=execution_vector_env)

@@ -10,7 +10,7 @@ from serl.exchange.errors import SerlError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DEVELOPER_EXTRAS = ("bench", "dev", "fuzz")
+DEVELOPER_EXTRAS = ("bench", "dev", "fuzz", "interop")
 
 
 class MissingPackageError(SerlError, ImportError):

@@ -30,6 +30,7 @@ from serl.clients.errors import (
 from serl.clients.session import Session
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
@@ -57,6 +58,32 @@ def test_the_blocking_client(exchange: Served) -> None:
         alice.cancel(order)
         assert order.state == "done"
         assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
+
+
+def test_terms_are_replaced(exchange: Served) -> None:
+    with connect(exchange.endpoint, "careful") as client:
+        stop = client.sell("AMZN", 4, terms=Terms(stop_ticks=100))
+        touched = client.sell("AMZN", 4, terms=Terms(touch_ticks=900_000, link=stop.order_id))
+        client.replace(stop, 6, terms=Terms(stop_ticks=120))
+        assert (stop.state, stop.open_lots) == ("open", 6)
+        client.replace(touched, 4, terms=Terms(touch_ticks=800_000))
+        with pytest.raises(Rejected, match="BAD_TERMS"):
+            client.replace(touched, 4, terms=Terms(stop_ticks=120))
+        with pytest.raises(Rejected, match="NOT_REPLACEABLE"):
+            client.replace(stop, 5)
+        assert not client.session.unanswered and not client.session.term_ids
+        client.cancel(stop)
+        assert (stop.state, client.open_orders()) == ("done", [])
+
+
+def test_a_market_to_limit_order_rests_at_its_price(exchange: Served) -> None:
+    with connect(exchange.endpoint, "converted") as client:
+        client.sell("DEMO", 2, 9950)
+        order = client.buy("DEMO", 5, terms=Terms(to_limit=True))
+        assert (order.state, order.filled_lots, order.open_lots, order.price_ticks) == ("open", 2, 3, 9950)
+        client.replace(order, 4)
+        assert client.book("DEMO")[0] == [(9950, 2, 1)]
+        client.cancel(order)
 
 
 def test_a_client_that_stood_still_finds_the_reply(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +261,42 @@ def test_many_tasks_share_an_asyncio_client(exchange: Served) -> None:
             assert erin.open_orders() == []
 
     asyncio.run(asyncio.wait_for(trade(), 30))
+
+
+def test_an_asyncio_client_watches_without_a_login(exchange: Served) -> None:
+    async def follow() -> None:
+        messages: list[str] = []
+        watcher = await asynchronous.watch(exchange.endpoint)
+        watcher.core.on_feed = lambda topic, message: messages.append(topic)
+        watcher.subscribe("l2", "DEMO")
+        async with watcher, await asynchronous.connect(exchange.endpoint, "gina") as gina:
+            while "l2/DEMO/" not in messages:
+                await gina.cancel(await gina.buy("DEMO", 1, 7))
+                await watcher.wait(0.1)
+            assert len(watcher.core.inbox) == 0 and not watcher.session.live
+
+    asyncio.run(asyncio.wait_for(follow(), 30))
+
+
+def test_a_session_of_ones_own_gets_every_report_once(exchange: Served) -> None:
+    async def resume() -> None:
+        kinds: list[int] = []
+        session = Session("hana")
+        session.on_report = lambda report: kinds.append(report.kind)
+        async with await asynchronous.resume(exchange.endpoint, session) as hana:
+            hana.send(session.new_order("DEMO", 0, 1, 6, TimeInForce.GTC, False)[1][0])
+            while session.unanswered:
+                await hana.wait(0.1)
+        again = Session("hana")
+        again.last_report = 0
+        again.on_report = session.on_report
+        async with await asynchronous.resume(exchange.endpoint, again) as hana:
+            await hana.mass_cancel()
+            while EventKind.MASS_CANCELLED not in kinds:
+                await hana.wait(0.1)
+        assert kinds == [EventKind.ACCEPTED, EventKind.ACCEPTED, EventKind.CANCELLED, EventKind.MASS_CANCELLED]
+
+    asyncio.run(asyncio.wait_for(resume(), 30))
 
 
 def test_closing_an_asyncio_client_ends_its_calls(exchange: Served) -> None:

@@ -224,7 +224,8 @@ def test_a_random_day_replays_identically_in_lockstep(tmp_path: Path) -> None:
     """Every kind of command, with thousands in flight."""
     day = random_day("phases", 20_000)
     symbols = ",".join(symbol.name for symbol in day.reference.symbols)
-    with start_exchange(symbols=symbols, clock="lockstep") as exchange:
+    config: dict[str, object] = {"limits": {"display_divisor_max": day.reference.parameters["display_divisor_max"]}}
+    with start_exchange(symbols=symbols, clock="lockstep", config=config, folder=tmp_path) as exchange:
         replayer = create_replayer(day, exchange.endpoint)
         replayer.run(lambda _: None)
         replayer.close()

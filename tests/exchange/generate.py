@@ -17,10 +17,9 @@ from serl.exchange.records import (
     EventKind,
     Reason,
     Rows,
-    Term,
     TimeInForce,
 )
-from tests.exchange.generate_orders import Wish, add_terms, stand_across
+from tests.exchange.generate_orders import Wish, add_terms, replaced_terms, stand_across
 from tests.exchange.generate_states import Operation, band, operation
 
 SYMBOLS = 3
@@ -29,7 +28,6 @@ PARTICIPANTS = 6  # 0 is the operator, and trades as well
 TIMES_IN_FORCE = (TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK)
 RANDOMS = 12  # uniform numbers a command
 LIMITS = MarketLimits(participants_max=16)
-ICEBERG_PARTS_MAX = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +63,19 @@ PROFILES = {
         limits=MarketLimits(levels_max=90, window_ticks=128, participants_max=16),
     ),
     "sweep": Profile(30.0, 1.0, 20, 0.08, 0.02, 0.003, cancel=0.15, rare=0.003),
-    "terms": Profile(20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45),
-    "phases": Profile(15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012),
+    "terms": Profile(
+        20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45,
+        limits=MarketLimits(participants_max=16, display_divisor_max=30),
+    ),
+    "phases": Profile(
+        15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012,
+        limits=MarketLimits(participants_max=16, display_divisor_max=30),
+    ),
     "crowded": Profile(
         8.0, 0.3, 8, 0.15, 0.02, 0.004, cancel=0.18, replace=0.06, rare=0.01, special=0.5, states=0.02,
-        limits=MarketLimits(orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16),
+        limits=MarketLimits(
+            orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16, display_divisor_max=10
+        ),
     ),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)
@@ -106,6 +112,7 @@ class Generator:
         self.live: list[tuple[int, int]] = []  # (participant, order_id) of orders that rest
         self.place: dict[tuple[int, int], int] = {}  # where each is in `live`
         self.price: dict[tuple[int, int], tuple[int, int]] = {}  # (price_ticks, open_lots) of each
+        self.terms: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}  # (symbol, terms) of orders that have some
         self.halted: set[int] = set()
         self.follow_ups: list[Operation] = []  # takes back what operators did
         self.overflow: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
@@ -131,6 +138,9 @@ class Generator:
                     self.place[key] = len(self.live)
                     self.live.append(key)
                 self.price[key] = (price, leaves)
+            elif leaves == 0 and kind in (EventKind.FILL, EventKind.CANCELLED):
+                self.terms.pop(key, None)
+                self._forget(key)
             elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
                 self._forget(key)
             elif kind == EventKind.HALTED:
@@ -172,6 +182,8 @@ class Generator:
     def _rows(self, draw: list[float]) -> list[tuple[int, ...]]:
         """A row, and in front of a NEW with terms those terms."""
         row = list(self._command(draw))
+        if row[8] == CommandKind.REPLACE:
+            return self._replacement(row)
         plain = row[8] != CommandKind.NEW or self.random.random() >= self.profile.special
         if plain or row[6] >= SYMBOLS or not 0 < row[5] <= self.profile.limits.qty_lots_max:
             return [tuple(row)]
@@ -184,16 +196,34 @@ class Generator:
         (stand_across if across else add_terms)(wish, self.random)
         if wish.flags & CommandFlag.MARKET:
             wish.price_ticks = 0
-        shown = wish.terms.get(Term.DISPLAY_LOTS, 0)
-        if 0 < shown < wish.qty_lots // ICEBERG_PARTS_MAX:  # a huge iceberg in parts of a lot would trade for hours
-            wish.terms[Term.DISPLAY_LOTS] = wish.qty_lots // ICEBERG_PARTS_MAX
         flags = wish.flags | (CommandFlag.TERMS if wish.terms else 0)
         rows = []
         for term, value in wish.terms.items():
             rows.append(self._term(row[0], participant, row[2], term, value))
             row[2] += 1
         self.last_id[participant] = max(self.last_id[participant], row[2])
+        if wish.terms:
+            self.terms[participant, row[2]] = symbol, wish.terms
         row[4], row[5], row[10], row[11] = wish.price_ticks, wish.qty_lots, wish.time_in_force, int(flags)
+        return [*rows, tuple(row)]
+
+    def _replacement(self, row: list[int]) -> list[tuple[int, ...]]:
+        """A REPLACE, with terms where the order has some that can be changed."""
+        participant, order_id, price = row[7], row[3], row[4]
+        symbol, known = self.terms.get((participant, order_id), (0, {}))
+        if not known and self.random.random() < 0.98:
+            return [tuple(row)]
+        qty = min(max(1, row[5]), self.profile.limits.qty_lots_max)
+        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [])
+        terms = replaced_terms(known, wish, self.random)
+        rows = []
+        for term, value in terms.items():
+            rows.append(self._term(row[0], participant, row[2], term, value))
+            row[2] += 1
+        self.last_id[participant] = max(self.last_id[participant], row[2])
+        row[11] = int(CommandFlag.TERMS) if terms else 0
+        if terms and self.price.get((participant, order_id), (1, 0))[0] == 0:
+            row[4] = 0  # a market order has no price
         return [*rows, tuple(row)]
 
     def _term(self, time_ns: int, participant: int, command_id: int, term: int, value: int) -> tuple[int, ...]:

@@ -41,14 +41,14 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
     if chance[0] < 0.12:
         wish.time_in_force = int(TimeInForce.GTT)
         wish.terms[Term.EXPIRE_NS] = wish.time_ns + draw(1, 150_000)
-    if chance[1] < 0.15 and wish.own_orders:
-        wish.terms[Term.LINK] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
+    if chance[1] < 0.2 and wish.own_orders:
+        wish.terms[(Term.LINK, Term.UPDATE_LINK)[draw(0, 1)]] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
     if chance[2] < 0.15:
         wish.terms[Term.SELF_TRADE] = draw(0, int(max(SelfTrade)))
     if chance[3] < 0.04:
-        wish.flags ^= 1 << draw(0, 4)
+        wish.flags ^= 1 << (0, 1, 2, 3, 4, 6)[draw(0, 5)]
     if chance[4] < 0.04:
-        wish.terms[draw(0, len(Term) + 1)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
+        wish.terms[draw(0, int(max(Term)) + 2)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
 
 
 def stand_across(wish: Wish, random: np.random.Generator) -> None:
@@ -63,6 +63,25 @@ def stand_across(wish: Wish, random: np.random.Generator) -> None:
         wish.time_in_force = int(TimeInForce.GTC)
     distance = draw(0, int(wish.near_ticks))
     wish.price_ticks = max(1, wish.mid_ticks + (-distance if wish.side else distance))
+
+
+def replaced_terms(known: dict[int, int], wish: Wish, random: np.random.Generator) -> dict[int, int]:
+    """Terms of a REPLACE of an order that had the terms `known`: mostly some of those, now and then others."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    near = int(wish.near_ticks)
+    values = {
+        Term.EXPIRE_NS: wish.time_ns + draw(0, 150_000), Term.MIN_LOTS: draw(1, wish.qty_lots), Term.TRAIL_TICKS: draw(1, near),
+        Term.STOP_TICKS: max(1, wish.mid_ticks + draw(-near, near)), Term.TOUCH_TICKS: max(1, wish.mid_ticks + draw(-near, near)),
+    }  # fmt: skip
+    chosen = [term for term in values if term in known and draw(0, 2)]
+    if draw(0, 19) == 0:
+        chosen.append(list(values)[draw(0, 4)])
+    return {
+        term: known.get(term, value) if draw(0, 3) == 0 else value for term, value in values.items() if term in chosen
+    }
 
 
 def _iceberg(wish: Wish, draw: Draw) -> None:
@@ -85,8 +104,8 @@ def _hidden(wish: Wish, draw: Draw) -> None:
 
 def _stop(wish: Wish, draw: Draw) -> None:
     wish.terms[Term.STOP_TICKS] = max(1, wish.mid_ticks + draw(-2, int(wish.near_ticks)) * (-1 if wish.side else 1))
-    wish.flags &= ~int(CommandFlag.POST_ONLY)
-    if draw(0, 2) == 0:
+    wish.flags = int(CommandFlag.POST_ONLY) if draw(0, 2) == 0 and wish.time_in_force < TimeInForce.IOC else 0
+    if not wish.flags and draw(0, 1):
         wish.flags |= int(CommandFlag.MARKET)
     elif draw(0, 3) == 0:
         wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots)
@@ -94,10 +113,15 @@ def _stop(wish: Wish, draw: Draw) -> None:
         wish.flags |= int(CommandFlag.REDUCE_ONLY)
 
 
+def _touched(wish: Wish, draw: Draw) -> None:
+    _stop(wish, draw)
+    del wish.terms[Term.STOP_TICKS]
+    wish.terms[Term.TOUCH_TICKS] = max(1, wish.mid_ticks + draw(-2, int(wish.near_ticks)) * (1 if wish.side else -1))
+
+
 def _trailing(wish: Wish, draw: Draw) -> None:
     if draw(0, 1):
         _stop(wish, draw)
-    wish.flags &= ~int(CommandFlag.POST_ONLY)
     wish.terms[Term.TRAIL_TICKS] = draw(1, int(wish.near_ticks))
 
 
@@ -115,6 +139,15 @@ def _reduce_only(wish: Wish, draw: Draw) -> None:
     wish.time_in_force = draw(0, 1)
 
 
+def _to_limit(wish: Wish, draw: Draw) -> None:
+    if draw(0, 3) == 0:
+        (_stop, _touched)[draw(0, 1)](wish, draw)
+        wish.terms.pop(Term.DISPLAY_LOTS, None)
+    wish.time_in_force = draw(0, 1)
+    wish.flags = int(CommandFlag.MARKET | CommandFlag.TO_LIMIT)
+    wish.qty_lots *= draw(1, 4)
+
+
 def _at_auction(wish: Wish, draw: Draw) -> None:
     wish.time_in_force = int(AT_AUCTIONS[draw(0, 1)])
     wish.flags = int(CommandFlag.MARKET) if draw(0, 3) == 0 else 0
@@ -125,5 +158,5 @@ def _plain(wish: Wish, draw: Draw) -> None:
 
 
 KINDS = (
-    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _trailing, _peg, _peg, _reduce_only, _at_auction, _plain,
+    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _to_limit, _at_auction, _plain,
 )  # fmt: skip

@@ -38,11 +38,12 @@ SHORT = {"p": "participant", "c": "command_id", "o": "order_id", "s": "symbol", 
 TIMES_IN_FORCE = {time_in_force.name.lower(): time_in_force for time_in_force in TimeInForce}
 FLAGS = {
     "post": CommandFlag.POST_ONLY, "market": CommandFlag.MARKET, "hidden": CommandFlag.HIDDEN, "aon": CommandFlag.ALL_OR_NONE,
-    "reduce": CommandFlag.REDUCE_ONLY, "terms": CommandFlag.TERMS,
+    "reduce": CommandFlag.REDUCE_ONLY, "terms": CommandFlag.TERMS, "to_limit": CommandFlag.TO_LIMIT,
 }  # fmt: skip
 TERMS = {
     "display": Term.DISPLAY_LOTS, "min": Term.MIN_LOTS, "stop": Term.STOP_TICKS, "trail": Term.TRAIL_TICKS, "peg": Term.PEG,
     "offset": Term.OFFSET_TICKS, "until": Term.EXPIRE_NS, "link": Term.LINK, "stp": Term.SELF_TRADE,
+    "touch": Term.TOUCH_TICKS, "updates": Term.UPDATE_LINK,
 }  # fmt: skip
 NAMED_VALUES = {
     **{f"peg={each.name.lower()}": int(each) for each in Peg},

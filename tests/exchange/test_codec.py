@@ -38,6 +38,7 @@ def test_other_types_are_not_read_as_integers(data: bytes) -> None:
         ("94 02 08 07 00", {"kind": 2, "command_id": 8, "order_id": 7}),
         ("95 03 09 07 05 00", {"kind": 3, "command_id": 9, "order_id": 7, "qty_lots": 5}),
         ("96 04 0a 07 32 cd 57 48 00", {"kind": 4, "command_id": 10, "order_id": 7, "qty_lots": 50, "price_ticks": 22344}),
+        ("97 04 0a 07 32 cd 57 48 20 00", {"kind": 4, "command_id": 10, "order_id": 7, "qty_lots": 50, "price_ticks": 22344, "flags": 32}),
         ("94 05 0b cd ff ff 00", {"kind": 5, "command_id": 11, "symbol": 65535}),
         ("93 10 0c 00", {"kind": 16, "command_id": 12}),
         ("94 11 0d 02 00", {"kind": 17, "command_id": 13, "symbol": 2}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serl.exchange.records import CommandFlag, Reason, Term, TimeInForce
+from serl.exchange.records import NO_TERM, CommandFlag, Reason, Term, TimeInForce
 from tests.exchange.notation import parse_all, show
 from tests.exchange.tables import AnyMarket, last_reason
 
@@ -11,25 +11,31 @@ BEFORE = "p2 c1 NEW sell 50@200; p2 c2 NEW buy 50@50; p1 c1 NEW buy 50@49; p3 c1
 
 BAD_FLAGS = """
     post market; post ioc; post fok; post at_open; post at_close; post aon
+    post market stop=100; post ioc touch=100; post aon stop=100
     hidden market; hidden ioc; hidden fok; hidden at_open; hidden at_close; hidden aon
     aon market; aon ioc; aon fok; aon at_open; aon at_close
-    reduce at_open; reduce at_close; flags=64; flags=128; flags=192 market"""
+    reduce at_open; reduce at_close; to_limit; to_limit post; market to_limit ioc; market to_limit fok; market to_limit at_open
+    market to_limit at_close; market to_limit hidden; market to_limit aon; flags=64; flags=128; flags=192 market"""
 BAD_TERMS = """
     terms; gtt; until=5000; until=5000 day; until=5000 ioc; gtt until=1; gtt until=0; gtt until=-5; gtt min=5
     display=0; display=-5; display=7; display=5 hidden; display=5 aon; display=5 min=5; display=5 market; display=5 ioc; display=5 fok
     min=0; min=15; min=7; min=5 aon; min=5 fok; min=5 market; min=5 post; min=5 hidden
-    stop=0; stop=10001; stop=101; stop=100 post; stop=100 peg=mid; stop=-1
-    trail=0; trail=10001; trail=5 post; trail=5 peg=mid
+    stop=0; stop=10001; stop=101; stop=100 peg=mid; stop=-1
+    trail=0; trail=10001; trail=5 peg=mid
+    touch=0; touch=10001; touch=101; touch=100 peg=mid; touch=-1; touch=100 stop=100; touch=100 trail=5
     peg=0; peg=3; peg=mid market; peg=mid post; peg=mid hidden; peg=mid aon; peg=mid min=5; peg=mid display=5; peg=mid reduce; peg=mid ioc; peg=mid fok
     offset=1; peg=mid offset=-1; peg=mid offset=10001; offset=0 stop=100
-    link=2; link=0; link=77; stp=-1; stp=5
-    at_open display=5; at_open min=5; at_open stop=100; at_open peg=mid; at_close trail=5; at_close until=5000; at_close min=5"""
+    updates=2; updates=0; updates=77; link=1 updates=1; link=2; link=0; link=77; stp=-1; stp=5
+    at_open display=5; at_open min=5; at_open stop=100; at_open peg=mid; at_close trail=5; at_close until=5000; at_close min=5; at_open touch=100; at_close touch=100"""
 FINE = """
-    gtc; gtc post; ioc; fok; market; market ioc; market fok; market gtc; hidden; hidden post; hidden gtc; aon; aon gtc
+    gtc; gtc post; ioc; fok; market; market ioc; market fok; market gtc; market to_limit; market to_limit gtc; market to_limit gtt until=5000; market to_limit stop=100; market to_limit touch=100; market to_limit stp=none
+    hidden; hidden post; hidden gtc; aon; aon gtc
     gtt until=5000; gtt until=5000 post; gtt until=5000 hidden; gtt until=5000 market; display=5; display=5 post; display=500; display=5 gtt until=5000
     min=5; min=10; min=5 ioc; min=5 gtt until=5000; stop=100; stop=100 market; stop=100 ioc; stop=100 fok; stop=100 aon; stop=100 hidden; stop=100 min=5
-    stop=100 display=5; stop=100 trail=10000; trail=1; trail=5 market; trail=5 gtt until=5000
-    peg=primary; peg=mid; peg=mid offset=0; peg=primary offset=10000; peg=mid gtt until=5000; link=1; link=1 ioc; stp=none; stp=decrement
+    stop=100 post; trail=5 post; touch=100 post; stop=100 display=5; stop=100 trail=10000; trail=1; trail=5 market; trail=5 gtt until=5000
+    touch=100; touch=50; touch=200 market; touch=100 ioc; touch=100 fok; touch=100 aon; touch=100 hidden; touch=100 min=5; touch=100 gtt until=5000
+    touch=100 display=5; touch=100 link=1; touch=100 stp=none
+    peg=primary; peg=mid; peg=mid offset=0; peg=primary offset=10000; peg=mid gtt until=5000; link=1; link=1 ioc; updates=1; updates=1 fok; at_close updates=1; stp=none; stp=decrement
     at_close; at_close market; at_close stp=oldest; at_close link=1"""
 BAD_QTY = "7@100; 7@100 ioc; 7@0 market; 1005@100; 4@100 min=5"
 BAD_PRICE = "10@101; 10@101 post; 10@0; 10@-2; 10@10002; 10@100 market; 10@99 peg=mid; 10@-2 peg=mid"
@@ -108,7 +114,7 @@ def test_the_last_value_of_a_term_counts_and_an_order_without_the_flag_ignores_i
     assert [event["qty_lots"] for event in events] == [9, 3]
 
 
-@pytest.mark.parametrize("term", [len(Term), len(Term) + 1, 200, 255])
+@pytest.mark.parametrize("term", [NO_TERM, max(Term) + 1, 200, 255])
 def test_an_unknown_term_makes_the_order_bad(market: AnyMarket, term: int) -> None:
     sent = parse_all("p1 c3 NEW buy 9@90 display=2 stp=none")
     sent["flags"][1] = term

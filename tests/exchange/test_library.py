@@ -12,7 +12,7 @@ import pytest
 from serl.exchange import ConfigError, EventKind, Market, MarketLimits, Rejected, Side, Terms, TimeInForce
 from serl.exchange.limits import MarketLimits as Limits
 from serl.exchange.records import COMMAND, EVENT, CommandFlag, CommandKind, Peg, command
-from serl.exchange.terms import order
+from serl.exchange.terms import order, replacement
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
 
 COMMANDS = 3000
@@ -144,6 +144,31 @@ def test_special_orders_are_their_rows() -> None:
         events = by_rows.submit(row)
     assert by_name.events().tolist() == events.tolist() and len(events) > 1, "the iceberg has expired"
     assert by_name.state_hash() == by_rows.state_hash()
+
+
+def test_a_replace_with_terms_is_its_rows() -> None:
+    by_rows, by_name = Market(), Market()
+    stop, later = Terms(stop_ticks=90), Terms(stop_ticks=95, expire_ns=900)
+    gtt = Terms(stop_ticks=90, expire_ns=500)
+    by_name.sell(4, 85, terms=stop)
+    by_name.sell(5, 80, terms=gtt, time_in_force=TimeInForce.GTT)
+    assert by_name.replace(2, 4, 84, terms=Terms(stop_ticks=91))
+    assert by_name.replace(5, 6, 80, terms=later)
+    assert not by_name.replace(99, 6, 80, terms=later)
+    with pytest.raises(Rejected, match="BAD_TERMS"):
+        by_name.replace(2, 4, 84, terms=later)
+    gtc = {"side": Side.SELL, "time_in_force": TimeInForce.GTC}
+    for rows in (
+        order(1, stop, qty_lots=4, price_ticks=85, **gtc),
+        order(3, gtt, qty_lots=5, price_ticks=80, side=Side.SELL, time_in_force=TimeInForce.GTT),
+        replacement(6, Terms(stop_ticks=91), order_id=2, qty_lots=4, price_ticks=84),
+        replacement(8, later, order_id=5, qty_lots=6, price_ticks=80),
+        replacement(11, later, order_id=99, qty_lots=6, price_ticks=80),
+        replacement(14, later, order_id=2, qty_lots=4, price_ticks=84),
+    ):
+        by_rows.submit(rows)
+    assert by_name.state_hash() == by_rows.state_hash()
+    assert by_name.specials()[["stop_ticks", "expire_ns", "total_lots"]].tolist() == [(95, 900, 6), (91, 0, 4)]
 
 
 def test_an_order_that_fills_thousands() -> None:

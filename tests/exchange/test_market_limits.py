@@ -144,7 +144,8 @@ def test_invalid_symbols(symbols: list[str] | str | int, message: str) -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(MarketLimits)])
 def test_limits_start_at_one(name: str) -> None:
-    for value in (0, -1):
+    """Of the display 0 means none."""
+    for value in (-1,) if name == "display_divisor_max" else (0, -1):
         with pytest.raises(ConfigError, match=name):
             MarketLimits(**{name: value})
 
@@ -176,3 +177,33 @@ def test_participants_max_fits_the_row_format() -> None:
 def test_invalid_queries(ask: Callable[[Market], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ask(Market(2))
+
+
+DISPLAYS = [
+    ("p1 c2 NEW sell 40@100 display=4", "NONE"),
+    ("p1 c2 NEW sell 41@100 display=4", "LIMIT_DISPLAY"),
+    ("p1 c2 NEW sell 11@100 display=1", "LIMIT_DISPLAY"),
+    ("p1 c2 NEW sell 11@100 display=9223372036854775807", "NONE"),
+    ("p1 c2 NEW sell 100@100", "NONE"),
+    ("p1 c3 NEW sell 100@100 display=1 stop=90", "LIMIT_DISPLAY"),
+    ("p1 c2 NEW sell 20@100 display=2; p1 c3 REPLACE o2 20@99", "NONE"),
+    ("p1 c2 NEW sell 20@100 display=2; p1 c3 REPLACE o2 21@99", "LIMIT_DISPLAY"),
+    ("p1 c2 NEW sell 20@100; p1 c3 REPLACE o2 999@99", "NONE"),
+    # the order of the checks
+    ("p9 c1 RULE BAND_HIGH 50; p1 c2 NEW sell 11@100 display=1", "OUTSIDE_BAND"),
+    ("p9 c1 ACCOUNT o1 ORDER_LOTS_MAX 5; p1 c2 NEW sell 11@100 display=1", "LIMIT_DISPLAY"),
+]
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize(("text", "reason"), DISPLAYS)
+def test_an_iceberg_displays_a_share_of_itself(
+    implementation: type[Market | ReferenceMarket], text: str, reason: str
+) -> None:
+    market = implementation(1, limits=MarketLimits(display_divisor_max=10))
+    market.grant_operator(9)
+    events = market.submit(parse_all(text))
+    assert Reason(events["reason"][-1]).name == reason
+    unlimited = implementation(1, limits=MarketLimits(display_divisor_max=0))
+    unlimited.grant_operator(9)
+    assert Reason.LIMIT_DISPLAY not in unlimited.submit(parse_all(text))["reason"]

@@ -13,11 +13,22 @@ from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal import snapshots
+from serl.exchange.journal.meta import write_meta
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
+from serl.exchange.records import (
+    COMMAND,
+    LIMIT_COLUMNS,
+    CommandKind,
+    EventKind,
+    Rows,
+    Term,
+    command,
+)
+from serl.exchange.snapshot import FIRST_TERM_COLUMNS, SPECIAL
+from serl.exchange.terms import Terms, order
 from serl.exchange.wire import Kind
 from tests.server_fixture import RawClient, Served, launch
 
@@ -130,8 +141,10 @@ def _return(endpoint: str, last_report: int) -> Any:
     return client
 
 
-def start(folder: Path) -> Core:
-    overrides: dict[str, Any] = {"symbols": [{"name": "A"}], "journal": {"folder": str(folder), "segment_rows": 8192}}
+def start(folder: Path, **limits: int) -> Core:
+    overrides: dict[str, Any] = {
+        "symbols": [{"name": "A"}], "journal": {"folder": str(folder), "segment_rows": 8192}, "limits": limits,
+    }  # fmt: skip
     return Core(load_config(None, overrides), folder)
 
 
@@ -163,6 +176,29 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
     again.close()
 
 
+def test_commands_are_executed_again_under_the_display_limit_of_their_time(tmp_path: Path) -> None:
+    """A journal of a version that had no such limit has no note of it; a later limit does not touch what was accepted before."""
+    iceberg = order(1, Terms(display_lots=1), participant=1, qty_lots=2000, price_ticks=10)
+    digests: list[str] = []
+    for divisor, accepted in ((0, True), (1000, False), (2000, True), (1000, False)):
+        core = start(tmp_path, display_divisor_max=divisor)
+        assert [core.market.state_hash()] == digests[-1:] or not digests
+        core.submit(iceberg)
+        iceberg["command_id"] += 2
+        assert (core.journal.events.rows[core.event_sequence - 1]["reason"] == 0) == accepted
+        digests.append(core.market.state_hash())
+        core.journal.commands.sync()
+        core.journal.unlock()
+        if len(digests) == 1:
+            meta = core.journal.meta
+            assert meta.pop("display_divisors") == [[1, 0]]
+            write_meta(tmp_path, meta)
+    core = start(tmp_path)
+    assert core.market.state_hash() == digests[-1] and core.recovery.commands == 8
+    assert core.journal.meta["display_divisors"] == [[3, 1000], [5, 2000], [7, 1000]]
+    core.close()
+
+
 def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -> None:
     start(crashed[0]).close()
     newest = max(crashed[0].glob("snapshot-*.npz"))
@@ -171,6 +207,28 @@ def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -
     newest.with_suffix(".sha256").write_text(hashlib.sha256(newest.read_bytes()).hexdigest())
     core = start(crashed[0])
     assert (core.market.state_hash(), core.recovery.snapshot_sequence) == (crashed[1], 0)
+    core.close()
+
+
+def test_a_snapshot_of_a_version_with_fewer_columns_is_restored(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    core.submit(order(1, Terms(display_lots=2), participant=1, qty_lots=20, price_ticks=10))
+    core.submit(order(3, Terms(stop_ticks=12, trail_ticks=3), participant=1, qty_lots=5, price_ticks=10))
+    core.submit(command(CommandKind.TERM, participant=1, command_id=6, flags=Term.MIN_LOTS, price_ticks=4))
+    digest = core.market.state_hash()
+    core.close()
+    newest = max(tmp_path.glob("snapshot-*.npz"))
+    values = dict(np.load(newest))
+    names = [name for name in SPECIAL.names or () if name not in ("touch_ticks", "updates")]
+    narrower = np.zeros(len(values["specials"]), [(name, SPECIAL[name]) for name in names])
+    for name in names:
+        narrower[name] = values["specials"][name]
+    np.savez(newest, **values | {"specials": narrower, "terms": values["terms"][:, :FIRST_TERM_COLUMNS]})
+    check = newest.with_suffix(".sha256")
+    check.write_text(f"{hashlib.sha256(newest.read_bytes()).hexdigest()} {core.journal.id}")
+    core = start(tmp_path)
+    assert (core.market.state_hash(), core.recovery.snapshot_sequence, core.recovery.commands) == (digest, 6, 0)
+    core.market.validate()
     core.close()
 
 

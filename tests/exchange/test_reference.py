@@ -120,6 +120,22 @@ def test_hash_depends_on_every_field(field: str) -> None:
     assert dataclasses.replace(snapshot, **{field: value}).digest() != snapshot.digest()
 
 
+def test_the_hash_of_a_market_is_that_of_earlier_versions() -> None:
+    """Although terms and orders have more columns now."""
+    assert special().state_hash() == "c95fdb97789511a23615b3ab1b6e9c9a6fffdd7a7661202ffe159359fd3a5672"
+
+
+@pytest.mark.parametrize("term", [Term.TOUCH_TICKS, Term.SELF_TRADE])
+def test_the_hash_depends_on_later_columns(term: Term) -> None:
+    market = special()
+    market.submit(command(CommandKind.TERM, participant=5, command_id=50, flags=term, price_ticks=7))
+    assert market.state_hash() != special().state_hash()
+    orders = [special() for _ in range(2)]
+    for order_market, trigger in zip(orders, ("stop=190", "touch=190"), strict=True):
+        order_market.submit(parse_all(f"p1 c50 NEW buy 1@50 {trigger}"))
+    assert orders[0].state_hash() != orders[1].state_hash()
+
+
 def test_a_participant_above_the_limit_is_rejected() -> None:
     with pytest.raises(ConfigError, match="up to 9, got 10"):
         traded().submit(command(CommandKind.NEW, participant=10, command_id=1, qty_lots=1, price_ticks=1))

@@ -15,6 +15,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "message": ("serl.exchange.wire",),
     "itch": (*_READERS, "serl.history.itch.reader"),
     "dbn": _READERS,
+    "iex": (*_READERS, "serl.history.iex.reader"),
     "depth": (*_READERS, "serl.history.depth_lines", "json.decoder"),
     "events": (*_READERS, "serl.history.l3_events"),
     "lobster": (*_READERS, "serl.history.lobster", "serl.history.lobster_check"),

@@ -17,6 +17,7 @@ from serl.exchange.records import COMMAND
 from serl.exchange.wire import RequestError
 from serl.history.day import read_day
 from serl.history.importing import import_day
+from serl.history.source import DEFAULTS, Options
 
 LOBSTER_NAME = "TEST_2020-01-02_34200000_57600000_message_2.csv"
 Read = Callable[[bytes, Path], object]
@@ -57,8 +58,8 @@ def _message(data: bytes, folder: Path) -> None:
     assert wire.unpack(msgpack.packb(message)) == message
 
 
-def _imported(name: str) -> Read:
-    return lambda data, folder: import_day(_written(data, folder, name))
+def _imported(name: str, options: Options = DEFAULTS) -> Read:
+    return lambda data, folder: import_day(_written(data, folder, name), options)
 
 
 def _lobster(data: bytes, folder: Path) -> object:
@@ -78,6 +79,7 @@ TARGETS: dict[str, Target] = {
     "message": Target(_message, (RequestError,)),
     "itch": Target(_imported("file.itch")),
     "dbn": Target(_imported("file.dbn")),
+    "iex": Target(_imported("file.pcap", Options(symbols=("SPY",)))),
     "depth": Target(_imported("file.depth")),
     "events": Target(_imported("file.csv")),
     "lobster": Target(_lobster),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from serl.exchange.errors import ConfigError
-from serl.gateways.accounts import new_accounts, read_accounts
+from serl.gateways.accounts import check_lengths, new_accounts, read_accounts
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -60,3 +60,17 @@ def test_new_accounts_have_secrets_of_their_own() -> None:
     assert accounts["alice"].secret != accounts["bob"].secret
     with pytest.raises(ConfigError, match="expected a login for each"):
         new_accounts(["alice", "alice"])
+
+
+def test_secrets_have_the_length_of_a_protocol() -> None:
+    accounts = new_accounts(["alice"], 10)
+    assert len(accounts["alice"].secret) == 10
+    check_lengths(accounts, "SoupBinTCP", 6, 10)
+    with pytest.raises(
+        ConfigError, match="account alice: expected a secret of 1 to 9 ASCII characters, as X has, got 10 characters"
+    ):
+        check_lengths(accounts, "X", 6, 9)
+    with pytest.raises(ConfigError, match="expected a login of 1 to 4 ASCII characters, as X has, got 'alice'"):
+        check_lengths(accounts, "X", 4, 10)
+    with pytest.raises(ConfigError, match="expected a login"):
+        check_lengths(new_accounts(["a "]), "X", 6, 32)

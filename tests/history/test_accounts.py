@@ -20,6 +20,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
+from serl.exchange.terms import Terms, order, replacement
 from serl.history.accounts import effective_commands, events_of, put_exchange_first, to_time_of_day, verify_accounts
 from serl.history.day import read_day, write_day
 from serl.history.errors import DayOfAccounts
@@ -76,6 +77,27 @@ def test_a_rejected_order_still_consumes_its_terms() -> None:
     assert day.commands["qty_lots"].tolist() == [0, 0, 0, 9]
     (events,) = events_of(day)
     assert events[-1]["qty_lots"] == 9, "all of it is displayed"
+
+
+def test_a_rejected_replace_still_consumes_its_terms() -> None:
+    market = Market(["A"])
+    open_order = new(1, 1, Side.BUY, 5, 100)
+    bad = replacement(2, Terms(stop_ticks=90), participant=1, order_id=1, qty_lots=5, price_ticks=100)
+    good = order(
+        4,
+        Terms(stop_ticks=110, expire_ns=900),
+        participant=1,
+        qty_lots=5,
+        price_ticks=99,
+        time_in_force=TimeInForce.GTT,
+    )
+    later = replacement(7, Terms(expire_ns=950), participant=1, order_id=6, qty_lots=5, price_ticks=99)
+    rows = np.concatenate([open_order, bad, good, later])
+    day = recorded_day(market, [(rows, market.submit(rows))])
+    assert day.commands["command_id"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert day.commands["qty_lots"].tolist() == [5, 0, 0, 0, 0, 5, 0, 5]
+    (events,) = events_of(day)
+    assert [EventKind(event["kind"]).name for event in events[-2:]] == ["ACCEPTED", "REDUCED"]
 
 
 def test_a_stale_id_is_dropped_but_its_terms_stay() -> None:

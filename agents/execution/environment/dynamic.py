@@ -16,8 +16,9 @@ import numpy as np
 
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.market_state import LIMITS, Buffers, Environments, MarketState
-from serl.agents.execution.environment.own_orders import NOW
+from serl.agents.execution.environment.own_orders import NOW, RESTING
 from serl.agents.execution.environment.records import CHILD
+from serl.agents.execution.environment.simulated_step import advance
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import PopulationConfig, require_one_symbol
 from serl.exchange.errors import ConfigError
@@ -34,6 +35,9 @@ class DynamicMarket:
 
     states_kept: size of the cache, in states (about 1 MB each with a thousand traders). threads: 0 means one per core.
     """
+
+    order_dtype = CHILD
+    """Of what `step` sends."""
 
     def __init__(
         self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, states_kept: int = 256, threads: int = 0
@@ -76,7 +80,7 @@ class DynamicMarket:
         for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
             self._env_states[env] = 0
             self._env_states[env, NOW], self._states[env] = self._restore_nearest(seed, time_ns, self._states.get(env))
-        no_children = np.zeros(len(which), CHILD)
+        no_children = np.zeros(len(which), self.order_dtype)
         self._run(which, no_children, cached_ns)
         for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
             self._cache_state(seed, time_ns, self._states[env])
@@ -127,7 +131,18 @@ class DynamicMarket:
 
     def _run_some(self, share: range, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
         for index in share:
-            env = int(which[index])
-            self._states[env].step(
-                buffers, self._envs, env, int(self._signs[env]), children, index, int(until_ns[index]), self.latency_ns
-            )
+            self._step_one(int(which[index]), children, index, int(until_ns[index]), buffers)
+
+    def _step_one(self, env: int, children: Rows, index: int, until_ns: int, buffers: Buffers) -> None:
+        own, child = self._env_states[env], children[index]
+        sends = own[RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0
+        sign, latency_ns = int(self._signs[env]), self.latency_ns
+
+        def run(market: MarketState, limit_ns: int) -> int:
+            return int(advance(
+                market.crowd.traders, market.market.state, buffers.row, self._env_states, env, sign, children, index, until_ns,
+                limit_ns, latency_ns, buffers.events, self.frames, self.fills, *market.kept,
+            ))  # fmt: skip
+
+        sends_last = bool(sends and own[NOW] + latency_ns >= until_ns)
+        self._states[env].step(buffers.events, self._envs, env, until_ns, run, sends_last)

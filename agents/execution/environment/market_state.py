@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serl.agents.execution.environment.own_orders import EVENT_ROWS, NOW, RESTING
+from serl.agents.execution.environment.own_orders import EVENT_ROWS, NOW
 from serl.agents.execution.environment.records import FILL, FRAME
-from serl.agents.execution.environment.simulated_step import LAST_NS, advance, execute_scheduled
+from serl.agents.execution.environment.simulated_step import LAST_NS, execute_scheduled
 from serl.agents.traders.build import Crowd, copy_arrays
 from serl.agents.traders.inprocess import (
     FINISHED,
@@ -59,6 +59,10 @@ class Environments(NamedTuple):
         return cls(np.zeros((count, 6), np.int64), np.zeros(count, FRAME), np.zeros(count, FILL))
 
 
+Advance = Callable[["MarketState", int], int]
+"""(market, time up to which it may go) to the status of a compiled step of one environment."""
+
+
 class MarketState:
     """Traders and their market; `venue` has the rules, if there are any, and is idle between two steps."""
 
@@ -90,17 +94,18 @@ class MarketState:
         return NONE_KEPT if self.venue is None else (self.venue.kept, self.venue.kept_count)
 
     def step(
-        self, buffers: Buffers, envs: Environments, env: int, sign: int, children: Rows, index: int, until_ns: int, latency_ns: int
-    ) -> None:  # fmt: skip
-        """Steps environment `env` to a time, with CHILD row `index`. What is scheduled happens before everybody's commands of the same time."""
+        self, events: Rows, envs: Environments, env: int, until_ns: int, advance: Advance, sends_last: bool
+    ) -> None:
+        """Steps environment `env` to a time. What is scheduled happens before everybody's commands of the same time.
+
+        advance: the compiled step up to a time; returns its status. sends_last: our commands arrive at the end of the step, behind what is
+        scheduled then. events: (EVENT_ROWS,) EVENT, a buffer.
+        """
 
         def run(limit_ns: int) -> bool:
             """What comes before a time; False after a command that changed the phase."""
             while True:
-                status = advance(
-                    self.crowd.traders, self.market.state, buffers.row, envs.states, env, sign, children, index, until_ns,
-                    limit_ns, latency_ns, buffers.events, envs.frames, envs.fills, *self.kept,
-                )  # fmt: skip
+                status = advance(self, limit_ns)
                 if status in (FINISHED, PHASE_CHANGED):
                     return bool(status == FINISHED)
                 self.make_room(status)
@@ -108,15 +113,12 @@ class MarketState:
         if self.venue is None:
             run(NEVER)
         else:
-            own, child = envs.states[env], children[index]
-            sends = own[RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0
-            sends_last = bool(sends and own[NOW] + latency_ns >= until_ns)
-            self._step_by_schedule(self.venue, _Scheduled(self, buffers.events, envs, env), run, until_ns, sends_last)
+            self._step_by_schedule(self.venue, _Scheduled(self, events, envs, env), run, until_ns, sends_last)
 
     def _step_by_schedule(
         self, venue: SimulatedVenue, scheduled: "_Scheduled", run: Callable[[int], bool], until_ns: int, sends_last: bool
     ) -> None:  # fmt: skip
-        """See `step`. sends_last: our commands arrive at the end of the step, behind what is scheduled then."""
+        """See `step`."""
         own = scheduled.envs.states[scheduled.env]
         sequence = self.market.state.counters["command_sequence"]
 

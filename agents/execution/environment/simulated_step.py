@@ -41,7 +41,7 @@ FEES_PAID, LAST_NS = CURSOR, STOP
 
 
 @inlined
-def _submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
     """Executes a command, and shows the traders its events: FINISHED, or PHASE_CHANGED if it changed the symbol's phase; MARKET_FULL or KEPT_FULL:
     then call it again. kept, kept_count: as in `run_market`."""
     rows[row_index].sequence = state.counters.command_sequence + 1
@@ -59,7 +59,7 @@ def _submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any,
 
 
 @inlined
-def _run(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
     """Runs the traders until `until_ns`; returns why it stopped."""
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
@@ -70,7 +70,7 @@ def _run(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, f
                 return TRADERS_FULL
             wake_next(traders, state)
             continue
-        status = _submit(
+        status = submit(
             traders, state, traders.in_flight, traders.in_flight_item[1], env_state, events, frame, fills, kept, kept_count
         )  # fmt: skip
         if status == MARKET_FULL or status == KEPT_FULL:
@@ -115,7 +115,7 @@ def advance(
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         early_ns = min(arrival_ns, limit_ns)
-        status = _run(traders, state, early_ns, env_state, events, frame, own_fills, kept, kept_count)
+        status = run_traders(traders, state, early_ns, env_state, events, frame, own_fills, kept, kept_count)
         if status != FINISHED or limit_ns <= arrival_ns:
             return status
         env_state[PHASE] = CANCELLING
@@ -124,14 +124,14 @@ def advance(
         _align(state, sign, child)
         if not next_command(env_state, row, 0, OUR_PARTICIPANT, side, child, arrival_ns):
             break
-        status = _submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+        status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
         if status == MARKET_FULL or status == KEPT_FULL:
             return status
         command_executed(env_state, child, fill)
         if status == PHASE_CHANGED:
             return status
     last_ns = min(until_ns, limit_ns)
-    status = _run(traders, state, last_ns, env_state, events, frame, own_fills, kept, kept_count)
+    status = run_traders(traders, state, last_ns, env_state, events, frame, own_fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
         end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
         _charge(state, env_state, fill)
@@ -142,6 +142,6 @@ def advance(
 def execute_scheduled(
     traders: Any, state: Any, command: Any, env_states: Any, env: int, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any
 ) -> int:  # fmt: skip
-    """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `_submit` does."""
+    """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `submit` does."""
     own_fills = fills[env : env + 1]
-    return _submit(traders, state, command, 0, env_states[env], events, frames[env], own_fills, kept, kept_count)
+    return submit(traders, state, command, 0, env_states[env], events, frames[env], own_fills, kept, kept_count)

@@ -1,26 +1,27 @@
-"""One parent order as a `gymnasium.Env`, for libraries without support for vector environments. `serl.environments` makes them by name."""
+"""One of N as a `gymnasium.Env`, for libraries without support for vector environments. `serl.environments` makes them by name."""
 
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
 
 
-class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
-    """A view of a vector environment with one parent order. All actions are in [-1, 1], as most libraries expect: shares are (action + 1) / 2.
+class SingleEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
+    """A view of a vector environment of one. All actions are in [-1, 1], as most libraries expect.
 
-    An episode terminates with its parent order, whose remaining time is part of the observation; it is never truncated. The info of the last
-    step has `results`, see Accounts.results. ConfigError if the vector environment has more than one parent order.
+    An episode terminates at the end of its window, of which what is left is part of the observation; it is never truncated. The info of the
+    last step has `results`. ConfigError if the vector environment has more than one environment.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
-    def __init__(self, vector: ExecutionVectorEnv) -> None:
+    def __init__(self, vector: VectorEnv) -> None:
         if vector.num_envs != 1:
-            raise ConfigError(f"expected a vector environment with one parent order, got one of {vector.num_envs}")
+            raise ConfigError(f"expected a vector environment of one, got one of {vector.num_envs}")
         self.vector = vector
         self.observation_space = vector.single_observation_space
         self._low = vector.single_action_space.low
@@ -28,7 +29,7 @@ class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._next: Any = None  # first observation of the next episode, if it has already started
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts the next episode. A seed determines it and all that follow. Options as in ExecutionVectorEnv."""
+        """Starts the next episode. A seed determines it and all that follow. Options as in the vector environment."""
         super().reset(seed=seed)
         if seed is None and not options and self._next is not None:
             observation = self._next
@@ -47,3 +48,9 @@ class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._next = observations[0]
         results = {name: float(values[0]) for name, values in info["results"].items()}
         return info["final_obs"][0], float(rewards[0]), True, False, {"results": results}
+
+
+class ExecutionEnv(SingleEnv):
+    """One parent order at a time: shares are (action + 1) / 2. `results` as in Accounts.results."""
+
+    vector: ExecutionVectorEnv

@@ -9,7 +9,6 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
 from serl.exchange.kernel.rulebook.matching import (
     counterparty,
-    is_active_order_not_reducing,
     meet_counterparty,
     obtainable_lots,
 )
@@ -27,6 +26,7 @@ from serl.exchange.kernel.rulebook.orders import (
 )
 from serl.exchange.kernel.rulebook.pegs import float_peg, make_pegs_due
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
+from serl.exchange.kernel.rulebook.reducing import is_active_order_not_reducing
 from serl.exchange.kernel.state import (
     BID,
     DUE_PEGS,
@@ -78,9 +78,10 @@ def dequeue(state: State, slot: int) -> None:
     active.price_ticks = extra.limit_ticks
     active.leaves_lots, active.total_lots = total_open_lots(state, slot), order.total_lots
     active.display_lots, active.min_lots, active.link = extra.display_lots, extra.min_lots, extra.link
+    active.updates = extra.updates
     active.peg, active.offset_ticks, active.expire_ns = extra.peg, extra.offset_ticks, extra.expire_ns
     active.self_trade_term = extra.self_trade
-    active.stop_ticks = active.trail_ticks = 0
+    active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
     active.command_id, active.origin = 0, FROM_QUEUE
     remove_from_everywhere(state, slot)
     activate(state)
@@ -104,7 +105,7 @@ def activate(state: State) -> None:
 def can_rest(state: State) -> bool:
     """Whether the rest of the active order goes into a queue."""
     active = state.active_order
-    if active.stop_ticks != 0:
+    if active.stop_ticks | active.touch_ticks:
         return True
     time_in_force = active.time_in_force
     if time_in_force == k.IOC or time_in_force == k.FOK:
@@ -121,9 +122,9 @@ def target_queue(state: State) -> tuple[int, int]:
     symbol, side = active.symbol, active.side
     price = active.price_ticks if active.price_ticks != 0 else worst_price(state, side)
     phase = phase_of(state, symbol)
-    if active.stop_ticks != 0:
-        return k.STOP_QUEUE, active.stop_ticks
-    if active.origin == FROM_REPLACE:
+    if active.stop_ticks | active.touch_ticks:
+        return k.STOP_QUEUE, active.stop_ticks | active.touch_ticks  # never both
+    if active.origin == FROM_REPLACE and active.min_lots == 0:
         return (k.HIDDEN_QUEUE if active.flags & k.HIDE else k.DISPLAYED_QUEUE), price
     if active.time_in_force == k.AT_CLOSE and phase != k.CLOSING:
         return k.INACTIVE_QUEUE, price
@@ -133,7 +134,8 @@ def target_queue(state: State) -> tuple[int, int]:
         return k.HIDDEN_QUEUE, active.limit_ticks
     if active.min_lots != 0:
         return k.MIN_QTY_QUEUE, price
-    return (k.HIDDEN_QUEUE if active.flags & (k.HIDE | k.MARKET) else k.DISPLAYED_QUEUE), price
+    hidden = active.flags & k.HIDE or active.flags & (k.MARKET | k.TO_LIMIT) == k.MARKET
+    return (k.HIDDEN_QUEUE if hidden else k.DISPLAYED_QUEUE), price
 
 
 @inner
@@ -141,7 +143,7 @@ def wants_to_trade(state: State) -> bool:
     """Whether the active order meets anybody now."""
     active = state.active_order
     symbol, side, leaves_lots = active.symbol, active.side, active.leaves_lots
-    if active.stop_ticks != 0 or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
+    if active.stop_ticks | active.touch_ticks or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
         return False
     if active.time_in_force == k.AT_CLOSE and active.origin == FROM_NEW:
         return False
@@ -170,7 +172,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
     ) != 0 or active.self_trade_term != ACCOUNT_SELF_TRADE
     slot = enqueue(
         state, active.symbol, queue, active.side, price, leaves_lots, active.total_lots, active.participant,
-        active.order_id, active.time_in_force, active.flags, special,
+        active.order_id, active.time_in_force, active.flags, special, active.touch_ticks,
     )  # fmt: skip
     order = state.orders[slot]
     if order.special:
@@ -180,9 +182,10 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
             display,
             min(active.min_lots, leaves_lots),
         )
-        extra.stop_ticks, extra.trail_ticks = active.stop_ticks, active.trail_ticks
+        extra.stop_ticks, extra.touch_ticks = active.stop_ticks, active.touch_ticks
+        extra.trail_ticks = active.trail_ticks
         extra.peg, extra.offset_ticks = active.peg, active.offset_ticks
-        extra.link, extra.self_trade = active.link, active.self_trade_term
+        extra.link, extra.updates, extra.self_trade = active.link, active.updates, active.self_trade_term
         if active.expire_ns != 0:
             extra.expire_ns = active.expire_ns
             add_expiry(state, slot)
@@ -338,5 +341,7 @@ def check_dequeued(state: State) -> None:
     """Decides whether an order from a queue may trade."""
     if not wants_to_trade(state):
         state.active_order.cancel_reason = NO_TRADE
+    elif state.active_order.flags & k.POST_ONLY:
+        state.active_order.cancel_reason = k.REASON_WOULD_CROSS
     elif is_active_order_not_reducing(state):
         state.active_order.cancel_reason = k.REASON_NOT_REDUCING

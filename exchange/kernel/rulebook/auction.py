@@ -11,7 +11,6 @@ from serl.exchange.kernel.rulebook.matching import (
     fill_resting,
     first_slot,
     is_better,
-    is_not_reducing,
     record_trade_price,
     replenish_or_remove,
 )
@@ -20,7 +19,9 @@ from serl.exchange.kernel.rulebook.order_events import (
     cancel,
     cancel_linked,
     hidden_flag,
+    partner_to_update,
     unlink_pair,
+    update_partner,
 )
 from serl.exchange.kernel.rulebook.orders import (
     order_limit,
@@ -29,6 +30,7 @@ from serl.exchange.kernel.rulebook.orders import (
     total_open_lots,
 )
 from serl.exchange.kernel.rulebook.pricing import worst_price
+from serl.exchange.kernel.rulebook.reducing import is_not_reducing
 from serl.exchange.kernel.state import ASK, BID, CLOSERS, State
 from serl.exchange.records import Rows
 
@@ -198,15 +200,22 @@ def _trade_pair(state: State, command: CommandRow, events: Rows, count: int, sel
     count = fill_resting(state, command, events, count, buy, price, qty, k.AUCTION)
     settle_trade(state, symbol, buyer, seller, price, qty, k.AUCTION_FEES, k.AUCTION_FEES)
     record_trade_price(state, symbol, price)
-    sell_link = unlink_pair(state, sell)
+    sell_partner = buy_partner = -1
+    if not (seller == buyer and one.special and state.extras[sell].link == other.order_id):
+        sell_partner, buy_partner = partner_to_update(state, sell, qty), partner_to_update(state, buy, qty)
+    sell_link = unlink_pair(state, sell) if sell_partner < 0 else 0
     if sell_link == other.order_id and seller == buyer:
         unlink_pair(state, buy)
-    buy_link = unlink_pair(state, buy)
+    buy_link = unlink_pair(state, buy) if buy_partner < 0 else 0
     count = replenish_or_remove(state, command, events, count, sell)
     count = replenish_or_remove(state, command, events, count, buy)
-    if sell_link != 0:
+    if sell_partner >= 0:
+        count = update_partner(state, command, events, count, sell_partner, qty)
+    elif sell_link != 0:
         count = cancel_linked(state, command, events, count, seller, sell_link)
-    if buy_link != 0:
+    if buy_partner >= 0:
+        count = update_partner(state, command, events, count, buy_partner, qty)
+    elif buy_link != 0:
         count = cancel_linked(state, command, events, count, buyer, buy_link)
     return count
 

@@ -7,16 +7,24 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import is_collecting
 from serl.exchange.kernel.rulebook.capacity import is_full
-from serl.exchange.kernel.rulebook.matching import reducing_lots
 from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
+from serl.exchange.kernel.rulebook.reducing import reducing_lots
 from serl.exchange.kernel.state import ASK, BID, State
-from serl.exchange.records import TICK_ENTRIES_MAX, CommandFlag, Term
+from serl.exchange.records import NO_TERM, TICK_ENTRIES_MAX, CommandFlag
 
 KNOWN_FLAGS = int(sum(CommandFlag))
-SENT_TERMS = len(Term)
+SENT_TERMS = NO_TERM
 """Column of State.terms with a bit for each that was given."""
-UNKNOWN_TERM = 1 << len(Term)
+UNKNOWN_TERM = 1 << NO_TERM
+REPLACED_TERMS = (
+    1 << k.TERM_EXPIRE_NS
+    | 1 << k.TERM_MIN_LOTS
+    | 1 << k.TERM_STOP_TICKS
+    | 1 << k.TERM_TRAIL_TICKS
+    | 1 << k.TERM_TOUCH_TICKS
+)
+"""Terms that a REPLACE can change."""
 
 
 @inner
@@ -54,12 +62,14 @@ def _has_bad_flags(command: CommandRow) -> bool:
         return True
     if flags & k.ALL_OR_NONE and (market or instant or auction):
         return True
+    if flags & k.TO_LIMIT and (not market or instant or auction):
+        return True
     return flags & k.REDUCE_ONLY != 0 and auction
 
 
 @inner
 def term_value(state: State, command: CommandRow, which: int) -> int:
-    """The value of a term that a NEW takes, 0 if it was not given."""
+    """The value of a term that a NEW or REPLACE takes, 0 if it was not given."""
     sent = state.terms[command.participant]
     return sent[which] if command.flags & k.HAS_TERMS and sent[SENT_TERMS] >> which & 1 else 0
 
@@ -75,9 +85,9 @@ def initial_stop_ticks(state: State, command: CommandRow) -> int:
 
 
 @inner
-def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
+def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -> bool:
     """Whether a term has a value that no order could have."""
-    values, symbol, most = state.terms[command.participant], int64(command.symbol), state.counters.price_ticks_max
+    values, most = state.terms[command.participant], state.counters.price_ticks_max
     lot = state.symbols[symbol].lot_multiple
     if sent & 1 << k.TERM_DISPLAY_LOTS and (values[k.TERM_DISPLAY_LOTS] < 1 or values[k.TERM_DISPLAY_LOTS] % lot != 0):
         return True
@@ -86,6 +96,8 @@ def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
     ):
         return True
     if sent & 1 << k.TERM_STOP_TICKS and not is_valid_price(state, symbol, values[k.TERM_STOP_TICKS]):
+        return True
+    if sent & 1 << k.TERM_TOUCH_TICKS and not is_valid_price(state, symbol, values[k.TERM_TOUCH_TICKS]):
         return True
     if sent & 1 << k.TERM_TRAIL_TICKS and not 1 <= values[k.TERM_TRAIL_TICKS] <= most:
         return True
@@ -103,7 +115,9 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
     """Whether terms are missing, out of range, or do not go together with the order."""
     flags, tif, participant = int64(command.flags), int64(command.time_in_force), int64(command.participant)
     sent = state.terms[participant, SENT_TERMS] if flags & k.HAS_TERMS else 0
-    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM or _has_bad_values(state, command, sent):
+    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM:
+        return True
+    if _has_bad_values(state, command, int64(command.symbol), sent):
         return True
     instant, market = tif == k.IOC or tif == k.FOK, flags & k.MARKET != 0
     stops, peg = sent & (1 << k.TERM_STOP_TICKS | 1 << k.TERM_TRAIL_TICKS) != 0, sent & 1 << k.TERM_PEG != 0
@@ -114,7 +128,8 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         return True
     if least and (flags & (k.ALL_OR_NONE | k.POST_ONLY | k.HIDE) or tif == k.FOK or market):
         return True
-    if stops and (flags & k.POST_ONLY or peg):
+    touches = sent & 1 << k.TERM_TOUCH_TICKS != 0
+    if (stops or touches) and (peg or (stops and touches)):
         return True
     if peg and (
         flags & (k.POST_ONLY | k.HIDE | k.ALL_OR_NONE | k.REDUCE_ONLY) or least or display or market or instant
@@ -122,14 +137,47 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         return True
     if sent & 1 << k.TERM_OFFSET_TICKS and not peg:
         return True
-    if (tif == k.AT_OPEN or tif == k.AT_CLOSE) and sent & ~(1 << k.TERM_SELF_TRADE | 1 << k.TERM_LINK):
+    if (tif == k.AT_OPEN or tif == k.AT_CLOSE) and sent & ~(
+        1 << k.TERM_SELF_TRADE | 1 << k.TERM_LINK | 1 << k.TERM_UPDATE_LINK
+    ):
         return True
-    if sent & 1 << k.TERM_LINK:
-        slot = order_index.find(state, participant, state.terms[participant, k.TERM_LINK])
+    updates = sent & 1 << k.TERM_UPDATE_LINK != 0
+    if sent & 1 << k.TERM_LINK or updates:
+        which = k.TERM_UPDATE_LINK if updates else k.TERM_LINK
+        slot = order_index.find(state, participant, state.terms[participant, which])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
+    if sent & 1 << k.TERM_LINK and updates:
+        return True
     trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
     return trails != 0 and state.symbols[command.symbol].last_ticks == 0
+
+
+@inner
+def _has_bad_replacements(state: State, command: CommandRow, slot: int) -> bool:
+    """Whether the terms of a REPLACE are missing, out of range, or of another kind of order."""
+    order, sent = state.orders[slot], state.terms[command.participant, SENT_TERMS]
+    if sent == 0 or sent & ~REPLACED_TERMS or not order.special:
+        return True
+    if _has_bad_values(state, command, int64(order.symbol), sent):
+        return True
+    extra = state.extras[slot]
+    if sent & 1 << k.TERM_EXPIRE_NS and extra.expire_ns == 0:
+        return True
+    if sent & 1 << k.TERM_MIN_LOTS and (extra.min_lots == 0 or order.flags & k.ALL_OR_NONE):
+        return True
+    if sent & 1 << k.TERM_STOP_TICKS and extra.stop_ticks == 0:
+        return True
+    if sent & 1 << k.TERM_TRAIL_TICKS and extra.trail_ticks == 0:
+        return True
+    return sent & 1 << k.TERM_TOUCH_TICKS != 0 and extra.touch_ticks == 0
+
+
+@inner
+def replaced_value(state: State, command: CommandRow, which: int, current: int) -> int:
+    """What a term of an order is after a REPLACE: none of those that it can change may be 0."""
+    value = term_value(state, command, which)
+    return value if value != 0 else current
 
 
 @inner
@@ -140,26 +188,37 @@ def _is_wrong_phase(state: State, command: CommandRow) -> bool:
         return True
     if tif == k.AT_OPEN:
         return not k.PRE_OPEN <= phase <= k.OPENING
-    return is_collecting(phase) and (tif == k.IOC or tif == k.FOK or command.flags & (k.POST_ONLY | k.REDUCE_ONLY) != 0)
+    return is_collecting(phase) and (
+        tif == k.IOC or tif == k.FOK or command.flags & (k.POST_ONLY | k.REDUCE_ONLY | k.TO_LIMIT) != 0
+    )
 
 
 @inner
 def could_rest(state: State, command: CommandRow) -> bool:
     """Whether a NEW could rest."""
-    if term_value(state, command, k.TERM_STOP_TICKS) | term_value(state, command, k.TERM_TRAIL_TICKS):
+    if (
+        term_value(state, command, k.TERM_STOP_TICKS)
+        | term_value(state, command, k.TERM_TRAIL_TICKS)
+        | term_value(state, command, k.TERM_TOUCH_TICKS)
+    ):
         return True
     tif = int64(command.time_in_force)
     if tif == k.IOC or tif == k.FOK:
         return False
+    if command.flags & k.TO_LIMIT:
+        return True
     return command.flags & k.MARKET == 0 or tif == k.AT_CLOSE or phase_of(state, int64(command.symbol)) != k.CONTINUOUS
 
 
 @inner
-def limit_reason(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
-    """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
+def limit_reason(state: State, participant: int, symbol: int, side: int, qty: int, price: int, display: int) -> int:
+    """Why an order is beyond the band, the smallest display or its account's limits of an order, 0 if it is not."""
     instrument, limits = state.symbols[symbol], state.accounts[participant]
     if price != 0 and instrument.band_action == 0 and not in_band(state, symbol, price):
         return k.REASON_OUTSIDE_BAND
+    divisor = state.counters.display_divisor_max
+    if display != 0 and divisor != 0 and display < (qty + divisor - 1) // divisor:
+        return k.REASON_LIMIT_DISPLAY
     if limits[k.SETTING_ORDER_LOTS_MAX] != 0 and qty > limits[k.SETTING_ORDER_LOTS_MAX]:
         return k.REASON_LIMIT_QTY
     if limits[k.SETTING_ORDER_NOTIONAL_MAX] != 0 and price != 0 and qty * price > limits[k.SETTING_ORDER_NOTIONAL_MAX]:
@@ -172,15 +231,14 @@ def limit_reason(state: State, participant: int, symbol: int, side: int, qty: in
 
 
 @inner
-def _exceeds_notional(state: State, command: CommandRow) -> bool:
-    """Whether a NEW without a price is above its account's notional, at the highest of the prices that are known of it."""
-    symbol, participant, side = int64(command.symbol), int64(command.participant), int64(command.side)
+def _exceeds_notional(state: State, participant: int, symbol: int, side: int, qty: int, trigger: int) -> bool:
+    """Whether an order without a price is above its account's notional, at the highest of the prices that are known of it."""
     most = state.accounts[participant, k.SETTING_ORDER_NOTIONAL_MAX]
     if most == 0:
         return False
     price = max(state.symbols[symbol].last_ticks, state.best[symbol, 1 - side])
-    price = max(price, collar_limit(state, participant, symbol, side), initial_stop_ticks(state, command))
-    return command.qty_lots * price > most
+    price = max(price, collar_limit(state, participant, symbol, side), trigger)
+    return qty * price > most
 
 
 @inner
@@ -221,10 +279,12 @@ def check_new(state: State, command: CommandRow) -> int:
         command.price_ticks == 0 and term_value(state, command, k.TERM_PEG)
     ):
         return k.REASON_BAD_PRICE
-    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
+    display = term_value(state, command, k.TERM_DISPLAY_LOTS)
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
-    if command.price_ticks == 0 and _exceeds_notional(state, command):
+    trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+    if command.price_ticks == 0 and _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
         return k.REASON_LIMIT_NOTIONAL
     most = state.accounts[participant, k.SETTING_ORDERS_OPEN_MAX]
     if most != 0 and could_rest(state, command) and state.open_orders[participant] >= most:
@@ -254,19 +314,30 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     if state.accounts[participant, k.SETTING_KILLED]:
         return k.REASON_KILLED
     plain = order.queue == k.DISPLAYED_QUEUE or (order.queue == k.HIDDEN_QUEUE and order.flags & k.HIDE != 0)
-    if not plain:
+    has_terms = command.flags & k.HAS_TERMS != 0
+    if not plain and not (has_terms and (order.queue == k.MIN_QTY_QUEUE or order.queue == k.STOP_QUEUE)):
         return k.REASON_NOT_REPLACEABLE
+    if has_terms and _has_bad_replacements(state, command, slot):
+        return k.REASON_BAD_TERMS
     if phase_of(state, symbol) == k.CLOSED:
         return k.REASON_WRONG_PHASE
     if not is_valid_qty(state, symbol, command.qty_lots):
         return k.REASON_BAD_QTY
-    if not is_valid_price(state, symbol, command.price_ticks):
+    market = order.flags & k.MARKET != 0
+    if command.price_ticks != 0 if market else not is_valid_price(state, symbol, command.price_ticks):
         return k.REASON_BAD_PRICE
     open_lots = total_open_lots(state, slot)
     leaves_lots = command.qty_lots - (order.total_lots - open_lots)
     if leaves_lots <= 0:
         return 0
-    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
+    display = state.extras[slot].display_lots if order.special else 0
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
+    if market:
+        trigger = replaced_value(state, command, k.TERM_STOP_TICKS, state.extras[slot].stop_ticks) | replaced_value(
+            state, command, k.TERM_TOUCH_TICKS, state.extras[slot].touch_ticks
+        )
+        if _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
+            return k.REASON_LIMIT_NOTIONAL
     return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0

@@ -2,13 +2,13 @@
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
-from serl.exchange.kernel.book import side_of
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM
 from serl.exchange.kernel.rulebook.auction import auction_cancel_reason
 from serl.exchange.kernel.rulebook.matching import first_slot
 from serl.exchange.kernel.rulebook.order_events import cancel
+from serl.exchange.kernel.rulebook.orders import side_of
 from serl.exchange.kernel.state import QUEUES, State
 from serl.exchange.records import ALL_SYMBOLS, Rows
 
@@ -75,7 +75,7 @@ def cancel_selected(state: State, command: CommandRow, events: Rows, count: int,
                 while again:
                     book = queue * symbols + symbol
                     count, status, again = _cancel_side(
-                        state, command, events, count, book, side_of(queue, side), phase
+                        state, command, events, count, book, side_of(queue, side, 0), phase
                     )
                     if status != k.DONE:
                         return count, status

@@ -11,12 +11,15 @@ from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import CommandRow, LevelRow
 from serl.exchange.kernel.rulebook.order_events import (
+    active_partner_to_update,
     begin_order_event,
     cancel,
     cancel_linked,
     hidden_flag,
+    partner_to_update,
     reduce_resting,
     unlink_pair,
+    update_partner,
 )
 from serl.exchange.kernel.rulebook.orders import (
     count_open,
@@ -29,6 +32,7 @@ from serl.exchange.kernel.rulebook.orders import (
     watch_minimum,
 )
 from serl.exchange.kernel.rulebook.pricing import first_tradable_price, in_band, limit_within_band
+from serl.exchange.kernel.rulebook.reducing import is_not_reducing
 from serl.exchange.kernel.state import BID, RESERVES, State
 from serl.exchange.records import Rows
 
@@ -48,24 +52,6 @@ def is_better(side: Any, one: Any, other: Any) -> Any:
     if one == 0:
         return False
     return other == 0 or (one > other if side == BID else one < other)
-
-
-@inner
-def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
-    """How much of that side brings the position nearer to 0."""
-    position = state.balances[participant, symbol].position_lots
-    return max(0, -position if side == BID else position)
-
-
-@inner
-def is_not_reducing(state: State, slot: int) -> bool:
-    """Whether an order that may only reduce a position would do more."""
-    order = state.orders[slot]
-    if order.flags & k.REDUCE_ONLY == 0:
-        return False
-    return total_open_lots(state, slot) > reducing_lots(
-        state, int64(order.participant), int64(order.symbol), int64(order.side)
-    )
 
 
 @inner
@@ -292,11 +278,20 @@ def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int
     else:
         settle_trade(state, symbol, maker, taker, price, qty, k.MAKER_FEES, k.TAKER_FEES)
     record_trade_price(state, symbol, price)
-    link = unlink_pair(state, slot)
+    if active.flags & k.TO_LIMIT:
+        active.price_ticks = active.limit_ticks = price
+        active.flags &= ~(k.MARKET | k.TO_LIMIT)
+    partner = partner_to_update(state, slot, qty)
+    link = unlink_pair(state, slot) if partner < 0 else 0
     count = replenish_or_remove(state, command, events, count, slot)
+    if partner >= 0:
+        count = update_partner(state, command, events, count, partner, qty)
     if link != 0:
         count = cancel_linked(state, command, events, count, maker, link)
     if active.link != 0:
+        partner = active_partner_to_update(state, qty)
+        if partner >= 0:
+            return update_partner(state, command, events, count, partner, qty)
         link, active.link = active.link, 0
         count = cancel_linked(state, command, events, count, taker, link)
     return count
@@ -400,19 +395,12 @@ def meet_counterparty(state: State, command: CommandRow, events: Rows, count: in
 
 @inner
 def _has_displayed_cancel(events: Rows, first: int, stop: int, side: int, price: int) -> bool:
-    """Whether one of these events is a cancel at a displayed price: shares are computed again."""
+    """Whether one of these events takes lots of another order off a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
     for index in range(first, stop):
         event = events[index]
-        if event.kind == k.CANCELLED and event.flags == k.RESTING and event.symbol == symbol:
+        cancelled = event.kind == k.CANCELLED and event.flags == k.RESTING
+        reduced = event.kind == k.REDUCED and event.reason == k.REASON_LINKED and event.flags == 0
+        if (cancelled or reduced) and event.symbol == symbol:
             found = found or (event.side == side and event.price_ticks == price)
     return found
-
-
-@inner
-def is_active_order_not_reducing(state: State) -> bool:
-    """The same of the active order."""
-    active = state.active_order
-    if active.flags & k.REDUCE_ONLY == 0:
-        return False
-    return active.leaves_lots > reducing_lots(state, active.participant, active.symbol, active.side)

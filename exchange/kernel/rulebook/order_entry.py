@@ -29,11 +29,19 @@ from serl.exchange.kernel.rulebook.checks import (
     initial_stop_ticks,
     is_book_full,
     is_valid_qty,
+    replaced_value,
     term_value,
 )
 from serl.exchange.kernel.rulebook.matching import counterparty
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, hidden_flag, reduce_resting
-from serl.exchange.kernel.rulebook.orders import make_special, order_limit, schedule_triggers, total_open_lots
+from serl.exchange.kernel.rulebook.orders import (
+    add_expiry,
+    make_special,
+    order_limit,
+    remove_expiry,
+    schedule_triggers,
+    total_open_lots,
+)
 from serl.exchange.kernel.state import State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
@@ -55,14 +63,16 @@ def _activate_new(state: State, command: CommandRow) -> None:
         initial_stop_ticks(state, command),
         term_value(state, command, k.TERM_TRAIL_TICKS),
     )
+    active.touch_ticks = term_value(state, command, k.TERM_TOUCH_TICKS)
     active.peg, active.offset_ticks = (
         term_value(state, command, k.TERM_PEG),
         term_value(state, command, k.TERM_OFFSET_TICKS),
     )
-    active.expire_ns, active.link = (
-        term_value(state, command, k.TERM_EXPIRE_NS),
-        term_value(state, command, k.TERM_LINK),
-    )
+    active.expire_ns = term_value(state, command, k.TERM_EXPIRE_NS)
+    active.link = term_value(state, command, k.TERM_UPDATE_LINK)
+    active.updates = active.link != 0
+    if active.link == 0:
+        active.link = term_value(state, command, k.TERM_LINK)
     if command.flags & k.ALL_OR_NONE:
         active.min_lots = command.qty_lots
     sent = state.terms[command.participant, SENT_TERMS] if command.flags & k.HAS_TERMS else 0
@@ -95,7 +105,7 @@ def enter_new(state: State, command: CommandRow, events: Rows, count: int) -> tu
     if active.link != 0:
         partner = order_index.find(state, active.participant, active.link)
         make_special(state, partner)
-        state.extras[partner].link = command.command_id
+        state.extras[partner].link, state.extras[partner].updates = command.command_id, active.updates
     schedule_triggers(state, symbol)
     state.counters.stage = k.STAGE_TRIGGERS
     trades = wants_to_trade(state)
@@ -133,6 +143,51 @@ def _crosses(state: State, symbol: int, side: int, price: int, leaves_lots: int)
 
 @inner
 def enter_replace(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
+    """Checks a REPLACE and carries it out; it consumes its terms."""
+    count, status = _replace(state, command, events, count, slot)
+    if status == k.DONE and command.flags & k.HAS_TERMS:
+        state.terms[command.participant, :] = 0
+    return count, status
+
+
+@inner
+def _changes_place(state: State, command: CommandRow, slot: int) -> bool:
+    """Whether terms of a REPLACE are others than those of the order, the expiry aside."""
+    extra = state.extras[slot]
+    return (
+        replaced_value(state, command, k.TERM_STOP_TICKS, extra.stop_ticks) != extra.stop_ticks
+        or replaced_value(state, command, k.TERM_TOUCH_TICKS, extra.touch_ticks) != extra.touch_ticks
+        or replaced_value(state, command, k.TERM_TRAIL_TICKS, extra.trail_ticks) != extra.trail_ticks
+        or replaced_value(state, command, k.TERM_MIN_LOTS, extra.min_lots) != extra.min_lots
+    )
+
+
+@inner
+def _set_expiry(state: State, command: CommandRow, slot: int) -> None:
+    """The new expiry of an order that keeps its place."""
+    extra = state.extras[slot]
+    expire_ns = replaced_value(state, command, k.TERM_EXPIRE_NS, extra.expire_ns)
+    if expire_ns != extra.expire_ns:
+        remove_expiry(state, slot)
+        extra.expire_ns = expire_ns
+        add_expiry(state, slot)
+
+
+@inner
+def _replace_active_terms(state: State, command: CommandRow, slot: int) -> None:
+    """The active order, which has just left `slot`, takes the terms of a REPLACE."""
+    active, extra = state.active_order, state.extras[slot]
+    active.stop_ticks = replaced_value(state, command, k.TERM_STOP_TICKS, extra.stop_ticks)
+    active.touch_ticks = replaced_value(state, command, k.TERM_TOUCH_TICKS, extra.touch_ticks)
+    active.trail_ticks = replaced_value(state, command, k.TERM_TRAIL_TICKS, extra.trail_ticks)
+    active.min_lots = replaced_value(state, command, k.TERM_MIN_LOTS, extra.min_lots)
+    active.expire_ns = replaced_value(state, command, k.TERM_EXPIRE_NS, extra.expire_ns)
+    if active.flags & k.ALL_OR_NONE:
+        active.min_lots = active.leaves_lots
+
+
+@inner
+def _replace(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
     """Keeps its place, or becomes the active order of the stage that follows."""
     order, active = state.orders[slot], state.active_order
     symbol, side = int64(order.symbol), int64(order.side)
@@ -143,18 +198,23 @@ def enter_replace(state: State, command: CommandRow, events: Rows, count: int, s
     if leaves_lots <= 0:
         state.counters.stage = k.STAGE_TRIGGERS
         return cancel(state, command, events, count, slot, command.command_id, k.REASON_REPLACED_BELOW_FILLED), k.DONE
-    if command.price_ticks == order.price_ticks and command.qty_lots <= order.total_lots:
+    has_terms = command.flags & k.HAS_TERMS != 0
+    reserve, limit = total_open_lots(state, slot) - order.open_lots, order_limit(state, slot)
+    keeps = command.price_ticks == limit and command.qty_lots <= order.total_lots
+    if keeps and not (has_terms and _changes_place(state, command, slot)):
+        if has_terms:
+            _set_expiry(state, command, slot)
         state.counters.stage = k.STAGE_TRIGGERS
         return reduce_resting(
             state, command, events, count, slot, order.total_lots - command.qty_lots, command.command_id, 0
         ), k.DONE
-    if order.flags & k.POST_ONLY and _crosses(state, symbol, side, command.price_ticks, leaves_lots):
+    waits = order.queue == k.STOP_QUEUE
+    if order.flags & k.POST_ONLY and not waits and _crosses(state, symbol, side, command.price_ticks, leaves_lots):
         return reject_command(state, command, events, count, k.REASON_WOULD_CROSS), k.DONE
     if is_full(state, int64(order.queue), symbol):
         return reject_command(state, command, events, count, k.REASON_BOOK_FULL), k.DONE
     if not has_far_room(state, symbol):
         return count, k.GROW
-    reserve, limit = total_open_lots(state, slot) - order.open_lots, order_limit(state, slot)
     if reserve > 0:
         event = begin_order_event(state, command, events, count, k.REDUCED, slot)
         event.command_id = command.command_id
@@ -174,6 +234,8 @@ def enter_replace(state: State, command: CommandRow, events: Rows, count: int, s
     schedule_triggers(state, symbol)
     active.price_ticks, active.leaves_lots, active.total_lots = command.price_ticks, leaves_lots, command.qty_lots
     active.command_id, active.origin = command.command_id, FROM_REPLACE
+    if has_terms:
+        _replace_active_terms(state, command, slot)
     activate(state)
     check_dequeued(state)
     state.counters.stage = k.STAGE_TRIGGERS
@@ -184,7 +246,7 @@ def enter_replace(state: State, command: CommandRow, events: Rows, count: int, s
 def store_term(state: State, command: CommandRow) -> None:
     """One more term for the participant's next order."""
     terms, which = state.terms[command.participant], int64(command.flags)
-    if which < SENT_TERMS:
+    if which <= k.TERM_MAX and which != SENT_TERMS:
         terms[which] = command.price_ticks
         terms[SENT_TERMS] |= 1 << which
     else:

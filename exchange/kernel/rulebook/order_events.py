@@ -137,3 +137,40 @@ def reduce_resting(
     watch_minimum(state, slot)
     schedule_triggers(state, int64(order.symbol))
     return count
+
+
+@inner
+def partner_to_update(state: State, slot: int, qty: int) -> int:
+    """The order that a fill of `qty` lots of an order takes as many lots off, -1 if there is none: the two are no such pair, or the other
+    one is the active order. Their link ends where nothing is left of one."""
+    order = state.orders[slot]
+    if not order.special or state.extras[slot].link == 0 or state.extras[slot].updates == 0:
+        return -1
+    partner = order_index.find(state, int64(order.participant), state.extras[slot].link)
+    if partner >= 0 and (total_open_lots(state, slot) == 0 or qty >= total_open_lots(state, partner)):
+        state.extras[slot].link = state.extras[partner].link = 0
+    return partner
+
+
+@inner
+def active_partner_to_update(state: State, qty: int) -> int:
+    """The same for a fill of the active order."""
+    active = state.active_order
+    if active.link == 0 or active.updates == 0:
+        return -1
+    partner = order_index.find(state, active.participant, active.link)
+    if active.leaves_lots == 0 or qty >= total_open_lots(state, partner):
+        active.link = state.extras[partner].link = 0
+    return partner
+
+
+@inner
+def update_partner(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
+    """Takes lots off an order whose linked order has traded them. At most two events.
+
+    They stay in its total, as filled ones do: a REPLACE that a fill of the linked order has overtaken does not bring them back.
+    """
+    if qty >= total_open_lots(state, slot):
+        return _cancel_one(state, command, events, count, slot, 0, k.REASON_LINKED)
+    state.orders[slot].total_lots += qty
+    return reduce_resting(state, command, events, count, slot, qty, 0, k.REASON_LINKED)

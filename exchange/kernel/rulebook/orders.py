@@ -3,7 +3,7 @@
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order, side_of
+from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order
 from serl.exchange.kernel.rulebook import heaps
 from serl.exchange.kernel.state import CLOSERS, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
@@ -49,20 +49,28 @@ def make_special(state: State, slot: int) -> None:
     state.needs_full_book[order.symbol] += 1
     extra.limit_ticks = order.price_ticks
     extra.reserve_lots = extra.display_lots = extra.min_lots = extra.stop_ticks = extra.trail_ticks = 0
-    extra.offset_ticks = extra.expire_ns = extra.link = 0
+    extra.touch_ticks = extra.offset_ticks = extra.expire_ns = extra.link = 0
     extra.heap_place = -1
     extra.heap = heaps.NO_HEAP
-    extra.peg = 0
+    extra.peg = extra.updates = 0
     extra.self_trade = ACCOUNT_SELF_TRADE
+
+
+@inner
+def side_of(queue: int, side: int, touch: int) -> int:
+    """The side of a queue's book where orders of `side` stand. STOP: those that rising prices trigger stand where asks do, the lowest first:
+    stop orders to buy and if-touched orders to sell."""
+    return 1 - side if queue == k.STOP_QUEUE and touch == 0 else side
 
 
 @inner
 def enqueue(
     state: State, symbol: int, queue: int, side: int, price: int, leaves_lots: int, total: int, participant: int, order_id: int,
-    time_in_force: int, flags: int, special: bool,
+    time_in_force: int, flags: int, special: bool, touch: int,
 ) -> int:  # fmt: skip
     """Puts an order into a queue; its slot."""
-    slot = rest_order(state, symbol, queue, side, price, leaves_lots, total, participant, order_id)
+    place = side_of(queue, side, touch)
+    slot = rest_order(state, symbol, queue, place, side, price, leaves_lots, total, participant, order_id)
     order = state.orders[slot]
     order.time_in_force = time_in_force
     order.flags = flags
@@ -70,6 +78,15 @@ def enqueue(
         make_special(state, slot)
     count_open(state, slot, leaves_lots, 1)
     return slot
+
+
+@inner
+def _leave_queue(state: State, slot: int) -> None:
+    """Removes an order from its level."""
+    order, queue = state.orders[slot], int64(state.orders[slot].queue)
+    touch = state.extras[slot].touch_ticks if order.special else 0
+    book = queue * state.halted.size + int64(order.symbol)
+    remove_from_level(state, slot, book, side_of(queue, int64(order.side), touch))
 
 
 @inner
@@ -84,7 +101,7 @@ def remove_from_everywhere(state: State, slot: int) -> None:
         heaps.remove(state, slot)
         remove_expiry(state, slot)
         state.needs_full_book[order.symbol] -= 1
-    remove_from_level(state, slot)
+    _leave_queue(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counters.free_order
@@ -97,10 +114,10 @@ def requeue(state: State, slot: int, queue: int, price: int) -> None:
     """Puts an order behind the others of a price of a queue, under a new number."""
     order = state.orders[slot]
     heaps.remove(state, slot)
-    remove_from_level(state, slot)
+    _leave_queue(state, slot)
     order.queue = queue
-    place = queue * state.halted.size + int64(order.symbol)
-    append_to_level(state, slot, place, side_of(queue, int64(order.side)), price)
+    book = queue * state.halted.size + int64(order.symbol)
+    append_to_level(state, slot, book, side_of(queue, int64(order.side), state.extras[slot].touch_ticks), price)
     watch(state, slot)
     if state.extras[slot].heap_place >= 0:
         _sift_down(state, int64(state.extras[slot].heap_place))

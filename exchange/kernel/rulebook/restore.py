@@ -28,7 +28,7 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
                 return index
             slot = enqueue(
                 state, int64(row.symbol), queue, int64(row.side), row.queue_ticks, row.open_lots, row.total_lots,
-                int64(row.participant), row.order_id, int64(row.time_in_force), int64(row.flags), True,
+                int64(row.participant), row.order_id, int64(row.time_in_force), int64(row.flags), True, row.touch_ticks,
             )  # fmt: skip
             state.orders[slot].order_number = row.order_number
         extra = state.extras[slot]
@@ -36,6 +36,7 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
         extra.min_lots = row.open_lots if row.flags & k.ALL_OR_NONE else row.min_lots
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
+        extra.touch_ticks, extra.updates = row.touch_ticks, row.updates
         settled = state.settled[row.symbol]
         settled[PEGS] += row.peg != 0
         settled[RESERVES + int64(row.side)] += row.reserve_lots

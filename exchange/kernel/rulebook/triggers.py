@@ -97,7 +97,7 @@ def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, s
     event.leaves_lots = qty
     event.flags = k.HIDDEN
     count += 1
-    link = unlink_pair(state, slot)
+    link = unlink_pair(state, slot) if state.extras[slot].updates == 0 else 0
     dequeue(state, slot)
     if link != 0:
         count = cancel_linked(state, command, events, count, participant, link)

@@ -121,8 +121,8 @@ def _match(state: State, buy: Order, sell: Order, price_ticks: int) -> int:
     if sell.link and sell.linked_key == buy.key:
         end_link_between(state, buy, sell)
     else:
-        state.end_link(sell)
-        state.end_link(buy)
+        state.follow_fill(sell, lots)
+        state.follow_fill(buy, lots)
     return lots
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
-MARKET, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE)
+MARKET, ALL_OR_NONE, TO_LIMIT = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE), int(CommandFlag.TO_LIMIT)
 IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))
@@ -61,11 +61,28 @@ class Order:
     link: int = 0
     peg: int = 0
     self_trade: int = ACCOUNT_SELF_TRADE
+    touch_ticks: int = 0
+    updates: int = 0  # 1: fills are taken off the linked order; 0: they cancel it
 
     @property
     def key(self) -> Key:
         """What CANCEL, REDUCE and REPLACE name it by."""
         return self.participant, self.order_id
+
+    @property
+    def trigger_ticks(self) -> int:
+        """Where it is triggered; 0: it waits for no price."""
+        return self.stop_ticks or self.touch_ticks
+
+    @property
+    def is_triggered_above(self) -> bool:
+        """Whether it waits for a trade at its trigger or above it, not below it."""
+        return bool(self.stop_ticks) == (self.side == Side.BUY)
+
+    @property
+    def place(self) -> int:
+        """Where it stands among the two sides of its queue: in STOP first those that are triggered above."""
+        return int(not self.is_triggered_above) if self.queue == Queue.STOP else self.side
 
     @property
     def leaves_lots(self) -> int:
@@ -89,6 +106,10 @@ class Order:
         """The key of the order that it is linked with."""
         return self.participant, self.link
 
+    def unlink(self, other: "Order") -> None:
+        """Ends the link between two orders."""
+        self.link = other.link = self.updates = other.updates = 0
+
     def may_rest(self) -> bool:
         """Whether it may rest in CONTINUOUS."""
         return not self.flags & MARKET and self.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK)
@@ -101,11 +122,11 @@ class Order:
 
 
 class QueueSide:
-    """The buys or the sells of a queue."""
+    """The buys or the sells of a queue; of STOP those that are triggered above, or below."""
 
     def __init__(self, side: int, queue: int = Queue.DISPLAYED) -> None:
         self.sign = -1 if side == Side.BUY else 1
-        if queue == Queue.STOP:  # the lowest buy comes first there
+        if queue == Queue.STOP:  # the lowest of those above comes first there
             self.sign = -self.sign
         self.levels: dict[int, dict[int, Order]] = {}  # price -> order_number -> order, in time priority
         self.ranks: list[int] = []  # sign * price of every level, sorted: the best price comes first

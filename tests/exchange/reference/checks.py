@@ -1,5 +1,7 @@
 """The checks of a command, in the order of docs/orders.md; what all kinds have in common comes first."""
 
+import dataclasses
+
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COLLECTING,
@@ -19,10 +21,17 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from tests.exchange.reference.book import FEES, MARKET, Book, Command, Order
+from tests.exchange.reference.book import FEES, MARKET, TO_LIMIT, Book, Command, Order
 from tests.exchange.reference.match import would_trade
 from tests.exchange.reference.state import State
-from tests.exchange.reference.terms import flags_are_bad, initial_stop_ticks, terms_are_bad
+from tests.exchange.reference.terms import (
+    TERMS,
+    flags_are_bad,
+    initial_stop_ticks,
+    replace_terms,
+    replaced_terms_are_bad,
+    terms_are_bad,
+)
 
 KINDS = frozenset(map(int, CommandKind))
 OPERATOR_KINDS = frozenset(int(kind) for kind in CommandKind if kind >= CommandKind.END_DAY)
@@ -83,7 +92,7 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
 def _is_allowed_in_phase(c: Command, phase: int) -> bool:
     if phase == Phase.CLOSED or c.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
-    return not c.flags & (POST_ONLY | REDUCE_ONLY)
+    return not c.flags & (POST_ONLY | REDUCE_ONLY | TO_LIMIT)
 
 
 def _is_valid_qty(state: State, book: Book, qty_lots: int) -> bool:
@@ -107,21 +116,25 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
     if terms:
         order.display_lots = terms.get(Term.DISPLAY_LOTS, 0)
         order.min_lots = terms.get(Term.MIN_LOTS, 0)
+        order.touch_ticks = terms.get(Term.TOUCH_TICKS, 0)
         order.stop_ticks = initial_stop_ticks(book, c, terms, state.limits.price_ticks_max)
         order.trail_ticks = terms.get(Term.TRAIL_TICKS, 0)
         order.peg = terms.get(Term.PEG, 0)
         order.offset_ticks = terms.get(Term.OFFSET_TICKS, 0)
         order.expire_ns = terms.get(Term.EXPIRE_NS, 0)
-        order.link = terms.get(Term.LINK, 0)
+        order.link = terms.get(Term.UPDATE_LINK, terms.get(Term.LINK, 0))
+        order.updates = int(Term.UPDATE_LINK in terms)
         order.self_trade = terms.get(Term.SELF_TRADE, order.self_trade)
     return order
 
 
 def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots: int) -> Reason:
-    """Of a NEW or a REPLACE: band and account; `open_lots`: what it would have open, at most."""
+    """Of a NEW or a REPLACE: band, display and account; `open_lots`: what it would have open, at most."""
     price, account = c.price_ticks, state.accounts[order.participant]
     if price and not book.band_action and book.is_outside(price):
         return Reason.OUTSIDE_BAND
+    if 0 < order.display_lots * state.limits.display_divisor_max < c.qty_lots:
+        return Reason.LIMIT_DISPLAY
     if not any(account):
         return Reason.NONE
     if 0 < account[Setting.ORDER_LOTS_MAX] < c.qty_lots:
@@ -137,7 +150,9 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
     new = c.kind == CommandKind.NEW
     if new and _could_rest(book, order) and 0 < account[Setting.ORDERS_OPEN_MAX] <= len(own):
         return Reason.LIMIT_ORDERS
-    alike = [other for other in own if other is not order and (other.symbol, other.side) == (order.symbol, order.side)]
+    alike = [
+        other for other in own if other.key != order.key and (other.symbol, other.side) == (order.symbol, order.side)
+    ]
     held = state.balances[order.participant, order.symbol].position_lots
     position = held if order.side == Side.BUY else -held
     reached = position + sum(other.leaves_lots for other in alike) + open_lots
@@ -148,14 +163,16 @@ def _notional_ticks(state: State, order: Order) -> int:
     """The price at which an order without one counts; 0 where no price is known."""
     opposite = state.books[order.symbol].displayed[1 - order.side].ranks
     best = abs(opposite[0]) if opposite else 0
-    return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.stop_ticks)
+    return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.trigger_ticks)
 
 
 def _could_rest(book: Book, order: Order) -> bool:
-    if order.stop_ticks:
+    if order.trigger_ticks:
         return True
     if order.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
+    if order.flags & TO_LIMIT:
+        return True
     return not order.flags & MARKET or book.phase != Phase.CONTINUOUS or order.time_in_force == TimeInForce.AT_CLOSE
 
 
@@ -163,7 +180,7 @@ def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     """Of a NEW: REDUCE_ONLY, WOULD_CROSS, BOOK_FULL."""
     if order.flags & REDUCE_ONLY and not state.reduces(order):
         return Reason.REDUCE_ONLY
-    if order.flags & POST_ONLY and would_trade(state, order, order.price_ticks):
+    if order.flags & POST_ONLY and not order.trigger_ticks and would_trade(state, order, order.price_ticks):
         return Reason.WOULD_CROSS
     if _could_rest(book, order):
         queue = state.target_queue(order)[0]
@@ -172,29 +189,33 @@ def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     return Reason.NONE
 
 
-def check_replace(state: State, c: Command, order: Order) -> Reason:
+def check_replace(state: State, c: Command, order: Order, terms: dict[int, int]) -> Reason:
     """From HALTED on."""
     book = state.books[order.symbol]
     if book.halted:
         return Reason.HALTED
     if state.accounts[c.participant][Setting.KILLED]:
         return Reason.KILLED
-    if order.queue not in (Queue.DISPLAYED, Queue.HIDDEN) or order.peg or order.flags & MARKET:
+    if not _is_replaceable(c, order):
         return Reason.NOT_REPLACEABLE
+    if c.flags & TERMS and replaced_terms_are_bad(state, c, order, terms):
+        return Reason.BAD_TERMS
     if book.phase == Phase.CLOSED:
         return Reason.WRONG_PHASE
     if not _is_valid_qty(state, book, c.qty_lots):
         return Reason.BAD_QTY
-    if not _is_valid_price(state, book, c.price_ticks):
+    if c.price_ticks if order.flags & MARKET else not _is_valid_price(state, book, c.price_ticks):
         return Reason.BAD_PRICE
     open_lots = c.qty_lots - order.filled_lots
     if open_lots <= 0:
         return Reason.NONE
-    if reason := _check_limits(state, book, c, order, open_lots):
+    changed = dataclasses.replace(order)
+    replace_terms(changed, terms)
+    if reason := _check_limits(state, book, c, changed, open_lots):
         return reason
-    if not loses_priority(c, order):
+    if not loses_priority(c, order, terms):
         return Reason.NONE
-    if order.flags & POST_ONLY and book.phase == Phase.CONTINUOUS:
+    if order.flags & POST_ONLY and order.queue != Queue.STOP and book.phase == Phase.CONTINUOUS:
         moved = Order(0, 0, c.price_ticks, open_lots, 0, order.symbol, order.participant, order.side, 0, 0)
         moved.self_trade, moved.link = order.self_trade, order.link
         if would_trade(state, moved, c.price_ticks):
@@ -202,18 +223,30 @@ def check_replace(state: State, c: Command, order: Order) -> Reason:
     return Reason.BOOK_FULL if state.is_full(order.symbol, order.queue) else Reason.NONE
 
 
-def loses_priority(replace: Command, order: Order) -> bool:
+def _is_replaceable(c: Command, order: Order) -> bool:
+    if order.queue in (Queue.STOP, Queue.MIN_QTY):
+        return bool(c.flags & TERMS)
+    return order.queue in (Queue.DISPLAYED, Queue.HIDDEN) and not order.peg and not order.flags & MARKET
+
+
+def loses_priority(replace: Command, order: Order, terms: dict[int, int]) -> bool:
     """Whether a REPLACE to more than what is filled takes the order out and brings it to the market again."""
-    return replace.price_ticks != order.price_ticks or replace.qty_lots > order.total_lots
+    if replace.price_ticks != order.price_ticks or replace.qty_lots > order.total_lots:
+        return True
+    current = {
+        Term.STOP_TICKS: order.stop_ticks, Term.TRAIL_TICKS: order.trail_ticks, Term.TOUCH_TICKS: order.touch_ticks,
+        Term.MIN_LOTS: order.min_lots,
+    }  # fmt: skip
+    return any(terms.get(term, value) != value for term, value in current.items())
 
 
-def check_change(state: State, c: Command) -> Reason:
+def check_change(state: State, c: Command, terms: dict[int, int]) -> Reason:
     """Of CANCEL, REDUCE and REPLACE."""
     order = state.open.get((c.participant, c.order_id))
     if order is None:
         return Reason.UNKNOWN_ORDER
     if c.kind == CommandKind.REPLACE:
-        return check_replace(state, c, order)
+        return check_replace(state, c, order, terms)
     if c.kind == CommandKind.REDUCE and not _is_valid_qty(state, state.books[order.symbol], c.qty_lots):
         return Reason.BAD_QTY
     return Reason.NONE

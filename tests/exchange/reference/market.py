@@ -18,14 +18,17 @@ from serl.exchange.records import (
     ALL_SYMBOLS,
     EVENT,
     LEVEL,
+    NO_TERM,
     CommandFlag,
     CommandKind,
     EventKind,
     Phase,
+    Queue,
     Reason,
     Rows,
     Rule,
     Setting,
+    Term,
     TimeInForce,
 )  # fmt: skip
 from serl.exchange.snapshot import Snapshot
@@ -35,7 +38,7 @@ from tests.exchange.reference.checks import check_any, check_change, check_new, 
 from tests.exchange.reference.match import activate
 from tests.exchange.reference.snapshot import order_rows, restore_state, snapshot, special_rows
 from tests.exchange.reference.state import NOT_DISPLAYED, RESTING, State, hidden_flag
-from tests.exchange.reference.terms import UNKNOWN
+from tests.exchange.reference.terms import KNOWN, replace_terms
 from tests.exchange.reference.triggers import expire, run_triggers
 from tests.exchange.reference.validate import validate
 
@@ -56,7 +59,6 @@ class ReferenceMarket(State):
         self._effects: dict[int, Callable[[Command], None]] = {
             CommandKind.CANCEL: self._cancel,
             CommandKind.REDUCE: self._reduce,
-            CommandKind.REPLACE: self._replace,
             CommandKind.MASS_CANCEL: self._mass_cancel,
             CommandKind.TERM: self._store_term,
             CommandKind.END_DAY: self._end_day,
@@ -112,7 +114,7 @@ class ReferenceMarket(State):
         elif command.kind == CommandKind.NEW:
             return Reason.STALE_COMMAND_ID
         terms: dict[int, int] = {}
-        if command.kind == CommandKind.NEW and command.flags & TERMS:
+        if command.kind in (CommandKind.NEW, CommandKind.REPLACE) and command.flags & TERMS:
             terms = self.terms.pop(command.participant, terms)
         if reason := check_any(self, command):
             return reason
@@ -121,8 +123,11 @@ class ReferenceMarket(State):
             if order is not None:
                 self._new(order)
             return reason
-        reason = check_change(self, command) if command.kind in CHANGING else check_operation(self, command)
-        if reason == Reason.NONE:
+        changes = command.kind in CHANGING
+        reason = check_change(self, command, terms) if changes else check_operation(self, command)
+        if reason == Reason.NONE and command.kind == CommandKind.REPLACE:
+            self._replace(command, terms)
+        elif reason == Reason.NONE:
             self._effects[command.kind](command)
         return reason
 
@@ -132,7 +137,8 @@ class ReferenceMarket(State):
         queue, ticks = self.target_queue(order)
         self.open[order.key] = order
         if order.link:
-            self.open[order.linked_key].link = order.order_id
+            other = self.open[order.linked_key]
+            other.link, other.updates = order.order_id, order.updates
         if self._rests_at_once(order):
             self.rest(order, queue, ticks, EventKind.ACCEPTED, RESTING)
         else:
@@ -140,7 +146,7 @@ class ReferenceMarket(State):
 
     def _rests_at_once(self, order: Order) -> bool:
         """Whether an order rests without a look at the other side."""
-        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.stop_ticks:
+        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks:
             return True
         return order.time_in_force == TimeInForce.AT_CLOSE or (order.peg > 0 and not self.peg_price(order))
 
@@ -157,13 +163,14 @@ class ReferenceMarket(State):
         else:
             self.reduce_open(order, c.qty_lots, c.command_id)
 
-    def _replace(self, c: Command) -> None:
+    def _replace(self, c: Command, terms: dict[int, int]) -> None:
         order = self.open[c.participant, c.order_id]
         filled = order.filled_lots
         if c.qty_lots <= filled:
             self._cancel_resting(c, order, Reason.REPLACED_BELOW_FILLED)
             return
-        if not loses_priority(c, order):
+        if not loses_priority(c, order, terms):
+            order.expire_ns = terms.get(Term.EXPIRE_NS, order.expire_ns)
             self.reduce_open(order, order.total_lots - c.qty_lots, c.command_id)
             return
         if order.reserve_lots:
@@ -174,13 +181,17 @@ class ReferenceMarket(State):
         self.emit(EventKind.REPLACED, order, qty_lots=was_open, flags=hidden_flag(order))
         self.dequeue(order)
         order.price_ticks = c.price_ticks
-        if self.books[order.symbol].phase == Phase.CONTINUOUS:
+        replace_terms(order, terms)
+        if queue == Queue.STOP:
+            self.rest(order, queue, order.trigger_ticks, EventKind.RESTED)
+        elif self.books[order.symbol].phase == Phase.CONTINUOUS:
             activate(self, order, queue, c.price_ticks, EventKind.RESTED)
         else:
             self.rest(order, queue, c.price_ticks, EventKind.RESTED)
 
     def _store_term(self, c: Command) -> None:
-        self.terms[c.participant][min(c.flags, UNKNOWN)] = c.price_ticks if c.flags < UNKNOWN else 0
+        known = c.flags in KNOWN
+        self.terms[c.participant][c.flags if known else NO_TERM] = c.price_ticks if known else 0
 
     def _cancel_all(self, c: Command, orders: Iterable[Order], reason: int) -> int:
         """How many orders were cancelled for this reason; others went because they were linked with them."""

@@ -13,10 +13,10 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )
-from tests.exchange.reference.book import MARKET, Book, Order, QueueSide
+from tests.exchange.reference.book import MARKET, TO_LIMIT, Book, Order, QueueSide
 from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
-REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
+POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
 NO_EVENT = 0
 """Instead of the event of entry: none, and none either where the order does not trade."""
 CANCELS_INCOMING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
@@ -105,7 +105,7 @@ def _has_own(order: Order, others: list[Order]) -> bool:
 
 def trade(state: State, order: Order, limit_ticks: int) -> None:
     """Until nothing is left of an incoming order, nobody is there within its limit, or the band interrupts trading."""
-    book = state.books[order.symbol]
+    book, to_limit = state.books[order.symbol], order.flags & TO_LIMIT
     while order.open_lots:
         other = counterparty(book, order, limit_ticks)
         if other is None:
@@ -117,6 +117,8 @@ def trade(state: State, order: Order, limit_ticks: int) -> None:
             _allocate_pro_rata(state, order, book.displayed[other.side].at(other.queue_ticks))
         else:
             _meet_counterparty(state, order, other, other.open_lots)
+        if to_limit and not order.flags & TO_LIMIT:
+            limit_ticks = order.price_ticks
 
 
 def _allocate_pro_rata(state: State, order: Order, others: list[Order]) -> None:
@@ -170,6 +172,9 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
     fill = {"price_ticks": price, "qty_lots": lots, "match_id": state.match_id}
     state.emit(EventKind.FILL, other, command_id=0, flags=MAKER | hidden_flag(other), **fill)
     state.emit(EventKind.FILL, order, **fill)
+    if order.flags & TO_LIMIT:
+        order.price_ticks = price
+        order.flags &= ~(MARKET | TO_LIMIT)
     replenish_or_close(state, other)
     if not order.open_lots:
         state.close(order)
@@ -177,8 +182,8 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
         if other.link and other.linked_key == order.key:
             end_link_between(state, order, other)
         else:
-            state.end_link(other)
-            state.end_link(order)
+            state.follow_fill(other, lots)
+            state.follow_fill(order, lots)
 
 
 def exchange_lots(state: State, book: Book, fees: dict[Order, Rule], lots: int, price_ticks: int) -> None:
@@ -213,7 +218,7 @@ def replenish_or_close(state: State, order: Order) -> None:
 
 def end_link_between(state: State, leaving: Order, staying: Order) -> None:
     """Two linked orders have traded with each other: the link ends, the rest of one is cancelled."""
-    leaving.link = staying.link = 0
+    leaving.unlink(staying)
     if leaving.leaves_lots:
         state.cancel(leaving, Reason.LINKED)
 
@@ -225,6 +230,7 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
     """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or NO_EVENT."""
     if order.flags & MARKET:
         limit_ticks = state.limit_of(order)
+    to_limit = order.flags & TO_LIMIT
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:
         if not trades and order.may_rest() and not _is_blocked_by_band(state, order, limit_ticks):
@@ -232,12 +238,17 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
             return
         state.emit(EventKind.ACCEPTED, order, qty_lots=order.open_lots)
     if trades:
+        if order.flags & POST_ONLY:  # a NEW or REPLACE was rejected before
+            state.cancel(order, Reason.WOULD_CROSS, state.event_command_id)
+            return
         if order.flags & REDUCE_ONLY and not state.reduces(order):
             state.cancel(order, Reason.NOT_REDUCING, state.event_command_id)
             return
         trade(state, order, limit_ticks)
     if not order.open_lots:
         return
+    if to_limit:
+        queue, limit_ticks = state.target_queue(order)
     if order.time_in_force == TimeInForce.FOK:
         state.cancel(order, Reason.FOK_UNFILLABLE, state.event_command_id)
     elif order.flags & MARKET:

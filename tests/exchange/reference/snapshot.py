@@ -27,10 +27,10 @@ from serl.exchange.records import (
     MAKER_FEE,
     MATCHING,
     MICRO,
+    NO_TERM,
     ORDER,
     PHASE,
     POSITION,
-    SPECIAL,
     SYMBOL_COLUMNS,
     TERM_COLUMNS,
     TICKS,
@@ -38,7 +38,7 @@ from serl.exchange.records import (
     Queue,
     Rows,
 )  # fmt: skip
-from serl.exchange.snapshot import Snapshot, participants_used
+from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from tests.exchange.reference.account import Balances
 from tests.exchange.reference.book import FEES, Book, Order
 from tests.exchange.reference.state import State
@@ -118,9 +118,9 @@ def _symbol_row(book: Book) -> list[int]:
 def _term_row(terms: dict[int, int]) -> list[int]:
     row = [0] * TERM_COLUMNS
     for term, value in terms.items():
-        if term < TERM_COLUMNS - 1:
+        if term != NO_TERM:
             row[term] = value
-        row[-1] |= 1 << term
+        row[NO_TERM] |= 1 << term
     return row
 
 
@@ -144,7 +144,7 @@ def restore_state(state: State, taken: Snapshot) -> None:
         state.balances[participant, symbol] = Balances(*Account.from_balances(taken.balances[participant, symbol]))
     for participant, row in enumerate(taken.terms.tolist()):
         state.terms[participant] = {
-            term: row[term] if term < TERM_COLUMNS - 1 else 0 for term in range(TERM_COLUMNS) if row[-1] >> term & 1
+            term: row[term] if term != NO_TERM else 0 for term in range(TERM_COLUMNS) if row[NO_TERM] >> term & 1
         }
     for book, halted, row in zip(state.books, taken.halted, taken.symbols.tolist(), strict=True):
         book.halted, book.triggers_pending = bool(halted), False

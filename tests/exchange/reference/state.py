@@ -19,7 +19,7 @@ from serl.exchange.records import (
     TimeInForce,
 )  # fmt: skip
 from tests.exchange.reference.account import Balances
-from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, Book, Command, Key, Order
+from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, TO_LIMIT, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
 RESTING, MAKER, NOT_DISPLAYED, AUCTION = (
@@ -49,7 +49,7 @@ class State:
         self.command, self.event_command_id = NO_COMMAND, 0
         self.cancelled_at: set[tuple[int, int, int, int]] = (
             set()
-        )  # (symbol, queue, side, price) where orders were taken out
+        )  # (symbol, queue, side, price) where orders were taken out, or lots for another reason than a trade
         self._events: list[tuple[int, ...]] = []
 
     # -- questions ------------------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ class State:
     def target_queue(self, order: Order) -> tuple[int, int]:
         """(queue, price there) of an order that comes to the market now."""
         book, ticks = self.books[order.symbol], order.price_ticks or self.worst_price(order.side)
-        if order.stop_ticks:
-            return Queue.STOP, order.stop_ticks
+        if order.trigger_ticks:
+            return Queue.STOP, order.trigger_ticks
         if order.peg:
             pegged = self.peg_price(order)
             return (Queue.HIDDEN, pegged) if pegged else (Queue.INACTIVE, ticks)
@@ -81,7 +81,8 @@ class State:
             return Queue.INACTIVE, ticks
         if order.minimum_lots:
             return Queue.MIN_QTY, ticks
-        return (Queue.HIDDEN if order.flags & (HIDDEN | MARKET) else Queue.DISPLAYED), ticks
+        hidden = order.flags & HIDDEN or (order.flags & MARKET and not order.flags & TO_LIMIT)
+        return (Queue.HIDDEN if hidden else Queue.DISPLAYED), ticks
 
     def peg_price(self, order: Order) -> int:
         """Where a pegged order belongs; 0: nowhere, without the displayed prices that it needs or outside CONTINUOUS."""
@@ -142,7 +143,7 @@ class State:
     def enqueue(self, order: Order) -> None:
         """Where its fields say that it stands."""
         book = self.books[order.symbol]
-        book.queues[order.queue][order.side].add(order)
+        book.queues[order.queue][order.place].add(order)
         self.open[order.key] = order
         if order.peg:
             book.pegged[order.key] = order
@@ -155,7 +156,7 @@ class State:
     def dequeue(self, order: Order) -> None:
         """Out of its queue; it is open still."""
         book = self.books[order.symbol]
-        book.queues[order.queue][order.side].remove(order)
+        book.queues[order.queue][order.place].remove(order)
         book.pegged.pop(order.key, None)
         book.trailing.pop(order.key, None)
         order.queue, order.order_number = IN_NO_QUEUE, 0
@@ -212,8 +213,24 @@ class State:
         """Of an order that traded, was triggered or is gone: the other one is cancelled."""
         if order.link:
             other = self.open[order.linked_key]
-            order.link = other.link = 0
+            order.unlink(other)
             self.cancel(other, Reason.LINKED)
+
+    def follow_fill(self, order: Order, lots: int) -> None:
+        """Of an order that traded `lots`: the linked one is cancelled, or loses as many."""
+        if not order.link or not order.updates:
+            self.end_link(order)
+            return
+        other = self.open[order.linked_key]
+        if lots >= other.leaves_lots:
+            self.end_link(order)
+            return
+        if lots > other.reserve_lots:
+            self.cancelled_at.add((other.symbol, other.queue, other.side, other.queue_ticks))
+        if not order.leaves_lots:
+            order.unlink(other)
+        other.total_lots += lots  # they stay in it, as filled ones do
+        self.reduce_open(other, lots, 0, Reason.LINKED)
 
     def reduce_open(self, order: Order, qty_lots: int, command_id: int, reason: int = 0) -> None:
         """Makes a resting order smaller, its reserve first."""

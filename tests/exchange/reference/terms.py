@@ -1,14 +1,15 @@
 """Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
 
-from serl.exchange.records import CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
-from tests.exchange.reference.book import Book, Command
+from serl.exchange.records import NO_TERM, CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
+from tests.exchange.reference.book import Book, Command, Order
 from tests.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
-ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TERMS
+ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, int(CommandFlag.TERMS)
+TO_LIMIT = CommandFlag.TO_LIMIT
 IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
-UNKNOWN = len(Term)
-"""Stands for any term that there is not."""
+KNOWN = frozenset(map(int, Term))
+"""NO_TERM stands for any term that there is not."""
 KNOWN_FLAGS = sum(CommandFlag)
 
 BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
@@ -16,15 +17,18 @@ BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
     HIDDEN: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE, ALL_OR_NONE),
     ALL_OR_NONE: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE),
     REDUCE_ONLY: (AT_OPEN, AT_CLOSE),
+    TO_LIMIT: (IOC, FOK, AT_OPEN, AT_CLOSE),
 }
 BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.DISPLAY_LOTS: (HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, MARKET, IOC, FOK),
     Term.MIN_LOTS: (ALL_OR_NONE, FOK, MARKET, POST_ONLY, HIDDEN),
-    Term.STOP_TICKS: (POST_ONLY, Term.PEG),
-    Term.TRAIL_TICKS: (POST_ONLY, Term.PEG),
+    Term.STOP_TICKS: (Term.PEG,),
+    Term.TRAIL_TICKS: (Term.PEG,),
+    Term.TOUCH_TICKS: (Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
+    Term.UPDATE_LINK: (Term.LINK,),
     Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
 }
-NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
+NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK, Term.UPDATE_LINK}
 
 
 def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Term) -> bool:
@@ -35,7 +39,7 @@ def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Te
 
 def flags_are_bad(c: Command) -> bool:
     """Whether a NEW is BAD_FLAGS."""
-    if c.flags & ~KNOWN_FLAGS:
+    if c.flags & ~KNOWN_FLAGS or (c.flags & int(TO_LIMIT) and not c.flags & int(MARKET)):
         return True
     return any(
         c.flags & int(flag) and any(_has(c, {}, what) for what in others) for flag, others in BAD_WITH_FLAG.items()
@@ -46,11 +50,11 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
     """Whether a NEW with these terms is BAD_TERMS."""
     if (Term.EXPIRE_NS in terms) != (c.time_in_force == TimeInForce.GTT):
         return True
-    if not c.flags & int(TERMS):
+    if not c.flags & TERMS:
         return False
     if (
         not terms
-        or UNKNOWN in terms
+        or NO_TERM in terms
         or not all(_is_in_range(state, c, Term(term), value) for term, value in terms.items())
     ):
         return True
@@ -64,6 +68,27 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
     return Term.TRAIL_TICKS in terms and trails_nothing
 
 
+def replaced_terms_are_bad(state: State, c: Command, order: Order, terms: dict[int, int]) -> bool:
+    """Whether a REPLACE of an order with these terms is BAD_TERMS: it can only change what the order has."""
+    has = {
+        Term.EXPIRE_NS: order.expire_ns, Term.MIN_LOTS: order.min_lots, Term.STOP_TICKS: order.stop_ticks,
+        Term.TRAIL_TICKS: order.trail_ticks, Term.TOUCH_TICKS: order.touch_ticks,
+    }  # fmt: skip
+    known = {Term(term) for term in terms if term in KNOWN}
+    if not terms or len(known) < len(terms) or not all(has.get(term) for term in known):
+        return True
+    return not all(_is_in_range(state, c._replace(symbol=order.symbol), term, terms[term]) for term in known)
+
+
+def replace_terms(order: Order, terms: dict[int, int]) -> None:
+    """Gives an order the terms of a REPLACE, once its quantity is the new one."""
+    order.expire_ns = terms.get(Term.EXPIRE_NS, order.expire_ns)
+    order.stop_ticks = terms.get(Term.STOP_TICKS, order.stop_ticks)
+    order.trail_ticks = terms.get(Term.TRAIL_TICKS, order.trail_ticks)
+    order.touch_ticks = terms.get(Term.TOUCH_TICKS, order.touch_ticks)
+    order.min_lots = min(terms.get(Term.MIN_LOTS, order.min_lots), order.leaves_lots)
+
+
 def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
     book, price_max = state.books[c.symbol], state.limits.price_ticks_max
     match term:
@@ -71,7 +96,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
             return value >= 1 and value % book.lot == 0
         case Term.MIN_LOTS:
             return 1 <= value <= c.qty_lots and value % book.lot == 0
-        case Term.STOP_TICKS:
+        case Term.STOP_TICKS | Term.TOUCH_TICKS:
             return 1 <= value <= price_max and book.is_on_tick(value)
         case Term.TRAIL_TICKS:
             return 1 <= value <= price_max
@@ -81,7 +106,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
             return 0 <= value <= price_max
         case Term.EXPIRE_NS:
             return value > max(c.time_ns, 0)
-        case Term.LINK:
+        case Term.LINK | Term.UPDATE_LINK:
             other = state.open.get((c.participant, value))
             return other is not None and not other.link
         case Term.SELF_TRADE:

@@ -75,19 +75,19 @@ def _trigger_stop(state: State, book: Book) -> bool:
         return False
     state.emit(EventKind.TRIGGERED, order, qty_lots=order.leaves_lots, flags=hidden_flag(order))
     state.dequeue(order)
-    order.stop_ticks = order.trail_ticks = 0
-    state.end_link(order)
+    order.stop_ticks = order.touch_ticks = order.trail_ticks = 0
+    if not order.updates:
+        state.end_link(order)
     activate(state, order, *state.target_queue(order), EventKind.RESTED)
     return True
 
 
 def _next_stop(book: Book) -> Order | None:
-    buys, sells = book.queues[Queue.STOP]
-    buy, sell = buys.first(), sells.first()
-    if buy is not None and book.last_ticks and buy.stop_ticks <= book.high_ticks:
-        return buy
-    if sell is not None and book.last_ticks and sell.stop_ticks >= book.low_ticks:
-        return sell
+    above, below = (orders.first() for orders in book.queues[Queue.STOP])
+    if above is not None and book.last_ticks and above.trigger_ticks <= book.high_ticks:
+        return above
+    if below is not None and book.last_ticks and below.trigger_ticks >= book.low_ticks:
+        return below
     return None
 
 

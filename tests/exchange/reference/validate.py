@@ -13,7 +13,7 @@ def validate(state: State) -> None:
             for side, orders in enumerate(sides):
                 _validate_side(orders)
                 for order in orders.orders():
-                    where = order.symbol, order.queue, order.side
+                    where = order.symbol, order.queue, order.place
                     assert where == (symbol, queue, side), f"{order}: stands in {symbol, queue, side}"
                     _validate_order(state, book, order)
         _validate_book(state, symbol, book)
@@ -48,11 +48,13 @@ def _validate_order(state: State, book: Book, order: Order) -> None:
     assert not order.reserve_lots or (order.queue == Queue.DISPLAYED and order.open_lots <= order.display_lots), (
         f"{order}: a reserve without a display"
     )
-    assert order.queue == Queue.STOP or (not order.stop_ticks and not order.trail_ticks), f"{order}: a stop elsewhere"
+    assert order.queue == Queue.STOP or not (order.trigger_ticks or order.trail_ticks), f"{order}: a trigger elsewhere"
+    assert not order.touch_ticks or not (order.stop_ticks or order.trail_ticks), f"{order}: two triggers"
     _validate_place(state, book, order)
     if order.link:
         other = state.open.get(order.linked_key)
         assert other is not None and other.link == order.order_id, f"{order}: its link is not mutual"
+        assert other.updates == order.updates, f"{order}: its link is of two kinds"
     assert (order.time_in_force == TimeInForce.GTT) == bool(order.expire_ns), f"{order}: GTT and a time go together"
     if order.queue != Queue.STOP:
         assert order.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK), f"{order}: must not rest"
@@ -72,7 +74,7 @@ def _validate_place(state: State, book: Book, order: Order) -> None:
     elif order.queue == Queue.MIN_QTY:
         fits = min_qty
     elif order.queue == Queue.STOP:
-        fits, price = bool(order.stop_ticks), order.stop_ticks
+        fits, price = bool(order.trigger_ticks), order.trigger_ticks
     elif order.queue == Queue.INACTIVE:
         fits = bool(order.peg) or order.time_in_force == TimeInForce.AT_CLOSE
     assert fits, f"{order}: is not an order of {Queue(order.queue).name}"

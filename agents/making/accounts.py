@@ -1,0 +1,63 @@
+"""What market makers earn, of N environments: wealth at the mid, inventory and drawdown over an episode. Amounts in ticks x lots."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.records import MICRO, Rows
+
+SECOND_NS = 1_000_000_000
+
+
+def mids(frames: Rows) -> Any:
+    """(N,) mid in ticks; NaN where a side is empty."""
+    bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
+    return np.where((bid > 0) & (ask > 0), (bid + ask) / 2.0, np.nan)
+
+
+class Ledger:
+    """Follows the wealth of each market maker over its episode."""
+
+    def __init__(self, count: int) -> None:
+        self.mid = np.zeros(count)
+        self.wealth, self.peak, self.drawdown = (np.zeros(count) for _ in range(3))
+        self.turnover, self.absolute, self.squared_change, self.steps = (np.zeros(count) for _ in range(4))
+        self.inventory_most = np.zeros(count)
+
+    def begin(self, which: Any, frames: Rows) -> None:
+        """Starts episodes without position or profit."""
+        self.mid[which] = np.nan_to_num(mids(frames[which]))
+        for values in (
+            self.wealth, self.peak, self.drawdown, self.turnover, self.absolute, self.squared_change, self.steps, self.inventory_most,
+        ):  # fmt: skip
+            values[which] = 0.0
+
+    def record(self, frames: Rows, positions: Rows, lots: Any) -> Any:
+        """Takes a step in; returns the (N,) changes of wealth. lots: (N,) that we traded. Without a mid, the last one counts."""
+        now = mids(frames)
+        self.mid = np.where(np.isnan(now), self.mid, now)
+        wealth = positions["cash"] + positions["lots"] * self.mid - positions["fee_microticks"] / MICRO
+        change = wealth - self.wealth
+        self.wealth = wealth
+        self.peak = np.maximum(self.peak, wealth)
+        self.drawdown = np.maximum(self.drawdown, self.peak - wealth)
+        self.turnover += lots
+        inventory = np.abs(positions["lots"])
+        self.absolute += inventory
+        self.inventory_most = np.maximum(self.inventory_most, inventory)
+        self.squared_change += change**2
+        self.steps += 1
+        return change
+
+    def results(self, positions: Rows) -> dict[str, Any]:
+        """(N,) values of each episode so far: profit, drawdown (ticks x lots); turnover, mean and most inventory, what is left (lots); Sharpe ratio of
+        the steps, times the root of their number."""
+        steps = np.maximum(1.0, self.steps)
+        mean = self.wealth / steps
+        deviation = np.sqrt(np.maximum(0.0, self.squared_change / steps - mean**2))
+        sharpe = np.divide(mean, deviation, out=np.zeros_like(mean), where=deviation > 0) * np.sqrt(steps)
+        return {
+            "profit": self.wealth.copy(), "drawdown": self.drawdown.copy(), "turnover_lots": self.turnover.copy(),
+            "inventory_mean_lots": self.absolute / steps, "inventory_most_lots": self.inventory_most.copy(),
+            "left_lots": np.abs(positions["lots"]).astype(float), "sharpe": sharpe,
+        }  # fmt: skip

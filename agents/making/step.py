@@ -1,0 +1,174 @@
+"""The compiled step of one simulated market with a market maker in it.
+
+A quote whose price stays keeps its order, and so its place in the queue, until it is filled; any other is cancelled, both sides before
+new ones are sent. New quotes are post-only: one that would trade when it arrives is rejected.
+"""
+
+from typing import Any
+
+from serl.agents.execution.environment.own_orders import (
+    ARRIVING,
+    COMMAND_ID,
+    CURSOR,
+    GTC,
+    IDLE,
+    IOC,
+    MARKET,
+    NEW,
+    NOW,
+    PHASE,
+    RESTING,
+    clear_traded,
+    write_book,
+)
+from serl.agents.execution.environment.own_orders import CANCEL as CANCEL_KIND
+from serl.agents.execution.environment.simulated_step import OUR_PARTICIPANT, run_traders, submit
+from serl.agents.traders.inprocess import FINISHED, KEPT_FULL, MARKET_FULL, PHASE_CHANGED
+from serl.exchange.compiling import compiled, inlined, inner, int64
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.rulebook.checks import is_on_tick
+from serl.exchange.kernel.state import ASK
+from serl.exchange.records import MICRO, CommandFlag
+
+POST_ONLY = int(CommandFlag.POST_ONLY)
+# Values of PHASE after ARRIVING: one command each
+CANCEL_BID, CANCEL_ASK, FLATTEN, SEND_BID, SEND_ASK, DONE = range(ARRIVING + 1, ARRIVING + 7)
+
+
+@inlined
+def _column(side: int) -> int:
+    """The column of `env_states` with our order of a side."""
+    return CURSOR if side == ASK else RESTING
+
+
+@inner
+def _slot(state: Any, env_state: Any, side: int) -> int:
+    """The slot of our order of a side; -1 if it is gone."""
+    order_id = env_state[_column(side)]
+    slot = order_index.find(state, OUR_PARTICIPANT, order_id) if order_id != 0 else -1
+    if slot < 0:
+        env_state[_column(side)] = 0
+    return int64(slot)
+
+
+@inner
+def align(state: Any, quote: Any) -> None:
+    """Rounds quotes to what the symbol's rules allow: whole multiples of its lot, and prices away from the market, on its tick table."""
+    lot = state.symbols[0].lot_multiple
+    for side in range(2):
+        quote.lots[side] -= quote.lots[side] % lot
+        step = 1 if side == ASK else -1
+        while quote.price_ticks[side] > 0 and not is_on_tick(state, 0, quote.price_ticks[side]):
+            quote.price_ticks[side] += step
+
+
+@inner
+def _next_command(state: Any, env_state: Any, row: Any, quote: Any, time_ns: int) -> bool:
+    """Writes our next command to the first COMMAND row. False if there is none."""
+    command = row[0]
+    while env_state[PHASE] < DONE:
+        phase = env_state[PHASE]
+        side = 1 if phase == CANCEL_ASK or phase == SEND_ASK else 0
+        command.symbol, command.participant, command.side, command.time_ns = 0, OUR_PARTICIPANT, side, time_ns
+        command.kind, command.time_in_force, command.flags, command.order_id = NEW, GTC, POST_ONLY, 0
+        command.price_ticks, command.qty_lots = quote.price_ticks[side], quote.lots[side]
+        if phase == CANCEL_BID or phase == CANCEL_ASK:
+            slot = _slot(state, env_state, side)
+            stays = (
+                slot >= 0
+                and quote.lots[side] > 0
+                and quote.flatten == 0
+                and state.orders[slot].price_ticks == quote.price_ticks[side]
+            )
+            if slot >= 0 and not stays:
+                command.kind, command.side, command.flags, command.time_in_force = CANCEL_KIND, 0, 0, 0
+                command.order_id, command.price_ticks, command.qty_lots = env_state[_column(side)], 0, 0
+                break
+        elif phase == FLATTEN:
+            position = state.balances[OUR_PARTICIPANT, 0].position_lots
+            if quote.flatten != 0 and position != 0:
+                command.side, command.qty_lots, command.price_ticks = (
+                    (1, position, 0) if position > 0 else (0, -position, 0)
+                )
+                command.time_in_force, command.flags = IOC, MARKET
+                break
+        elif (
+            quote.flatten == 0
+            and quote.lots[side] > 0
+            and quote.price_ticks[side] > 0
+            and env_state[_column(side)] == 0
+        ):
+            break
+        env_state[PHASE] += 1
+    if env_state[PHASE] == DONE:
+        return False
+    env_state[COMMAND_ID] += 1
+    command.command_id = env_state[COMMAND_ID]
+    return True
+
+
+@inlined
+def _command_executed(env_state: Any) -> None:
+    phase = env_state[PHASE]
+    if phase == CANCEL_BID or phase == CANCEL_ASK:
+        env_state[_column(phase - CANCEL_BID)] = 0
+    elif phase >= SEND_BID:
+        env_state[_column(phase - SEND_BID)] = env_state[COMMAND_ID]
+    env_state[PHASE] += 1
+
+
+@inner
+def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: Any) -> None:
+    """Writes the book, our account, and where our quotes stand."""
+    env_state[PHASE] = IDLE
+    env_state[NOW] = frame.time_ns = time_ns
+    write_book(state, 0, frame)
+    account = state.balances[OUR_PARTICIPANT, 0]
+    position.lots, position.cash = account.position_lots, account.cash_ticks
+    position.fee_microticks = account.fee_ticks * MICRO + account.fee_microticks
+    for side in range(2):
+        position.price_ticks[side] = position.open_lots[side] = position.ahead_lots[side] = 0
+        slot = _slot(state, env_state, side)
+        if slot < 0:
+            continue
+        position.price_ticks[side] = state.orders[slot].price_ticks
+        position.open_lots[side] = state.orders[slot].open_lots
+        ahead = int64(state.orders[slot].previous)
+        while ahead >= 0:
+            position.ahead_lots[side] += state.orders[ahead].open_lots
+            ahead = int64(state.orders[ahead].previous)
+
+
+@compiled(nogil=True)
+def advance(
+    traders: Any, state: Any, row: Any, env_states: Any, env: int, quotes: Any, index: int, until_ns: int, limit_ns: int,
+    latency_ns: int, events: Any, frames: Any, fills: Any, positions: Any, kept: Any, kept_count: Any,
+) -> int:  # fmt: skip
+    """As `simulated_step.advance`, with a QUOTE for a child order."""
+    env_state, frame, quote = env_states[env], frames[env], quotes[index]
+    own_fills, fill = fills[env : env + 1], fills[env]
+    if env_state[PHASE] == IDLE:
+        clear_traded(frame)
+        fill.lots = fill.notional = 0
+        env_state[PHASE] = ARRIVING
+    arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
+    if env_state[PHASE] == ARRIVING:
+        status = run_traders(
+            traders, state, min(arrival_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count
+        )
+        if status != FINISHED or limit_ns <= arrival_ns:
+            return status
+        align(state, quote)
+        env_state[PHASE] = CANCEL_BID
+    while _next_command(state, env_state, row, quote, arrival_ns):
+        status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+        if status == MARKET_FULL or status == KEPT_FULL:
+            env_state[COMMAND_ID] -= 1
+            return status
+        _command_executed(env_state)
+        if status == PHASE_CHANGED:
+            return status
+    status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count)
+    if status == FINISHED and limit_ns > until_ns:
+        _end_step(state, env_state, until_ns, frame, positions[env])
+    return status

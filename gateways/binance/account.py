@@ -1,0 +1,151 @@
+"""One account of the gateway: its link to the exchange, its balances, and who listens to its events."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from serl.exchange.records import Side
+from serl.gateways.accounts import GatewayAccount
+from serl.gateways.binance.errors import BinanceError
+from serl.gateways.binance.hub import encode
+from serl.gateways.binance.link import AccountLink
+from serl.gateways.binance.listing import Listings
+from serl.gateways.binance.order_json import execution_report, list_status
+from serl.gateways.binance.orders import Execution, SpotOrder
+from serl.gateways.binance.scale import Scale
+
+LISTEN_KEY_S = 3600.0
+CANCEL_IDS_KEPT = 10_000
+ORDERS_OF_A_LIST = 2
+Take = Callable[[str], None]
+"""Takes an event of the user data stream, as JSON."""
+
+
+class Account:
+    """One account.
+
+    Attributes:
+        link: its orders and its session.
+        cancel_ids: the client's id of each cancel, by command id.
+        listen_keys: keys of the user data stream and when they end, in monotonic seconds.
+    """
+
+    def __init__(self, settings: GatewayAccount, link: AccountLink, listings: Listings) -> None:
+        self.settings, self.link, self._listings = settings, link, listings
+        self.cancel_ids: dict[int, str] = {}
+        self.listen_keys: dict[str, float] = {}
+        self._takers: dict[object, Take] = {}
+        self._position_due: asyncio.Task[None] | None = None
+        link.orders.on_execution = self._on_execution
+
+    @property
+    def login(self) -> str:
+        """The API key."""
+        return self.settings.login
+
+    def note_cancel(self, command_id: int, client_id: str) -> None:
+        """Keeps the client's id of a cancel until its report comes."""
+        self.cancel_ids[command_id] = client_id
+        while len(self.cancel_ids) > CANCEL_IDS_KEPT:
+            del self.cancel_ids[next(iter(self.cancel_ids))]
+
+    def listen(self, key: object, take: Take) -> None:
+        """Sends every event to `take` from now on."""
+        self._takers[key] = take
+
+    def leave(self, key: object) -> None:
+        """Ends `listen`."""
+        self._takers.pop(key, None)
+
+    def new_listen_key(self) -> str:
+        """A key for the user data stream: the present one if there is one."""
+        now_s = time.monotonic()
+        self.listen_keys = {key: end_s for key, end_s in self.listen_keys.items() if end_s > now_s}
+        key = next(iter(self.listen_keys), None) or secrets.token_urlsafe(48)[:60].replace("-", "x").replace("_", "y")
+        self.listen_keys[key] = now_s + LISTEN_KEY_S
+        return key
+
+    def has_listen_key(self, key: str) -> bool:
+        """Whether a key is valid."""
+        return self.listen_keys.get(key, 0.0) > time.monotonic()
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Sends an event to all that listen."""
+        text = encode(event)
+        for take in list(self._takers.values()):
+            take(text)
+
+    def _on_execution(self, execution: Execution) -> None:
+        if not self._takers:
+            return
+        cancel_id = self.cancel_ids.get(execution.command_id, "") if execution.kind == "CANCELED" else ""
+        self.tell(execution_report(execution, cancel_id, time.time_ns() // 1_000_000))
+        list_id = execution.order.record.list_id
+        if list_id >= 0 and execution.kind != "TRADE":
+            self._tell_list(self.link.orders.lists[list_id])
+        if execution.kind != "TRADE_PREVENTION" and self._position_due is None:
+            self._position_due = asyncio.get_running_loop().create_task(self._tell_position(execution.time_ms))
+
+    def _tell_list(self, orders: list[SpotOrder]) -> None:
+        """The list has both of its orders, or is done."""
+        states = {order.open for order in orders}
+        if len(orders) == ORDERS_OF_A_LIST and len(states) == 1:
+            self.tell(list_status(orders, time.time_ns() // 1_000_000))
+
+    async def _tell_position(self, update_ms: int) -> None:
+        """Sends the balances after whatever has arrived together."""
+        try:
+            await asyncio.sleep(0)
+            balances = await self.balances()
+        except BinanceError:
+            return  # the exchange is away: the next execution brings them
+        finally:
+            self._position_due = None
+        rows = [{"a": each["asset"], "f": each["free"], "l": each["locked"]} for each in balances]
+        self.tell({"e": "outboundAccountPosition", "E": time.time_ns() // 1_000_000, "u": update_ms, "B": rows})
+
+    async def balances(self) -> list[dict[str, str]]:
+        """asset, free and locked of each asset. Raises BinanceError if the exchange is away.
+
+        The total of a base asset is the start balance plus the position; that of the quote asset is the start balance plus cash minus fees.
+        Locked is what open orders would use; free is the rest, below 0 for who is short or in debt.
+        """
+        made = await self.link.balances()
+        start = {asset.upper(): amount for asset, amount in self.settings.balances.items()}
+        quote = self._listings.quote
+        totals = {quote: start.get(quote, Decimal(0))}
+        for listing in self._listings.by_name.values():
+            totals.setdefault(listing.base, start.get(listing.base, Decimal(0)))
+            if (balance := made.get(listing.instrument.name)) is not None:
+                totals[listing.base] += balance.position_lots * listing.instrument.lot_size
+                totals[quote] += balance.cash - balance.fees
+        locked = self._locked()
+        return [
+            {"asset": asset, "free": _text(total - locked.get(asset, Decimal(0))), "locked": _text(locked.get(asset, Decimal(0)))}
+            for asset, total in totals.items()
+        ]  # fmt: skip
+
+    def _locked(self) -> dict[str, Decimal]:
+        found: dict[str, Decimal] = {}
+        for order in self.link.orders.open.values():
+            listing = order.listing
+            buys = order.record.side == Side.BUY
+            asset = listing.quote if buys else listing.base
+            unit = (
+                listing.amounts.unit * (order.price_ticks or order.record.stop_ticks)
+                if buys
+                else listing.quantities.unit
+            )
+            found[asset] = found.get(asset, Decimal(0)) + unit * order.leaves_lots
+        return found
+
+
+_EIGHT = Scale(Decimal("0.00000001"))
+
+
+def _text(amount: Decimal) -> str:
+    """An amount with eight places, rounded down."""
+    return _EIGHT.text(int((amount * 10**8).to_integral_value(rounding="ROUND_FLOOR")))

@@ -1,0 +1,332 @@
+"""The session of one account with the exchange: commands with their answers, and a new session whenever one ends."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgpack
+import numpy as np
+
+from serl.clients.asynchronous import AsyncExchange, resume
+from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
+from serl.clients.session import Report, Session
+from serl.clients.values import Balance
+from serl.exchange.log import log
+from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason
+from serl.exchange.terms import NO_TERMS, Terms, order
+from serl.exchange.wire import Kind
+from serl.gateways.accounts import GatewayAccount
+from serl.gateways.binance.errors import BinanceError, away, rejection, unknown_outcome
+from serl.gateways.binance.listing import Listings
+from serl.gateways.binance.order_file import OrderFile, OrderRecord
+from serl.gateways.binance.orders import AccountOrders
+
+REPLY_S = 5.0
+"""A command without an answer for this long has an unknown outcome."""
+SILENT_HEARTBEATS = 3.5
+"""The exchange is away when it has sent nothing for so many heartbeats."""
+RETRY_S = 0.2
+REPLACED_RETRY_S = 5.0
+"""Another session took the account's place: it is not to be ended at once."""
+
+
+class _Waiter(NamedTuple):
+    future: "asyncio.Future[Report]"
+    until_s: float
+    last: int  # the EventKind that ends it; 0: what ends the command of one order
+
+
+class NewOrder(NamedTuple):
+    """What a NEW command needs beside the record."""
+
+    time_in_force: int
+    flags: int
+    terms: Terms = NO_TERMS
+
+
+class AccountLink:
+    """One account's orders, and its session while there is one.
+
+    Attributes:
+        orders: kept up to date by the session's reports.
+        up: whether commands can be sent now.
+        pending_ids: the client's ids of orders that have been sent and not been answered.
+        last_command_id: of the last command that was sent.
+    """
+
+    def __init__(
+        self, endpoint: str, curve: Path | None, account: GatewayAccount, file: OrderFile, listings: Listings, offset_ms: int
+    ) -> None:  # fmt: skip
+        self._endpoint, self._curve, self.account, self._file = endpoint, curve, account, file
+        self._listings, self._offset_ms = listings, offset_ms
+        self.orders = AccountOrders(listings, file, offset_ms)
+        self.up = False
+        self.pending_ids: set[str] = set()
+        self.last_command_id = 0
+        self._outgoing: list[bytes] = []
+        self._client: AsyncExchange | None = None
+        self._waiting: dict[int, _Waiter] = {}
+        self._pings = 0
+        self._session = self._new_session(0)
+
+    def _new_session(self, last_report: int) -> Session:
+        """A session that gets every report after `last_report`; -1: only those to come."""
+        session = Session(self.account.participant, self.account.token, replace=True)
+        session.last_report = last_report
+        session.on_report = self._on_report
+        return session
+
+    async def connect(self) -> None:
+        """Logs in and returns with all orders and trades of the account. Raises what the login raises."""
+        try:
+            await self._open()
+        except ReportGap:
+            self._start_over()
+            await self._open()
+
+    async def _open(self) -> None:
+        client = await resume(self._endpoint, self._session, curve=self._curve)
+        self._client = client
+        self._pings += 1
+        client.send(msgpack.packb([Kind.PING, self._pings]))
+        try:
+            while self._session.last_pong != self._pings:
+                await client.wait(0.2)
+                client.core.raise_if_silent()
+        except BaseException:
+            await self._close()
+            raise
+        self.up = True
+
+    async def run(self) -> None:
+        """Keeps the session until cancelled."""
+        while True:
+            pause_s = RETRY_S
+            try:
+                if not self.up:
+                    await self.connect()
+                    log("binance_back", f"account {self.account.participant}: connected again")
+                await self._serve()
+            except ReportGap:
+                self._start_over()
+            except (ExchangeUnreachable, SessionEnded, RequestRejected, LoginRefused) as error:
+                if self.up or isinstance(error, LoginRefused):
+                    log("binance_away", f"account {self.account.participant}: {error}")
+                if getattr(error, "code", "") in ("replaced", "login"):
+                    pause_s = REPLACED_RETRY_S
+            await self._close()
+            await asyncio.sleep(pause_s)
+            self._expire()
+
+    async def _serve(self) -> None:
+        """Receives until the session ends, which raises."""
+        client = self._client
+        assert client is not None
+        received, heard_s = -1, time.monotonic()
+        silent_s = SILENT_HEARTBEATS * float(self._session.limits.get("heartbeat_s", 1.0))
+        while True:
+            try:
+                await client.wait(0.25)
+            except RequestRejected as refused:
+                self._refuse(refused)
+            now_s = time.monotonic()
+            if client.core.received != received:
+                received, heard_s = client.core.received, now_s
+            elif now_s - heard_s > silent_s:
+                raise ExchangeUnreachable(f"{self._endpoint} has sent nothing for {silent_s:g} s")
+            self._expire()
+
+    def _start_over(self) -> None:
+        """The exchange no longer has all reports that this session would need: another journal, or one whose beginning is gone."""
+        name = self.account.participant
+        if self._session.last_report > 0:
+            log(
+                "binance_new_journal",
+                f"account {name}: the exchange has another journal; its orders and trades begin anew",
+            )
+            self._session = self._new_session(0)
+            self.orders, tell = AccountOrders(self._listings, self._file, self._offset_ms), self.orders.on_execution
+            self.orders.on_execution = tell
+        else:
+            log(
+                "binance_gap",
+                f"account {name}: the exchange no longer has the account's first reports; older orders are missing",
+            )
+            self._session = self._new_session(-1)
+
+    async def _close(self) -> None:
+        self.up = False
+        client, self._client = self._client, None
+        if client is not None:
+            self._session.live = False  # no BYE: whatever waits in the sockets is dropped
+            for socket in client.core.sockets:
+                socket.linger = 0
+            await client.close()
+
+    async def close(self) -> None:
+        """Logs out; orders stay in the book."""
+        self.up = False
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+        self._file.close()
+
+    def _on_report(self, report: Report) -> None:
+        self.orders.apply(report)
+        waiter = self._waiting.get(report.command_id)
+        if waiter is not None and (
+            report.kind == waiter.last
+            or (not waiter.last and _ends_command(report))
+            or report.kind == EventKind.REJECTED
+        ):
+            del self._waiting[report.command_id]
+            if not waiter.future.done():
+                waiter.future.set_result(report)
+
+    def _expire(self) -> None:
+        """Gives up commands without an answer; they are not sent again."""
+        now_s = time.monotonic()
+        for command_id, waiter in list(self._waiting.items()):
+            if waiter.until_s > now_s:
+                break  # the later ones wait longer
+            self._fail(command_id, unknown_outcome())
+
+    def _fail(self, command_id: int, error: BinanceError) -> None:
+        self._session.unanswered.pop(command_id, None)
+        waiter = self._waiting.pop(command_id)
+        if not waiter.future.done():
+            waiter.future.set_exception(error)
+
+    def _refuse(self, refused: RequestRejected) -> None:
+        """A message that the exchange refused: the oldest one without an answer, unless reports are delayed."""
+        log("binance_refused", f"account {self.account.participant}: {refused}")
+        oldest = next((each for each in self._waiting if each in self._session.unanswered), None)
+        if oldest is not None and not self._session.limits.get("feed_delayed"):
+            throttled = BinanceError(
+                -1015, "Too many new orders; the exchange accepts no more of this account now.", 429
+            )
+            self._fail(oldest, throttled if refused.code == "throttled" else away())
+
+    def require(self) -> AsyncExchange:
+        """The client of the live session. Raises BinanceError if the exchange is away."""
+        if not self.up or self._client is None:
+            raise away()
+        return self._client
+
+    def new(
+        self, record: Callable[[int], OrderRecord], number: int, order_fields: NewOrder
+    ) -> "asyncio.Future[Report]":
+        """Sends a NEW order, after its record was written; the future has the report that ends the command.
+
+        record: makes the record from the order's id.
+        number: of the symbol.
+        """
+        client, session = self.require(), self._session
+        time_in_force, flags, terms = order_fields
+        if terms is NO_TERMS:
+            made = record(session.next_command_id)
+            self._file.append(made)
+            values = (number, made.side, made.qty_lots, made.price_ticks, time_in_force, flags)
+            command_id, message = session.command(CommandKind.NEW, *values)
+        else:
+            made = record(session.next_command_id + len(terms.items()))
+            self._file.append(made)
+            rows = order(
+                session.next_command_id, terms, flags=flags, symbol=number, side=made.side, qty_lots=made.qty_lots, price_ticks=made.price_ticks,
+                time_in_force=time_in_force,
+            )  # fmt: skip
+            command_id, message = made.order_id, session.rows(rows)
+            session.unanswered[command_id] = message
+        future = self._send(client, command_id, message)
+        self.pending_ids.add(made.client_id)
+        future.add_done_callback(lambda _: self.pending_ids.discard(made.client_id))
+        return future
+
+    def new_pair(
+        self, first: Callable[[int], OrderRecord], second: Callable[[int], OrderRecord], number: int, order_fields: list[NewOrder], list_client_id: str
+    ) -> "list[asyncio.Future[Report]]":  # fmt: skip
+        """Sends two orders that cancel each other in one message, so that no other command comes between them."""
+        client, session = self.require(), self._session
+        next_id, rows, made = session.next_command_id, [], []
+        link: int | None = None
+        for record, (time_in_force, flags, given) in zip((first, second), order_fields, strict=True):
+            terms = dataclasses.replace(given, link=link)
+            order_id = next_id + len(terms.items())
+            each = record(order_id)._replace(list_id=link or order_id, list_client_id=list_client_id, list_type="OCO")
+            self._file.append(each)
+            made.append(each)
+            rows.append(order(
+                next_id, terms, flags=flags, symbol=number, side=each.side, qty_lots=each.qty_lots, price_ticks=each.price_ticks,
+                time_in_force=time_in_force,
+            ))  # fmt: skip
+            link = link or order_id
+            next_id = order_id + 1
+        message = session.rows(np.concatenate(rows))
+        futures = []
+        for each in made:
+            session.unanswered[each.order_id] = message
+            futures.append(self._wait_for(each.order_id))
+        self._send_now(client, message)
+        return futures
+
+    def amend(self, kind: CommandKind, *values: int, last: int = 0) -> "asyncio.Future[Report]":
+        """Sends CANCEL, REDUCE or MASS_CANCEL."""
+        client = self.require()
+        command_id, message = self._session.command(kind, *values)
+        return self._send(client, command_id, message, last)
+
+    def _send(self, client: AsyncExchange, command_id: int, message: bytes, last: int = 0) -> "asyncio.Future[Report]":
+        future = self._wait_for(command_id, last)
+        self._send_now(client, message)
+        return future
+
+    def _wait_for(self, command_id: int, last: int = 0) -> "asyncio.Future[Report]":
+        future: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self.last_command_id = command_id
+        self._waiting[command_id] = _Waiter(future, time.monotonic() + REPLY_S, last)
+        return future
+
+    def _send_now(self, client: AsyncExchange, message: bytes) -> None:
+        """Sends a message before the event loop waits again, with all others of this moment: one after another they cost a third."""
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush, client)
+        self._outgoing.append(message)
+
+    def _flush(self, client: AsyncExchange) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if client is not self._client:
+            return  # the session ended: the next login sends what has no answer
+        try:
+            client.send(*outgoing)
+        except ExchangeUnreachable:
+            for command_id in [each for each in self._waiting if each in self._session.unanswered]:
+                self._fail(command_id, unknown_outcome())
+
+    async def balances(self) -> dict[str, Balance]:
+        """What the account has made in each symbol, as the exchange has it. Raises BinanceError."""
+        try:
+            return await self.require().account()
+        except (ExchangeUnreachable, SessionEnded, RequestRejected):
+            raise away() from None
+
+
+def accepted(report: Report) -> Report:
+    """The report of a command that the exchange executed. Raises BinanceError for a rejection."""
+    if report.kind == EventKind.REJECTED:
+        raise rejection(report.reason)
+    return report
+
+
+def _ends_command(report: Report) -> bool:
+    """Whether no more events of the report's command follow."""
+    kind = report.kind
+    if kind == EventKind.ACCEPTED:
+        return bool(report.flags & EventFlag.RESTING)
+    if kind == EventKind.FILL:
+        return not report.leaves_lots
+    if kind == EventKind.REDUCED:
+        return report.reason == Reason.NONE
+    return kind in (EventKind.RESTED, EventKind.CANCELLED)

@@ -1,0 +1,96 @@
+"""A symbol of the exchange as Binance lists it: base and quote asset, filters, numbers as text."""
+
+from typing import Any
+
+from serl.clients.session import Instrument
+from serl.exchange.errors import ConfigError
+from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failure
+from serl.gateways.binance.scale import Scale
+
+ORDER_TYPES = ("LIMIT", "LIMIT_MAKER", "MARKET", "STOP_LOSS", "STOP_LOSS_LIMIT")
+STP_MODES = ("NONE", "EXPIRE_TAKER", "EXPIRE_MAKER", "EXPIRE_BOTH", "DECREMENT")
+
+
+class Listing:
+    """One symbol.
+
+    Attributes:
+        name: Binance's name, for example DEMOUSDT of the exchange's symbol DEMO.
+        base: what is traded.
+        quote: what it is paid with.
+        prices, quantities, amounts: ticks, lots and ticks x lots as text.
+    """
+
+    def __init__(self, instrument: Instrument, quote: str, limits: dict[str, Any]) -> None:
+        self.instrument, self.base, self.quote = instrument, instrument.name.upper(), quote
+        self.number = instrument.number
+        self.name = f"{self.base}{quote}"
+        self.stream = self.name.lower()
+        self.prices, self.quantities = Scale(instrument.tick_size), Scale(instrument.lot_size)
+        self.amounts = Scale(instrument.tick_size * instrument.lot_size)
+        self.price_ticks_max = int(limits.get("price_ticks_max", 1_000_000_000))
+        self.qty_lots_max = int(limits.get("qty_lots_max", 1_000_000))
+
+    def price_ticks(self, name: str, text: str) -> int:
+        """A price parameter in ticks. Raises BinanceError if PRICE_FILTER refuses it."""
+        ticks = self.prices.units(name, text)
+        if ticks is None or not 1 <= ticks <= self.price_ticks_max:
+            raise filter_failure("PRICE_FILTER")
+        return ticks
+
+    def qty_lots(self, name: str, text: str) -> int:
+        """A quantity parameter in lots. Raises BinanceError if LOT_SIZE refuses it."""
+        lots = self.quantities.units(name, text)
+        if lots is None or not 1 <= lots <= self.qty_lots_max:
+            raise filter_failure("LOT_SIZE")
+        return lots
+
+    def filters(self) -> list[dict[str, Any]]:
+        """The filters of exchangeInfo."""
+        lot, tick = self.quantities.text(1), self.prices.text(1)
+        size = {"minQty": lot, "maxQty": self.quantities.text(self.qty_lots_max), "stepSize": lot}
+        most = self.amounts.text(self.price_ticks_max * self.qty_lots_max)
+        return [
+            {"filterType": "PRICE_FILTER", "minPrice": tick, "maxPrice": self.prices.text(self.price_ticks_max), "tickSize": tick},
+            {"filterType": "LOT_SIZE", **size},
+            {"filterType": "MARKET_LOT_SIZE", **size},
+            {"filterType": "NOTIONAL", "minNotional": self.amounts.text(1), "applyMinToMarket": False, "maxNotional": most, "applyMaxToMarket": False, "avgPriceMins": 5},
+            {"filterType": "ICEBERG_PARTS", "limit": self.qty_lots_max},
+        ]  # fmt: skip
+
+    def describe(self, trading: bool) -> dict[str, Any]:
+        """The entry of exchangeInfo."""
+        places = self.prices.places
+        return {
+            "symbol": self.name, "status": "TRADING" if trading else "BREAK", "baseAsset": self.base, "baseAssetPrecision": self.quantities.places,
+            "quoteAsset": self.quote, "quotePrecision": places, "quoteAssetPrecision": places, "baseCommissionPrecision": 8,
+            "quoteCommissionPrecision": 8, "orderTypes": list(ORDER_TYPES), "icebergAllowed": True, "ocoAllowed": True, "otoAllowed": False,
+            "quoteOrderQtyMarketAllowed": True, "allowTrailingStop": False, "cancelReplaceAllowed": True, "amendAllowed": True, "pegInstructionsAllowed": False,
+            "isSpotTradingAllowed": True, "isMarginTradingAllowed": False, "filters": self.filters(), "permissions": [], "permissionSets": [["SPOT"]],
+            "defaultSelfTradePreventionMode": "NONE", "allowedSelfTradePreventionModes": list(STP_MODES),
+        }  # fmt: skip
+
+
+class Listings:
+    """All symbols, by name and by the exchange's number. Raises ConfigError if two would have the same name."""
+
+    def __init__(self, instruments: dict[str, Instrument], quote: str, limits: dict[str, Any]) -> None:
+        self.by_name: dict[str, Listing] = {}
+        self.by_number: dict[int, Listing] = {}
+        for instrument in instruments.values():
+            listing = Listing(instrument, quote, limits)
+            if listing.name in self.by_name:
+                raise ConfigError(
+                    f"expected symbols that differ by more than case, got {instrument.name} twice; rename one"
+                )
+            self.by_name[listing.name] = self.by_number[listing.number] = listing
+        self.quote = quote
+
+    def find(self, name: str) -> Listing:
+        """A listing by its name. Raises BinanceError."""
+        if (found := self.by_name.get(name)) is not None:
+            return found
+        if not name.isalnum() or not name.isascii():
+            legal = "^[A-Z0-9-_.]{1,20}$"
+            raise BinanceError(-1100, f"Illegal characters found in parameter 'symbol'; legal range is '{legal}'.")
+        raise bad_symbol()

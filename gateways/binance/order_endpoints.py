@@ -1,0 +1,308 @@
+"""Endpoints that place, change, cancel and query orders."""
+
+import asyncio
+import time
+from typing import Any
+
+from serl.clients.session import Report
+from serl.exchange.records import CommandKind, EventKind
+from serl.gateways.binance import order_json as as_json
+from serl.gateways.binance.api import Call, Endpoint, signed
+from serl.gateways.binance.errors import BinanceError, no_such_order, order_does_not_exist, refused
+from serl.gateways.binance.link import accepted
+from serl.gateways.binance.listing import Listing
+from serl.gateways.binance.order_entry import Draft, MarketView, new_client_id, read_order
+from serl.gateways.binance.orders import SpotOrder
+from serl.gateways.binance.parameters import Parameters
+
+ORDER = (
+    "symbol side type timeInForce quantity quoteOrderQty price newClientOrderId strategyId strategyType stopPrice trailingDelta icebergQty "
+    "newOrderRespType selfTradePreventionMode"
+)
+RESPONSES = ("ACK", "RESULT", "FULL")
+RESTRICTIONS = {"ONLY_NEW": ("NEW",), "ONLY_PARTIALLY_FILLED": ("PARTIALLY_FILLED",)}
+
+
+def listing_of(call: Call) -> Listing:
+    """The listing that the parameter `symbol` names. Raises BinanceError."""
+    return call.gateway.market.listings.find(call.parameters.text("symbol"))
+
+
+def market_view(call: Call, listing: Listing) -> MarketView:
+    """The market of a symbol."""
+    symbol = call.gateway.market.symbols[listing.name]
+    return MarketView(symbol.last_ticks, lambda side: symbol.book.levels(1 - side))
+
+
+def draft_order(call: Call, parameters: Parameters) -> Draft:
+    """A checked order from its parameters. Raises BinanceError."""
+    listing = call.gateway.market.listings.find(parameters.text("symbol"))
+    draft = read_order(listing, parameters, market_view(call, listing))
+    check_client_id(call, draft.template.client_id)
+    return draft
+
+
+def check_client_id(call: Call, client_id: str) -> None:
+    """Raises BinanceError for the id of an order that is open."""
+    known = call.account.link.orders.by_client_id.get(client_id)
+    if (known is not None and known.open) or client_id in call.account.link.pending_ids:
+        raise refused("Duplicate order sent.")
+
+
+def now_ms() -> int:
+    """The time of an answer."""
+    return time.time_ns() // 1_000_000
+
+
+def send(call: Call, draft: Draft) -> "asyncio.Future[Report]":
+    """Sends an order."""
+    return call.account.link.new(draft.record, draft.listing.number, draft.fields)
+
+
+async def placed(call: Call, future: "asyncio.Future[Report]") -> SpotOrder:
+    """The order, once the exchange has taken it. Raises BinanceError for a rejection."""
+    report = accepted(await future)
+    return call.account.link.orders.by_id[report.order_id]
+
+
+def response(order: SpotOrder, kind: str) -> Any:
+    """The answer to a new order."""
+    return {"ACK": as_json.ack, "RESULT": as_json.result, "FULL": as_json.full}[kind](order, order.time_ms)
+
+
+def response_type(parameters: Parameters) -> str:
+    """newOrderRespType; FULL for LIMIT and MARKET, ACK for the others."""
+    default = "FULL" if parameters.values.get("type") in ("LIMIT", "MARKET") else "ACK"
+    return parameters.choice("newOrderRespType", RESPONSES, -1137, "Invalid newOrderRespType.", default)
+
+
+async def place(call: Call) -> Any:
+    """POST order."""
+    kind, draft = response_type(call.parameters), draft_order(call, call.parameters)
+    call.account.link.require()
+    call.gateway.limits.count_order(call.account.login)
+    return response(await placed(call, send(call, draft)), kind)
+
+
+async def test(call: Call) -> Any:
+    """POST order/test: checks an order without sending it."""
+    response_type(call.parameters)
+    draft_order(call, call.parameters)
+    if not call.parameters.flag("computeCommissionRates"):
+        return {}
+    rates = {"maker": "0.00000000", "taker": "0.00000000"}
+    return {"standardCommissionForOrder": rates, "taxCommissionForOrder": rates, "discount": {}}
+
+
+def find_order(call: Call, error: BinanceError, prefix: str = "") -> SpotOrder:
+    """The order that orderId or origClientOrderId names, of the request's symbol. Raises BinanceError: `error` if there is none.
+
+    prefix: "cancel" for cancelOrderId and cancelOrigClientOrderId.
+    """
+    listing, parameters = listing_of(call), call.parameters
+    id_name = f"{prefix}OrderId" if prefix else "orderId"
+    client_name = f"{prefix}OrigClientOrderId" if prefix else "origClientOrderId"
+    order_id, client_id = parameters.integer(id_name), parameters.get(client_name)
+    if order_id is None and client_id is None:
+        raise BinanceError(-1102, f"Param '{client_name}' or '{id_name}' must be sent, but both were empty/null!")
+    orders = call.account.link.orders
+    order = orders.by_id.get(order_id) if order_id is not None else orders.by_client_id.get(client_id or "")
+    if order is None or order.listing is not listing or (client_id is not None and order.client_id != client_id):
+        raise error
+    return order
+
+
+async def status(call: Call) -> Any:
+    """GET order."""
+    return as_json.status(find_order(call, order_does_not_exist()))
+
+
+async def cancel_one(call: Call, order: SpotOrder, client_id: str) -> Any:
+    """Cancels an order, and the rest of its list with it; the answer. Raises BinanceError if it is no longer open."""
+    link = call.account.link
+    future = link.amend(CommandKind.CANCEL, order.order_id)
+    call.account.note_cancel(link.last_command_id, client_id)
+    accepted(await future)
+    return as_json.canceled(order, client_id, order.update_ms)
+
+
+async def cancel(call: Call) -> Any:
+    """DELETE order."""
+    order = find_order(call, no_such_order())
+    check_restriction(call, order)
+    if not order.open:
+        raise no_such_order()
+    client_id = call.parameters.client_id("newClientOrderId") or new_client_id()
+    answer = await cancel_one(call, order, client_id)
+    if order.record.list_id < 0:
+        return answer
+    orders = call.account.link.orders.lists[order.record.list_id]
+    return {
+        **as_json.order_list(orders),
+        "orderReports": [as_json.canceled(each, client_id, order.update_ms) for each in orders],
+    }
+
+
+def check_restriction(call: Call, order: SpotOrder) -> None:
+    """Raises BinanceError if cancelRestrictions forbid to cancel the order."""
+    wanted = call.parameters.choice(
+        "cancelRestrictions", tuple(RESTRICTIONS), -1145, "Invalid cancelRestrictions.", "NONE"
+    )
+    if wanted != "NONE" and order.open and order.status not in RESTRICTIONS[wanted]:
+        raise BinanceError(-2011, "Order was not canceled due to cancel restrictions.")
+
+
+async def cancel_all(call: Call) -> Any:
+    """DELETE openOrders."""
+    listing, link = listing_of(call), call.account.link
+    chosen = [order for order in link.orders.open.values() if order.listing is listing]
+    if not chosen:
+        raise no_such_order()
+    accepted(await link.amend(CommandKind.MASS_CANCEL, listing.number, last=EventKind.MASS_CANCELLED))
+    return [as_json.canceled(order, order.client_id, order.update_ms) for order in chosen if not order.open]
+
+
+async def replace(call: Call) -> Any:
+    """POST order/cancelReplace: a cancel, then a new order, whose id is new."""
+    parameters = call.parameters
+    mode = parameters.choice(
+        "cancelReplaceMode", ("STOP_ON_FAILURE", "ALLOW_FAILURE"), -1145, "Invalid cancelReplaceMode."
+    )
+    order = find_order(call, no_such_order(), "cancel")
+    check_restriction(call, order)
+    kind, draft = response_type(parameters), read_order(order.listing, parameters, market_view(call, order.listing))
+    if draft.template.client_id != order.client_id:
+        check_client_id(call, draft.template.client_id)
+    call.account.link.require()
+    call.gateway.limits.count_order(call.account.login)
+    return await _replace(call, order, draft, kind, stop=mode == "STOP_ON_FAILURE")
+
+
+async def _replace(call: Call, order: SpotOrder, draft: Draft, kind: str, *, stop: bool) -> Any:
+    cancelled, created = "SUCCESS", "SUCCESS"
+    cancel_answer: Any = None
+    new_answer: Any = None
+    try:
+        cancel_id = call.parameters.client_id("cancelNewClientOrderId") or new_client_id()
+        cancel_answer = await cancel_one(call, order, cancel_id)
+    except BinanceError as error:
+        cancelled, cancel_answer = "FAILURE", error.body()
+    if cancelled == "FAILURE" and stop:
+        created = "NOT_ATTEMPTED"
+    else:
+        try:
+            new_answer = response(await placed(call, send(call, draft)), kind)
+        except BinanceError as error:
+            created, new_answer = "FAILURE", error.body()
+    answer = {
+        "cancelResult": cancelled,
+        "newOrderResult": created,
+        "cancelResponse": cancel_answer,
+        "newOrderResponse": new_answer,
+    }
+    if cancelled == created == "SUCCESS":
+        return answer
+    if "SUCCESS" in (cancelled, created):
+        raise BinanceError(-2021, "Order cancel-replace partially failed.", 409, answer)
+    raise BinanceError(-2022, "Order cancel-replace failed.", 400, answer)
+
+
+async def amend(call: Call) -> Any:
+    """PUT order/amend/keepPriority: a smaller quantity, which keeps the order's place in the queue."""
+    order = find_order(call, order_does_not_exist())
+    new_lots = order.listing.qty_lots("newQty", call.parameters.text("newQty"))
+    if not order.open:
+        raise BinanceError(-2038, "Order amend is not supported for this symbol: the order is not open.")
+    if not order.filled_lots < new_lots < order.qty_lots:
+        raise BinanceError(
+            -2038,
+            "The requested action would change no state: newQty must be below the quantity and above what is executed.",
+        )
+    accepted(await call.account.link.amend(CommandKind.REDUCE, order.order_id, order.qty_lots - new_lots))
+    return {"transactTime": order.update_ms, "executionId": len(order.amendments), "amendedOrder": _amended(order)}
+
+
+def _amended(order: SpotOrder) -> Any:
+    found = as_json.status(order)
+    found["qty"] = found.pop("origQty")
+    return {**found, "preventedQty": "0.00000000", "cumulativeQuoteQty": found["cummulativeQuoteQty"]}
+
+
+async def amendments(call: Call) -> Any:
+    """GET order/amendments."""
+    order = find_order(call, order_does_not_exist())
+    qty = order.listing.quantities.text
+    return [
+        {
+            "symbol": order.listing.name, "orderId": order.order_id, "executionId": number, "origClientOrderId": order.client_id,
+            "newClientOrderId": order.client_id, "origQty": qty(before), "newQty": qty(after), "time": time_ms,
+        }
+        for number, (before, after, time_ms) in enumerate(order.amendments, 1)
+    ]  # fmt: skip
+
+
+async def open_orders(call: Call) -> Any:
+    """GET openOrders."""
+    name = call.parameters.get("symbol")
+    listing = None if name is None else call.gateway.market.listings.find(name)
+    call.account.link.require()
+    orders = call.account.link.orders.open.values()
+    return [as_json.status(order) for order in orders if listing is None or order.listing is listing]
+
+
+async def all_orders(call: Call) -> Any:
+    """GET allOrders."""
+    listing, parameters = listing_of(call), call.parameters
+    count = parameters.count("limit", 500, 1000)
+    from_id, start_ms, end_ms = (parameters.integer(name) for name in ("orderId", "startTime", "endTime"))
+    call.account.link.require()
+    orders = [
+        order
+        for order in call.account.link.orders.by_id.values()
+        if order.listing is listing
+        and (from_id is None or order.order_id >= from_id)
+        and (start_ms is None or order.time_ms >= start_ms)
+        and (end_ms is None or order.time_ms <= end_ms)
+    ]
+    chosen = orders[-count:] if from_id is None and start_ms is None else orders[:count]
+    return [as_json.status(order) for order in chosen]
+
+
+async def my_trades(call: Call) -> Any:
+    """GET myTrades."""
+    listing, parameters = listing_of(call), call.parameters
+    count = parameters.count("limit", 500, 1000)
+    from_id, start_ms, end_ms, order_id = (
+        parameters.integer(name) for name in ("fromId", "startTime", "endTime", "orderId")
+    )
+    call.account.link.require()
+    trades = [
+        trade
+        for trade in call.account.link.orders.trades
+        if trade.order.listing is listing
+        and (from_id is None or trade.trade_id >= from_id)
+        and (start_ms is None or trade.time_ms >= start_ms)
+        and (end_ms is None or trade.time_ms <= end_ms)
+        and (order_id is None or trade.order.order_id == order_id)
+    ]
+    chosen = trades[-count:] if from_id is None and start_ms is None else trades[:count]
+    return [as_json.own_trade(trade) for trade in chosen]
+
+
+NAMED = "symbol orderId origClientOrderId"
+CANCEL = f"{NAMED} newClientOrderId cancelRestrictions"
+REPLACE = f"{ORDER} cancelReplaceMode cancelNewClientOrderId cancelOrigClientOrderId cancelOrderId cancelRestrictions orderRateLimitExceededMode"
+ORDER_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
+    ("POST", "order"): signed(place, 1, ORDER),
+    ("POST", "order/test"): signed(test, 1, f"{ORDER} computeCommissionRates"),
+    ("GET", "order"): signed(status, 4, NAMED),
+    ("DELETE", "order"): signed(cancel, 1, CANCEL),
+    ("POST", "order/cancelReplace"): signed(replace, 1, REPLACE),
+    ("PUT", "order/amend/keepPriority"): signed(amend, 4, f"{NAMED} newClientOrderId newQty"),
+    ("GET", "order/amendments"): signed(amendments, 4, f"{NAMED} fromExecutionId limit"),
+    ("GET", "openOrders"): signed(open_orders, lambda parameters: 6 if "symbol" in parameters.values else 80, "symbol"),
+    ("DELETE", "openOrders"): signed(cancel_all, 1, "symbol"),
+    ("GET", "allOrders"): signed(all_orders, 20, "symbol orderId startTime endTime limit"),
+    ("GET", "myTrades"): signed(my_trades, 20, "symbol orderId startTime endTime fromId limit"),
+}
+"""By method and the end of the path below /api/v3/."""

@@ -1,0 +1,181 @@
+"""Order lists: one-cancels-other pairs, which are two linked orders of the exchange."""
+
+from typing import Any
+
+from serl.exchange.records import CommandKind
+from serl.gateways.binance import order_json as as_json
+from serl.gateways.binance.api import Call, Endpoint, signed
+from serl.gateways.binance.errors import BinanceError, refused
+from serl.gateways.binance.link import accepted
+from serl.gateways.binance.order_endpoints import check_client_id, market_view, now_ms, response, response_type
+from serl.gateways.binance.order_entry import Draft, new_client_id, read_order
+from serl.gateways.binance.orders import SpotOrder
+from serl.gateways.binance.parameters import Parameters
+
+SHARED = ("symbol", "side", "quantity", "selfTradePreventionMode")
+LEG_NAMES = {
+    "Type": "type", "ClientOrderId": "newClientOrderId", "IcebergQty": "icebergQty", "Price": "price", "StopPrice": "stopPrice",
+    "TrailingDelta": "trailingDelta", "TimeInForce": "timeInForce", "StrategyId": "strategyId", "StrategyType": "strategyType",
+}  # fmt: skip
+LIMIT_LEG = {
+    "limitClientOrderId": "newClientOrderId",
+    "price": "price",
+    "limitIcebergQty": "icebergQty",
+    "limitStrategyId": "strategyId",
+}
+STOP_LEG = {
+    "stopClientOrderId": "newClientOrderId", "stopPrice": "stopPrice", "stopLimitPrice": "price", "stopLimitTimeInForce": "timeInForce",
+    "stopIcebergQty": "icebergQty", "stopStrategyId": "strategyId", "trailingDelta": "trailingDelta",
+}  # fmt: skip
+
+
+async def place_pair(call: Call) -> Any:
+    """POST orderList/oco."""
+    sent = call.parameters.values
+    legs = [
+        {name: sent[f"{side}{suffix}"] for suffix, name in LEG_NAMES.items() if f"{side}{suffix}" in sent} for side in ("above", "below")
+    ]  # fmt: skip
+    for side in ("above", "below"):
+        call.parameters.text(f"{side}Type")
+    return await _place(call, legs)
+
+
+async def place_former_pair(call: Call) -> Any:
+    """POST order/oco, the former way to place a pair."""
+    sent = call.parameters.values
+    limit, stop = (
+        {name: sent[sent_name] for sent_name, name in leg.items() if sent_name in sent} for leg in (LIMIT_LEG, STOP_LEG)
+    )
+    limit["type"] = "LIMIT_MAKER"
+    stop["type"] = "STOP_LOSS_LIMIT" if "price" in stop else "STOP_LOSS"
+    if "price" in stop:
+        call.parameters.text("stopLimitTimeInForce")
+    return await _place(call, [limit, stop])
+
+
+async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
+    call.parameters.choice("side", ("BUY", "SELL"), -1117, "Invalid side.")
+    kind = response_type(Parameters({"type": "LIMIT", **call.parameters.values}))
+    listing = call.gateway.market.listings.find(call.parameters.text("symbol"))
+    view = market_view(call, listing)
+    shared = {name: call.parameters.values[name] for name in SHARED if name in call.parameters.values}
+    drafts = sorted(
+        (read_order(listing, Parameters(shared | leg), view) for leg in legs), key=lambda draft: draft.template.type
+    )
+    _check_pair(drafts, view.last_ticks)
+    ids = [draft.template.client_id for draft in drafts]
+    for client_id in ids:
+        check_client_id(call, client_id)
+    if ids[0] == ids[1]:
+        raise refused("Duplicate order sent.")
+    list_client_id = call.parameters.client_id("listClientOrderId") or new_client_id()
+    if any(
+        legs_of[0].record.list_client_id == list_client_id and as_json.list_is_open(legs_of)
+        for legs_of in call.account.link.orders.lists.values()
+    ):
+        raise refused("Duplicate order sent.")
+    call.account.link.require()
+    call.gateway.limits.count_order(call.account.login, 2)
+    futures = call.account.link.new_pair(
+        drafts[0].record, drafts[1].record, listing.number, [draft.fields for draft in drafts], list_client_id
+    )
+    reports = [await future for future in futures]
+    for report in reports:
+        accepted(report)
+    orders = [call.account.link.orders.by_id[report.order_id] for report in reports]
+    answer = as_json.order_list(orders)
+    return {**answer, "orderReports": [response(order, kind) for order in orders]}
+
+
+def _check_pair(drafts: list[Draft], last_ticks: int) -> None:
+    """Raises BinanceError unless a LIMIT_MAKER and a stop are on the two sides of the market. drafts: by type."""
+    limit, stop = (draft.template for draft in drafts)
+    if limit.type != "LIMIT_MAKER" or stop.type not in ("STOP_LOSS", "STOP_LOSS_LIMIT"):
+        raise BinanceError(-1014, "Unsupported order combination.")
+    low, high = (limit.price_ticks, stop.stop_ticks) if limit.side == 0 else (stop.stop_ticks, limit.price_ticks)
+    if not low < (last_ticks or low + 1) < high or high <= low:
+        raise refused("The relationship of the prices for the orders is not correct.")
+
+
+def _find(call: Call, client_name: str) -> list[SpotOrder]:
+    list_id, client_id = call.parameters.integer("orderListId"), call.parameters.get(client_name)
+    if list_id is None and client_id is None:
+        raise BinanceError(-1102, f"Param '{client_name}' or 'orderListId' must be sent, but both were empty/null!")
+    lists = call.account.link.orders.lists
+    if list_id is not None:
+        found = lists.get(list_id)
+    else:
+        found = next((each for each in reversed(lists.values()) if each[0].record.list_client_id == client_id), None)
+    if found is None:
+        raise BinanceError(-2018, "Order list does not exist.")
+    return found
+
+
+async def status(call: Call) -> Any:
+    """GET orderList."""
+    return as_json.order_list(_find(call, "origClientOrderId"))
+
+
+async def cancel(call: Call) -> Any:
+    """DELETE orderList: cancels both orders."""
+    listing = call.gateway.market.listings.find(call.parameters.text("symbol"))
+    orders = _find(call, "listClientOrderId")
+    if orders[0].listing is not listing:
+        raise BinanceError(-2018, "Order list does not exist.")
+    return await cancel_list(call, orders)
+
+
+async def cancel_list(call: Call, orders: list[SpotOrder]) -> Any:
+    """Cancels an order list; the answer. Raises BinanceError if it is done."""
+    first = next((order for order in orders if order.open), None)
+    if first is None:
+        raise BinanceError(-2011, "Unknown order list sent.")
+    client_id = call.parameters.client_id("newClientOrderId") or new_client_id()
+    link = call.account.link
+    future = link.amend(CommandKind.CANCEL, first.order_id)
+    call.account.note_cancel(link.last_command_id, client_id)
+    accepted(await future)
+    return {
+        **as_json.order_list(orders),
+        "orderReports": [as_json.canceled(order, client_id, now_ms()) for order in orders],
+    }
+
+
+async def open_lists(call: Call) -> Any:
+    """GET openOrderList."""
+    return [
+        as_json.order_list(orders) for orders in call.account.link.orders.lists.values() if as_json.list_is_open(orders)
+    ]
+
+
+async def all_lists(call: Call) -> Any:
+    """GET allOrderList."""
+    count, from_id = call.parameters.count("limit", 500, 1000), call.parameters.integer("fromId")
+    start_ms, end_ms = call.parameters.integer("startTime"), call.parameters.integer("endTime")
+    found = [
+        as_json.order_list(orders)
+        for list_id, orders in call.account.link.orders.lists.items()
+        if (from_id is None or list_id >= from_id)
+        and (start_ms is None or orders[0].time_ms >= start_ms)
+        and (end_ms is None or orders[0].time_ms <= end_ms)
+    ]
+    return found[-count:] if from_id is None and start_ms is None else found[:count]
+
+
+_LEGS = " ".join(
+    f"{side}{suffix}"
+    for side in ("above", "below")
+    for suffix in (*LEG_NAMES, "PegPriceType", "PegOffsetType", "PegOffsetValue")
+)
+_SHARED = "symbol side quantity listClientOrderId newOrderRespType selfTradePreventionMode"
+LIST_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
+    ("POST", "orderList/oco"): signed(place_pair, 1, f"{_SHARED} {_LEGS}"),
+    ("POST", "order/oco"): signed(
+        place_former_pair, 1, f"{_SHARED} {' '.join((*LIMIT_LEG, *STOP_LEG))} limitStrategyType stopStrategyType"
+    ),
+    ("GET", "orderList"): signed(status, 4, "orderListId origClientOrderId"),
+    ("DELETE", "orderList"): signed(cancel, 1, "symbol orderListId listClientOrderId newClientOrderId"),
+    ("GET", "openOrderList"): signed(open_lists, 6),
+    ("GET", "allOrderList"): signed(all_lists, 20, "fromId startTime endTime limit"),
+}  # fmt: skip
+"""By method and the end of the path below /api/v3/."""

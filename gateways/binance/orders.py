@@ -1,0 +1,235 @@
+"""The orders and trades of one account, as the exchange's reports tell them: the same after any number of restarts."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from serl.clients.session import Report
+from serl.exchange.records import EventFlag, EventKind, Reason
+from serl.gateways.binance.listing import Listing, Listings
+from serl.gateways.binance.order_file import OrderFile, OrderRecord
+
+CLOSED_ORDERS_KEPT = 100_000
+TRADES_KEPT = 100_000
+"""Of an account; older ones are no longer returned."""
+CANCELED = {
+    Reason.REQUESTED,
+    Reason.MASS_CANCEL,
+    Reason.PURGED,
+    Reason.KILL,
+    Reason.DISCONNECT,
+    Reason.REPLACED_BELOW_FILLED,
+}
+"""Cancellations that somebody asked for; after all others Binance calls an order expired."""
+OPEN = ("NEW", "PARTIALLY_FILLED")
+
+
+class OwnTrade(NamedTuple):
+    """A trade of the account."""
+
+    trade_id: int
+    order: "SpotOrder"
+    price_ticks: int
+    qty_lots: int
+    time_ms: int
+    maker: bool
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class SpotOrder:
+    """One order.
+
+    Attributes:
+        qty_lots: the total quantity; smaller after an amendment.
+        filled_lots, filled_amount: traded, in lots and in ticks x lots.
+        leaves_lots: still open.
+        working: whether it is in the book; a stop order is once it was triggered.
+        status: Binance's, for example PARTIALLY_FILLED.
+        amendments: old quantity, new quantity and time of each.
+    """
+
+    record: OrderRecord
+    listing: Listing
+    qty_lots: int
+    leaves_lots: int
+    time_ms: int
+    update_ms: int
+    working_ms: int
+    price_ticks: int
+    filled_lots: int = 0
+    filled_amount: int = 0
+    working: bool = True
+    status: str = "NEW"
+    client_id: str = ""
+    trades: list[OwnTrade] = dataclasses.field(default_factory=list)
+    amendments: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+
+    @property
+    def order_id(self) -> int:
+        """Binance's orderId: the exchange's order_id."""
+        return self.record.order_id
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still trade."""
+        return self.status in OPEN
+
+
+class Execution(NamedTuple):
+    """What happened to an order: an executionReport of the user data stream.
+
+    Attributes:
+        kind: NEW, TRADE, CANCELED, EXPIRED, REPLACED or TRADE_PREVENTION.
+        trade: of a TRADE.
+        command_id: the command that caused it; 0 if it was none of the account's.
+        leaves_lots, filled_lots, filled_amount, status: of the order right after it.
+    """
+
+    kind: str
+    order: SpotOrder
+    time_ms: int
+    sequence: int
+    command_id: int
+    trade: OwnTrade | None
+    status: str
+    filled_lots: int
+    filled_amount: int
+
+
+class AccountOrders:
+    """All orders of an account.
+
+    Attributes:
+        by_id: orders by orderId, oldest first.
+        open: those that can still trade, by orderId.
+        trades: oldest first.
+    """
+
+    def __init__(self, listings: Listings, file: OrderFile, offset_ms: int) -> None:
+        self._listings, self._file, self._offset_ms = listings, file, offset_ms
+        self.by_id: dict[int, SpotOrder] = {}
+        self.open: dict[int, SpotOrder] = {}
+        self.by_client_id: dict[str, SpotOrder] = {}
+        self.trades: deque[OwnTrade] = deque(maxlen=TRADES_KEPT)
+        self.lists: dict[int, list[SpotOrder]] = {}
+        self._closed: deque[int] = deque()
+        self.on_execution: Callable[[Execution], None] = lambda execution: None
+
+    def apply(self, report: Report) -> None:
+        """Takes the next report."""
+        kind = report.kind
+        if kind == EventKind.ACCEPTED:
+            self._accept(report)
+            return
+        order = self.by_id.get(report.order_id)
+        if order is None or kind == EventKind.REJECTED:
+            if kind == EventKind.REJECTED and report.order_id == report.command_id:
+                self._file.forget(report.order_id)
+            return
+        order.update_ms = self.to_ms(report.time_ns)
+        if kind == EventKind.FILL:
+            self._fill(order, report)
+        elif kind == EventKind.CANCELLED:
+            order.leaves_lots = 0
+            self._close(order, self._cancelled_status(order, report.reason))
+            self._tell("CANCELED" if order.status == "CANCELED" else "EXPIRED", order, report)
+        elif kind == EventKind.REDUCED:
+            self._reduce(order, report)
+        elif kind in (EventKind.RESTED, EventKind.REPLACED):
+            self._move(order, report)
+        elif kind == EventKind.TRIGGERED:
+            order.working, order.working_ms = True, order.update_ms
+            self._tell("NEW", order, report)
+
+    def to_ms(self, time_ns: int) -> int:
+        """Exchange time in Binance's milliseconds."""
+        return time_ns // 1_000_000 + self._offset_ms
+
+    def _accept(self, report: Report) -> None:
+        listing = self._listings.by_number[report.symbol]
+        record = self._file.records.get(report.order_id)
+        if record is None or (record.symbol, record.side, record.price_ticks, record.qty_lots) != (
+            listing.name, report.side, report.price_ticks, report.leaves_lots,
+        ):  # fmt: skip
+            record = OrderRecord(
+                report.order_id, listing.name, report.side, report.price_ticks, report.leaves_lots, f"serl-{report.order_id}",
+                "LIMIT" if report.price_ticks else "MARKET", "GTC", report.price_ticks,
+            )  # fmt: skip
+        time_ms = self.to_ms(report.time_ns)
+        order = SpotOrder(
+            record, listing, report.leaves_lots, report.leaves_lots, time_ms, time_ms, time_ms, record.shown_ticks, client_id=record.client_id
+        )  # fmt: skip
+        if record.type in ("STOP_LOSS", "STOP_LOSS_LIMIT"):
+            order.working, order.working_ms = False, -1
+        self.by_id[order.order_id] = self.open[order.order_id] = self.by_client_id[record.client_id] = order
+        if record.list_id >= 0:
+            self.lists.setdefault(record.list_id, []).append(order)
+        self._tell("NEW", order, report)
+
+    def _fill(self, order: SpotOrder, report: Report) -> None:
+        maker = bool(report.flags & EventFlag.MAKER)
+        trade = OwnTrade(report.match_id, order, report.price_ticks, report.qty_lots, order.update_ms, maker)
+        order.trades.append(trade)
+        self.trades.append(trade)
+        order.filled_lots += report.qty_lots
+        order.filled_amount += report.qty_lots * report.price_ticks
+        order.leaves_lots = report.leaves_lots
+        order.status = "PARTIALLY_FILLED"
+        if not report.leaves_lots:
+            self._close(order, "FILLED")
+        self._tell("TRADE", order, report, trade)
+
+    def _reduce(self, order: SpotOrder, report: Report) -> None:
+        """A smaller quantity. That of an iceberg's reserve before its cancel has the cancel's reason and changes no quantity."""
+        order.leaves_lots = report.leaves_lots
+        if report.reason == Reason.SELF_TRADE:
+            self._tell("TRADE_PREVENTION", order, report)
+        elif report.reason == Reason.NONE and report.qty_lots:
+            before, order.qty_lots = order.qty_lots, order.qty_lots - report.qty_lots
+            order.amendments.append((before, order.qty_lots, order.update_ms))
+            self._tell("REPLACED", order, report)
+
+    def _move(self, order: SpotOrder, report: Report) -> None:
+        """A change by a REPLACE, which another session of the participant sent, or a next part of an iceberg."""
+        if report.kind == EventKind.REPLACED:
+            order.qty_lots = order.filled_lots + report.leaves_lots
+            order.leaves_lots = report.leaves_lots
+        elif report.command_id and report.command_id != order.order_id and report.price_ticks != order.price_ticks:
+            order.price_ticks = report.price_ticks
+            self._tell("REPLACED", order, report)
+
+    def _cancelled_status(self, order: SpotOrder, reason: int) -> str:
+        if reason == Reason.SELF_TRADE:
+            return "EXPIRED_IN_MATCH"
+        if reason == Reason.LINKED:
+            others = [other for other in self.lists.get(order.record.list_id, ()) if other is not order]
+            return "CANCELED" if any(other.status == "CANCELED" for other in others) else "EXPIRED"
+        return "CANCELED" if reason in CANCELED else "EXPIRED"
+
+    def _close(self, order: SpotOrder, status: str) -> None:
+        order.status = status
+        self.open.pop(order.order_id, None)
+        self._file.forget(order.order_id)
+        self._closed.append(order.order_id)
+        while len(self._closed) > CLOSED_ORDERS_KEPT:
+            oldest = self.by_id.pop(self._closed.popleft())
+            if self.by_client_id.get(oldest.client_id) is oldest:
+                del self.by_client_id[oldest.client_id]
+            if oldest.record.list_id >= 0:
+                self.lists.pop(oldest.record.list_id, None)
+
+    def _tell(self, kind: str, order: SpotOrder, report: Report, trade: OwnTrade | None = None) -> None:
+        self.on_execution(
+            Execution(
+                kind,
+                order,
+                order.update_ms,
+                report.sequence,
+                report.command_id,
+                trade,
+                order.status,
+                order.filled_lots,
+                order.filled_amount,
+            )
+        )

@@ -1,0 +1,78 @@
+"""What waits to be sent over a WebSocket, bounded: who does not read is cut off."""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from starlette.types import Send
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+WAITING_BYTES_MAX = 8 << 20
+STUCK_S = 5.0
+"""A client that has not read for this long, while its buffers are full, is cut off."""
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """A connection that ends without a farewell when its client does not read."""
+
+    _stuck: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(STUCK_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        if self._stuck is not None:
+            self._stuck.cancel()
+        super().connection_lost(exc)
+
+
+class Outbox:
+    """The messages to one client, in their order."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._waiting: deque[str] = deque()
+        self._bytes = 0
+        self._ready = asyncio.Event()
+        self._closing: tuple[int, str] | None = None
+
+    def put(self, text: str) -> None:
+        """Adds a message. Beyond WAITING_BYTES_MAX nothing more is sent, and the connection ends."""
+        if self._closing is None:
+            self._bytes += len(text)
+            if self._bytes > WAITING_BYTES_MAX:
+                self._waiting.clear()
+                self.close(1008, "the client reads too slowly")
+            else:
+                self._waiting.append(text)
+                self._ready.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """Closes the connection once what waits has been sent."""
+        self._closing = code, reason
+        self._ready.set()
+
+    async def run(self) -> None:
+        """Sends until the connection is closed."""
+        message: dict[str, Any]
+        while True:
+            await self._ready.wait()
+            while self._waiting:
+                text = self._waiting.popleft()
+                self._bytes -= len(text)
+                await self._send({"type": "websocket.send", "text": text})
+            self._ready.clear()
+            if self._closing is not None:
+                code, reason = self._closing
+                message = {"type": "websocket.close", "code": code, "reason": reason}
+                await self._send(message)
+                return

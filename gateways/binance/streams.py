@@ -1,0 +1,197 @@
+"""The market streams: what is published, and when."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from serl.gateways.binance import market_json as as_json
+from serl.gateways.binance.bars import INTERVALS, MINUTE_MS, SECOND_MS, open_of
+from serl.gateways.binance.depth import DepthDiff
+from serl.gateways.binance.hub import Hub
+from serl.gateways.binance.market import Market
+from serl.gateways.binance.symbol import MarketTrade, SymbolMarket, aggregate
+
+TICK_S = 0.1
+TICKS_OF_A_SECOND = 10
+DEPTHS = ("5", "10", "20")
+
+
+class _Emitter(Protocol):
+    """Makes the events of one stream that has a rhythm."""
+
+    def take(self, now_ms: int) -> Any:
+        """The next event; None if there is nothing new."""
+
+    def repeat(self) -> None:
+        """Somebody has joined: the next event comes even if nothing changes."""
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+
+
+class _Diff:
+    """depth: each event continues the one before it."""
+
+    def __init__(self, symbol: SymbolMarket) -> None:
+        self._symbol, self._diff = symbol, DepthDiff(symbol.book)
+
+    def take(self, now_ms: int) -> Any:
+        taken = self._diff.take()
+        if taken is None:
+            return None
+        first, last, bids, asks = taken
+        sides = as_json.sides(self._symbol.listing, bids, asks)
+        return {
+            "e": "depthUpdate",
+            "E": now_ms,
+            "s": self._symbol.listing.name,
+            "U": first,
+            "u": last,
+            "b": sides[0],
+            "a": sides[1],
+        }
+
+    def repeat(self) -> None:
+        """A difference cannot be repeated."""
+
+    def stop(self) -> None:
+        self._diff.stop()
+
+
+class _State:
+    """A stream whose events are states: sent when a number that names the state has changed."""
+
+    def __init__(self, version: Callable[[], int], make: Callable[[int], Any]) -> None:
+        self._version, self._make = version, make
+        self._last: int | None = None
+
+    def take(self, now_ms: int) -> Any:
+        version = self._version()
+        if version == self._last:
+            return None
+        self._last = version
+        return self._make(now_ms)
+
+    def repeat(self) -> None:
+        self._last = None
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class _Kline:
+    """kline: the current candle when it changed, and each candle once more when it has closed."""
+
+    def __init__(self, symbol: SymbolMarket, interval: str) -> None:
+        self._symbol, self._interval = symbol, interval
+        self._last: tuple[int, int] | None = None
+        self._open_ms = -1
+
+    def take(self, now_ms: int) -> Any:
+        symbol, open_ms = self._symbol, open_of(self._interval, now_ms)
+        if 0 <= self._open_ms < open_ms:
+            closed_ms, self._open_ms = self._open_ms, -1
+            bar = symbol.bars.bar_at(self._interval, closed_ms)
+            return bar and as_json.kline_event(symbol.listing, bar, self._interval, True, now_ms)
+        if (state := (open_ms, symbol.last_id)) == self._last:
+            return None
+        bar = symbol.bars.bar_at(self._interval, open_ms)
+        self._last, self._open_ms = state, open_ms
+        return bar and as_json.kline_event(symbol.listing, bar, self._interval, False, now_ms)
+
+    def repeat(self) -> None:
+        self._last = None
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class Streams:
+    """Publishes to the hub what its listeners want."""
+
+    def __init__(self, market: Market, hub: Hub) -> None:
+        self._market, self._hub = market, hub
+        self._emitters: dict[str, tuple[int, _Emitter]] = {}
+        self._by_stream = {symbol.listing.stream: symbol for symbol in market.symbols.values()}
+        market.on_trades, market.on_best = self._publish_trades, self._publish_best
+        hub.on_change = self._listeners_changed
+
+    async def run(self) -> None:
+        """Publishes the streams with a rhythm until cancelled."""
+        loop, tick = asyncio.get_running_loop(), 0
+        due_s = loop.time()
+        while True:
+            due_s = max(due_s + TICK_S, loop.time())
+            await asyncio.sleep(due_s - loop.time())
+            tick += 1
+            if self._market.up:
+                self._publish_due(tick)
+
+    def _publish_due(self, tick: int) -> None:
+        now_ms = self._market.now_ms()
+        for stream, (ticks, emitter) in list(self._emitters.items()):
+            if tick % ticks == 0 and (event := emitter.take(now_ms)) is not None:
+                self._hub.publish(stream, event)
+
+    def _listeners_changed(self, stream: str, wanted: bool) -> None:
+        if not wanted:
+            if stream in self._emitters:
+                self._emitters.pop(stream)[1].stop()
+        elif stream in self._emitters:
+            self._emitters[stream][1].repeat()
+        elif (made := self._emitter(stream)) is not None:
+            self._emitters[stream] = made
+
+    def _emitter(self, stream: str) -> tuple[int, _Emitter] | None:
+        """(ticks between events, emitter) of a stream with a rhythm; None for others."""
+        name, _, kind = stream.partition("@")
+        if stream in ("!ticker@arr", "!miniTicker@arr"):
+            return TICKS_OF_A_SECOND, self._all_tickers(stream)
+        symbol = self._by_stream.get(name)
+        if symbol is None:
+            return None
+        kind, _, speed = kind.partition("@")
+        ticks = {"": TICKS_OF_A_SECOND, "1000ms": TICKS_OF_A_SECOND, "100ms": 1}.get(speed, 0)
+        if kind == "depth" and ticks:
+            return ticks, _Diff(symbol)
+        if kind.removeprefix("depth") in DEPTHS and ticks:
+            count = int(kind.removeprefix("depth"))
+            return ticks, _State(lambda: symbol.book.update_id, lambda now_ms: as_json.depth(symbol, count))
+        if kind.removeprefix("kline_") in INTERVALS:
+            return TICKS_OF_A_SECOND, _Kline(symbol, kind.removeprefix("kline_"))
+        makers = {"ticker": as_json.ticker_event, "miniTicker": as_json.mini_ticker_event, "avgPrice": _average_event}
+        if kind in makers:
+            make = makers[kind]
+            return TICKS_OF_A_SECOND, _State(lambda: symbol.last_id, lambda now_ms: make(symbol, now_ms))
+        return None
+
+    def _all_tickers(self, stream: str) -> _State:
+        symbols = list(self._market.symbols.values())
+        make = as_json.ticker_event if stream.startswith("!ticker") else as_json.mini_ticker_event
+        return _State(
+            lambda: sum(symbol.last_id for symbol in symbols),
+            lambda now_ms: [make(symbol, now_ms) for symbol in symbols],
+        )
+
+    def _publish_trades(self, symbol: SymbolMarket, trades: list[MarketTrade]) -> None:
+        listing, hub, now_ms = symbol.listing, self._hub, self._market.now_ms()
+        if hub.wants(f"{listing.stream}@trade"):
+            for trade in trades:
+                hub.publish(f"{listing.stream}@trade", as_json.trade_event(listing, trade, now_ms))
+        if hub.wants(f"{listing.stream}@aggTrade"):
+            for joined in aggregate(trades):
+                hub.publish(f"{listing.stream}@aggTrade", as_json.agg_trade_event(listing, joined, now_ms))
+
+    def _publish_best(self, symbol: SymbolMarket) -> None:
+        stream = f"{symbol.listing.stream}@bookTicker"
+        if self._hub.wants(stream):
+            self._hub.publish(stream, as_json.book_ticker_event(symbol))
+
+
+def _average_event(symbol: SymbolMarket, now_ms: int) -> Any:
+    bar = symbol.bars.span(now_ms - 5 * MINUTE_MS, now_ms + SECOND_MS)
+    if bar is None:
+        return None
+    last_ms = symbol.trades[-1].time_ms
+    average = as_json.average_text(symbol.listing, bar)
+    return {"e": "avgPrice", "E": now_ms, "s": symbol.listing.name, "i": "5m", "w": average, "T": last_ms}

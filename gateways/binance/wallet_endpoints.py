@@ -1,0 +1,53 @@
+"""What clients ask for beside the spot API, most at their start: there are no margin, no derivatives and no deposits here."""
+
+import time
+from typing import Any
+
+from serl.gateways.binance.account_endpoints import nothing
+from serl.gateways.binance.api import Call, Endpoint, public, signed
+
+
+async def system_status(call: Call) -> Any:
+    """GET system/status: whether the exchange is there."""
+    up = call.gateway.market.up
+    return {"status": 0 if up else 1, "msg": "normal" if up else "system_maintenance"}
+
+
+async def coins(call: Call) -> Any:
+    """GET capital/config/getall: the assets, none of which has a network."""
+    listings = call.gateway.market.listings
+    assets = [listings.quote, *(listing.base for listing in listings.by_name.values())]
+    zero = dict.fromkeys(("free", "locked", "freeze", "withdrawing", "ipoing", "ipoable", "storage"), "0")
+    closed = {
+        "depositAllEnable": False,
+        "withdrawAllEnable": False,
+        "isLegalMoney": False,
+        "trading": True,
+        "networkList": [],
+    }
+    return [{"coin": asset, "name": asset, **closed, **zero} for asset in assets]
+
+
+async def fees(call: Call) -> Any:
+    """GET asset/tradeFee: zeros, because the exchange tells fees only as a part of the balance."""
+    listings, name = call.gateway.market.listings, call.parameters.get("symbol")
+    chosen = list(listings.by_name.values()) if name is None else [listings.find(name)]
+    return [{"symbol": listing.name, "makerCommission": "0", "takerCommission": "0"} for listing in chosen]
+
+
+async def no_symbols(call: Call) -> Any:
+    """exchangeInfo of derivatives."""
+    now_ms = time.time_ns() // 1_000_000
+    return {"timezone": "UTC", "serverTime": now_ms, "rateLimits": [], "exchangeFilters": [], "symbols": []}
+
+
+WALLET_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
+    ("GET", "/sapi/v1/system/status"): public(system_status, 1),
+    ("GET", "/sapi/v1/capital/config/getall"): signed(coins, 10),
+    ("GET", "/sapi/v1/asset/tradeFee"): signed(fees, 1, "symbol"),
+    ("GET", "/sapi/v1/margin/allPairs"): signed(nothing, 1),
+    ("GET", "/sapi/v1/margin/isolated/allPairs"): signed(nothing, 10, "symbol"),
+    ("GET", "/fapi/v1/exchangeInfo"): public(no_symbols, 1),
+    ("GET", "/dapi/v1/exchangeInfo"): public(no_symbols, 1),
+}
+"""By method and path."""

@@ -1,0 +1,173 @@
+"""Drop copies: a session that receives an execution report for whatever happens to an order of any participant of the exchange."""
+
+import asyncio
+import contextlib
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from serl.clients.session import Instrument, Report
+from serl.exchange.errors import RequestRejected, SerlError
+from serl.exchange.records import EVENT, Rows
+from serl.exchange.request import Request, request_socket
+from serl.exchange.wire import Kind, event_lists
+from serl.gateways.accounts import GatewayAccount
+from serl.gateways.fix.codec import Message
+from serl.gateways.fix.copied_orders import CopiedOrders
+from serl.gateways.fix.interfaces import Owner
+from serl.gateways.fix.session import FixSession
+from serl.gateways.fix.settings import Settings
+from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT, SessionStore
+
+POLL_S = 0.05
+"""Time between two requests for new events."""
+
+
+class DropCopies:
+    """The drop copy of one account. The number of a report is the sequence of its event; the journal gives each event once."""
+
+    def __init__(self, account: GatewayAccount, settings: Settings) -> None:
+        self._account, self._settings = account, settings
+        self.store = SessionStore(settings.store, account.login)
+        self.session = FixSession(settings.comp_id, account.login, self.store)
+        self.session.application = self
+        self._orders = CopiedOrders()
+        self._loaded = False
+        self._loading = threading.Lock()
+        self._sockets: ExitStack | None = None
+        self._admin: Request | None = None
+        self._queries: Request | None = None
+        self._names: list[str] = []
+        self._owner: Owner | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Future[list[Any]] | None = None
+        self._opening = asyncio.Lock()
+
+    def load(self) -> None:
+        """Restores the state from the store, once; from any thread. Raises ConfigError."""
+        with self._loading:
+            if self._loaded:
+                return
+            for record in self.store.load():
+                if record[0] == OUTBOUND:
+                    self._orders.restore(record[4])
+                elif record[0] == SNAPSHOT:
+                    self._orders.load(record[2])
+            self._loaded = True
+
+    def state(self) -> Any:
+        """See `Application.state`."""
+        return self._orders.state()
+
+    async def open(self, owner: Owner) -> None:
+        """Connects to the exchange. Raises SerlError."""
+        async with self._opening:
+            await self._open(owner)
+
+    async def _open(self, owner: Owner) -> None:
+        self._owner = owner
+        self._sockets = ExitStack()
+        settings = self._settings
+        self._admin, self._queries = (
+            self._sockets.enter_context(request_socket(settings.endpoint, name, settings.curve, self._account.token))
+            for name in ("admin", "queries")
+        )
+        try:
+            _, symbols, *_ = (await self._ask(self._queries, Kind.INFO))[5]
+            self._orders.set_instruments([Instrument.of(*symbol) for symbol in symbols])
+            events = await self._learn_names()
+        except BaseException:
+            await self._close()
+            raise
+        if not 0 <= self.store.last_report <= events:  # the first logon, or the exchange began with another journal
+            self._begin_after(events)
+
+    def _begin_after(self, event: int) -> None:
+        self._orders.load(None)
+        self.store.append([REPORT, event])
+
+    async def _ask(self, request: Request, *arguments: Any) -> list[Any]:
+        """Asks in a thread, which a cancelled caller leaves to its end: the sockets are closed after it."""
+        self._asking = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
+        return await asyncio.shield(self._asking)
+
+    async def _learn_names(self) -> int:
+        """Learns the names of the participants; returns the number of events so far."""
+        assert self._queries is not None and self._admin is not None
+        counts = (await self._ask(self._queries, Kind.STATISTICS))[5]
+        _, names = (await self._ask(self._admin, Kind.COMMAND_COPY, self._account.token, counts["commands"]))[5]
+        self._names = names.split("\n") if names else []
+        return int(counts["events"])
+
+    def start(self) -> None:
+        """The client is logged on."""
+        self._task = asyncio.create_task(self._copy())
+
+    async def close(self) -> None:
+        """Disconnects from the exchange."""
+        async with self._opening:
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._asking is not None:
+            await asyncio.wait([self._asking])
+            self._asking.exception()  # it was raised, or nobody waits for it
+            self._asking = None
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+        with contextlib.suppress(OSError):  # the store is `broken` then
+            self.store.flush()
+
+    async def _copy(self) -> None:
+        assert self._admin is not None and self._owner is not None
+        try:
+            while True:
+                asked = self._ask(self._admin, Kind.DROP_COPY, self._account.token, "", self.store.last_report)
+                after, data = (await asked)[5]
+                if after == self.store.last_report:
+                    await asyncio.sleep(POLL_S)
+                    continue
+                await self._take(np.frombuffer(data, EVENT), after)
+                await self._owner.drain()
+        except SerlError as error:
+            self.session.begin()
+            if isinstance(error, RequestRejected) and error.code == "replay_gone":
+                with contextlib.suppress(SerlError):  # else at the next logon
+                    self._begin_after(await self._learn_names())
+            self.session.logout(str(error))
+            self._owner.flush()
+
+    async def _take(self, rows: Rows, after: int) -> None:
+        assert self._owner is not None
+        if len(rows) and int(rows["participant"].max()) >= len(self._names):
+            await self._learn_names()
+        self.session.begin()
+        for participant, values in zip(rows["participant"].tolist(), event_lists(rows), strict=True):
+            report = Report._make(values)
+            told = self._orders.body_of(self._names[participant], report)
+            if told is not None:
+                body, change = told
+                self.session.send("8", body, report.sequence, change)
+        if self.store.last_report < after:
+            self.store.append([REPORT, after])
+        self._owner.flush()
+
+    def receive(self, message: Message) -> None:
+        """A drop copy takes no orders."""
+        self.session.business_reject(message, 6, "a drop copy session only receives reports")
+
+    def send_commands(self) -> None:
+        """There are none."""
+
+    def tick(self) -> None:
+        """Nothing to do: the requests have a timeout of their own."""
+
+    is_full = False
+    is_low = True

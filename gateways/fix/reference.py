@@ -1,0 +1,107 @@
+"""Reference data and trading status: SecurityListRequest (x), SecurityDefinitionRequest (c), SecurityStatusRequest (e)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from serl.clients.asynchronous import AsyncExchange
+from serl.clients.values import FeedMessage
+from serl.exchange.errors import SerlError
+from serl.exchange.records import HaltReason, Phase
+from serl.gateways.fix.codec import Message
+from serl.gateways.fix.instruments import Quoting
+from serl.gateways.fix.interfaces import Owner
+from serl.gateways.fix.session import FixSession
+
+HALTED, READY, NOT_AVAILABLE = 2, 17, 18
+_STATUSES = {
+    Phase.CONTINUOUS: READY, Phase.PRE_OPEN: 21, Phase.OPENING: 22, Phase.INTRADAY: 5, Phase.VOLATILITY: 5, Phase.CLOSING: 5,
+    Phase.CLOSED: NOT_AVAILABLE,
+}  # fmt: skip
+"""SecurityTradingStatus (326) by phase; 5: orders are collected for an auction."""
+
+
+class ReferenceData:
+    """What one session asks about symbols."""
+
+    def __init__(
+        self, session: FixSession, exchange: AsyncExchange, quotings: dict[str, Quoting], owner: Owner
+    ) -> None:
+        self._session, self._exchange, self._quotings, self._owner = session, exchange, quotings, owner
+        self._followed: dict[str, str] = {}  # SecurityStatusReqID by symbol
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.receivers: dict[str, Callable[[Message], None]] = {
+            "x": self._list, "c": self._definition, "e": self._status_request,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Ends all that is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    @staticmethod
+    def _instrument(quoting: Quoting) -> str:
+        return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={quoting.tick_size}\x01"
+
+    def _list(self, message: Message) -> None:
+        fields = message.fields
+        names = list(self._quotings) if fields["559"] == "4" else [fields.get("55", "")]
+        found = [self._quotings[name] for name in names if name in self._quotings]
+        result = 0 if found else 2 if fields["559"] == "0" else 1
+        entries = "".join(f"{self._instrument(quoting)}561={quoting.lot_size}\x01" for quoting in found)
+        group = f"393={len(found)}\x01893=Y\x01146={len(found)}\x01{entries}" if found else ""
+        self._session.send("y", f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01{group}")
+
+    def _definition(self, message: Message) -> None:
+        fields = message.fields
+        quoting = self._quotings.get(fields.get("55", ""))
+        head = f"320={fields['320']}\x01322={fields['320']}\x01"
+        if quoting is None:
+            text = f"expected one of {', '.join(self._quotings)[:120]}, got {fields.get('55', 'none')}"
+            self._session.send("d", f"{head}323=6\x0158={text}\x01")
+        else:
+            self._session.send("d", f"{head}323=1\x01{self._instrument(quoting)}561={quoting.lot_size}\x01")
+
+    def _status_request(self, message: Message) -> None:
+        fields = message.fields
+        symbol, request_id = fields.get("55", ""), fields["324"]
+        if symbol not in self._quotings:
+            text = f"expected one of {', '.join(self._quotings)[:120]}, got {symbol or 'none'}"
+            self._session.business_reject(message, 2, text, request_id)
+            return
+        if fields["263"] == "2":
+            if self._followed.pop(symbol, None) is not None:
+                self._exchange.unsubscribe("status", symbol)
+            return
+        if fields["263"] == "1":
+            self._followed[symbol] = request_id
+            self._exchange.subscribe("status", symbol)
+        task = asyncio.create_task(self._ask(symbol, request_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, symbol: str, request_id: str) -> None:
+        try:
+            status = await self._exchange.status(symbol)
+        except SerlError:
+            return  # the exchange is away; the session learns it by itself
+        self._session.begin()
+        self._send(symbol, request_id, status.halted, status.phase, status.reason)
+        self._owner.flush()
+
+    def take(self, item: Any) -> bool:
+        """Whether an item is a status message of the feed, which is told to the client."""
+        if not isinstance(item, FeedMessage) or not item.topic.startswith("status/"):
+            return False
+        symbol = item.topic.split("/")[1]
+        if symbol in self._followed and item.message[5]:
+            halted, phase, reason = item.message[5]
+            self._send(symbol, self._followed[symbol], bool(halted), Phase(phase), HaltReason(reason))
+        return True
+
+    def _send(self, symbol: str, request_id: str, halted: bool, phase: Phase, reason: HaltReason) -> None:
+        status = HALTED if halted else _STATUSES[phase]
+        why = f" {reason.name}" if reason else ""
+        text = f"{'HALTED' if halted else phase.name}{why}"
+        news = "327=P\x01" if halted and reason == HaltReason.NEWS else ""
+        self._session.send_fleeting("f", f"324={request_id}\x0155={symbol}\x01326={status}\x01{news}58={text}\x01")

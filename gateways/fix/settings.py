@@ -1,0 +1,23 @@
+"""What a FIX gateway is started with, and its limits."""
+
+import dataclasses
+from pathlib import Path
+
+CONNECTIONS_MAX = 256
+"""Connections at once, logged on or not; further ones are closed."""
+LOGON_S = 10.0
+"""The time that a new connection has for its Logon."""
+LAST_WRITE_S = 5.0
+"""The time that a client has to read what was written before its connection was closed."""
+UNREAD_BYTES_MAX = 8 << 20
+"""Bytes that a client has not read, beyond those in the buffers of TCP; with more it is cut. What it missed is resent later."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """endpoint: the exchange's orders socket; curve: key folder for it; store: folder of the sessions; comp_id: CompID of the gateway."""
+
+    endpoint: str
+    store: Path
+    curve: Path | None = None
+    comp_id: str = "SERL"

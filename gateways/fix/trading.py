@@ -1,0 +1,226 @@
+"""The orders of one account over FIX: its FIX session, its session on the exchange, and what ties them together."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from typing import Any
+
+from serl.clients.asynchronous import AsyncExchange, resume
+from serl.clients.errors import ExchangeUnreachable
+from serl.clients.session import Report
+from serl.exchange.errors import ConfigError, SerlError
+from serl.gateways.accounts import GatewayAccount
+from serl.gateways.fix.codec import Message
+from serl.gateways.fix.entry import OrderEntry
+from serl.gateways.fix.interfaces import Owner
+from serl.gateways.fix.market_data import MarketData
+from serl.gateways.fix.orders import Orders
+from serl.gateways.fix.reference import ReferenceData
+from serl.gateways.fix.reports import Reports
+from serl.gateways.fix.session import FixSession
+from serl.gateways.fix.settings import Settings
+from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT, SessionStore
+from serl.gateways.fix.venue import Refusal, ReportSession, bulk
+
+COMMANDS_MAX, COMMANDS_LOW = 512, 256
+"""Commands without a reply of the exchange with which a session is not read, until there are fewer."""
+SILENCE_S = 5.0
+"""An exchange that is silent for this long is away: it sends a heartbeat each second."""
+_PING_S = 1.0
+
+
+class Trading:
+    """One account. Between two connections only its state remains; while one is open, so is a session on the exchange."""
+
+    def __init__(self, account: GatewayAccount, settings: Settings) -> None:
+        self._account, self._settings = account, settings
+        self.store = SessionStore(settings.store, account.login)
+        self.session = FixSession(settings.comp_id, account.login, self.store)
+        self.session.application = self
+        self._orders = Orders()
+        self._unanswered: dict[int, bytes] = {}
+        self._last_command_id = 0
+        self._loaded = False
+        self._loading = threading.Lock()
+        self._exchange: AsyncExchange | None = None
+        self._venue: ReportSession | None = None
+        self._entry: OrderEntry | None = None
+        self._reports: Reports | None = None
+        self._market: MarketData | None = None
+        self._reference: ReferenceData | None = None
+        self._owner: Owner | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pinged_s = 0.0
+        self._opening = asyncio.Lock()
+
+    # ---- state
+
+    def load(self) -> None:
+        """Restores the state from the store, once; from any thread. Raises ConfigError."""
+        with self._loading:
+            if self._loaded:
+                return
+            for record in self.store.load():
+                self._restore(record)
+            self._loaded = True
+
+    def _restore(self, record: list[Any]) -> None:
+        kind = record[0]
+        if kind == INBOUND:
+            _, _, change, command_id, rows = record
+            self._orders.restore_request(change)
+            self._unanswered[command_id] = bulk(rows)
+            self._last_command_id = command_id
+        elif kind == OUTBOUND and record[4] is not None:
+            of_order, answered = record[4]
+            self._unanswered.pop(answered, None)
+            if of_order is not None:
+                self._unanswered.pop(of_order[0], None)
+            self._orders.restore_report(record[4])
+        elif kind == SNAPSHOT:
+            self._last_command_id, state, unanswered = record[2] or (0, None, {})
+            self._orders.load(state)
+            self._unanswered = dict(unanswered)
+
+    def state(self) -> Any:
+        """See `Application.state`."""
+        last = self._venue.next_command_id - 1 if self._venue else self._last_command_id
+        state = self._orders.state()
+        self._orders.load(state)
+        return [last, state, self._venue.unanswered if self._venue else self._unanswered]
+
+    # ---- connection
+
+    async def open(self, owner: Owner) -> None:
+        """Logs in to the exchange. Raises SerlError."""
+        async with self._opening:
+            await self._open(owner)
+
+    async def _open(self, owner: Owner) -> None:
+        account = self._account
+        venue = ReportSession(
+            account.participant, account.token, replace=True, cancel_on_disconnect=account.cancel_on_disconnect
+        )
+        venue.last_report = self.store.last_report
+        venue.next_command_id = self._last_command_id + 1
+        venue.unanswered = self._unanswered
+        exchange = await resume(self._settings.endpoint, venue, curve=self._settings.curve)
+        if exchange.core.lockstep:
+            await exchange.close()
+            raise ConfigError(
+                "expected an exchange with a live or scaled clock, got lockstep; FIX clients cannot wait for turns"
+            )
+        # libzmq gives room back late: with its 1,000 a burst would be refused
+        exchange.core.orders.sndhwm = 8 * COMMANDS_MAX
+        self._venue, self._exchange, self._owner = venue, exchange, owner
+        self.session.begin()
+        self._reports = Reports(self.session, self._orders, venue.instruments.values())
+        self._entry = OrderEntry(self.session, venue, self._orders, self._reports)
+        self._market = MarketData(self.session, exchange, self._reports.quotings, owner)
+        self._reference = ReferenceData(self.session, exchange, self._reports.quotings, owner)
+        self._receivers = self._entry.receivers | self._market.receivers | self._reference.receivers
+        if self.store.last_report != venue.last_report:
+            self.store.append([REPORT, venue.last_report])
+        self.store.flush()
+
+    def start(self) -> None:
+        """Begins to take reports: the client is logged on."""
+        venue, reports = self._venue, self._reports
+        assert venue is not None and reports is not None
+        if venue.gap and venue.last_command_id < self._last_command_id:
+            reports.lost("the exchange began with another journal, without this order")
+        self._task = asyncio.create_task(self._take_reports())
+
+    async def close(self) -> None:
+        """Logs out of the exchange."""
+        async with self._opening:
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for part in (self._market, self._reference):
+            if part is not None:
+                part.close()
+        if self._exchange is not None and self._venue is not None:
+            self._last_command_id = self._venue.next_command_id - 1
+            self._unanswered = self._venue.unanswered
+            exchange, self._exchange, self._venue = self._exchange, None, None
+            await exchange.close()
+        with contextlib.suppress(OSError):  # the store is `broken` then
+            self.store.flush()
+
+    # ---- work
+
+    def receive(self, message: Message) -> None:
+        """See `Application.receive`."""
+        if self._exchange is None or self._exchange.core.silent_s > SILENCE_S:
+            self.session.business_reject(
+                message, 4, "the exchange does not answer; try later", message.fields.get("11", "")
+            )
+            return
+        receiver = self._receivers.get(message.type)
+        if receiver is not None:
+            receiver(message)
+
+    def send_commands(self) -> None:
+        """Sends what the entered orders became; the store has it."""
+        entry, exchange = self._entry, self._exchange
+        if entry is not None and entry.commands and exchange is not None and self._venue is not None:
+            commands, entry.commands = entry.commands, []
+            try:
+                exchange.send(*self._venue.messages(commands))
+            except ExchangeUnreachable as error:  # they are sent again at the next logon
+                self.session.end(str(error))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many commands wait for a reply that the client is not to be read."""
+        return len(self._venue.unanswered) >= COMMANDS_MAX if self._venue is not None else False
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the client may be read again."""
+        return self._venue is None or len(self._venue.unanswered) <= COMMANDS_LOW or self._is_away
+
+    @property
+    def _is_away(self) -> bool:
+        return self._exchange is None or self._exchange.core.silent_s > SILENCE_S
+
+    def tick(self) -> None:
+        """Asks a silent exchange whether it is there: one that was restarted then says that we are not logged in."""
+        exchange, now = self._exchange, time.monotonic()
+        if exchange is None or exchange.core.silent_s < 2 * _PING_S or now - self._pinged_s < _PING_S:
+            return
+        self._pinged_s = now
+        try:
+            exchange.core.ping()
+        except ExchangeUnreachable:
+            return
+
+    async def _take_reports(self) -> None:
+        assert self._exchange is not None and self._owner is not None
+        exchange, owner = self._exchange, self._owner
+        try:
+            while True:
+                items = await exchange.wait_all()
+                self.session.begin()
+                for item in items:
+                    self._take(item)
+                owner.flush()
+        except SerlError as error:
+            self.session.begin()
+            self.session.logout(str(error))
+            owner.flush()
+
+    def _take(self, item: Any) -> None:
+        reports = self._reports
+        assert reports is not None and self._market is not None and self._reference is not None
+        if type(item) is Report:
+            reports.apply(item)
+        elif isinstance(item, Refusal):
+            reports.refused(item)
+        elif not self._reference.take(item):
+            self._market.take(item)

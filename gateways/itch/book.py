@@ -1,0 +1,50 @@
+"""What a consumer of the stream so far has in its book, from the stream itself."""
+
+from typing import Any
+
+from serl.gateways.soup.packets import HEAD_BYTES
+from serl.gateways.soup.stream import StreamLog
+from serl.history.itch.messages import decode
+
+
+class KnownBook:
+    """Open orders and trading states.
+
+    Attributes:
+        shares: of each order, by its number.
+        locate: of each order's stock.
+        states: (trading state, reason) by locate, of those that were told.
+    """
+
+    def __init__(self, log: StreamLog) -> None:
+        self.shares: dict[int, int] = {}
+        self.locate: dict[int, int] = {}
+        self.states: dict[int, tuple[str, str]] = {}
+        for block in log.blocks():
+            at = 0
+            while at < len(block):
+                end = at + 2 + (block[at] << 8 | block[at + 1])
+                if block[at + HEAD_BYTES] in b"AUECXDH":
+                    self._apply(decode(block[at + HEAD_BYTES : end]))
+                at = end
+
+    def _apply(self, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind == "H":
+            self.states[message["locate"]] = message["state"], message["reason"]
+        elif kind == "A":
+            self._add(message["order"], message)
+        elif kind in "DU":
+            self._remove(message["order"])
+            if kind == "U":
+                self._add(message["new_order"], message)
+        else:
+            self.shares[message["order"]] -= message["shares"]
+            if not self.shares[message["order"]]:
+                self._remove(message["order"])
+
+    def _add(self, order: int, message: dict[str, Any]) -> None:
+        self.shares[order], self.locate[order] = message["shares"], message["locate"]
+
+    def _remove(self, order: int) -> None:
+        del self.shares[order], self.locate[order]

@@ -1,0 +1,314 @@
+"""The stream: the exchange's `rows` feed as ITCH messages, the same as the ITCH export of the recorded session.
+
+It begins with the books as they are. After a gap (the exchange or the gateway was away) it says what has changed in the meantime: orders
+that are gone are deleted, smaller ones reduced, new ones added. Trades in a gap are not told.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.clients.errors import ExchangeUnreachable, RequestRejected
+from serl.clients.sockets import Sockets
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import EVENT, EventKind, Rows
+from serl.exchange.wire import FeedKind, Kind
+from serl.gateways.itch.book import KnownBook
+from serl.gateways.soup.packets import SEQUENCED
+from serl.gateways.soup.server import Connection
+from serl.gateways.soup.stream import Mark, StreamLog
+from serl.history.day import Reference, SymbolReference
+from serl.history.errors import ExportError
+from serl.history.itch.accounts import AuctionEncoder, encode_messages, stocks_of
+from serl.history.itch.messages import encode
+from serl.history.itch.writer import FIELD_MAX, price_units
+from serl.history.tape import public_view
+
+AWAY_S = 5.0
+"""A feed that is silent for this long, without even the time, is away."""
+REPLY_S = 5.0
+RETRY_S = 0.5
+WAIT_S = 0.05
+HOLD_S = 0.002
+"""With several symbols, events are held for this long until those of other symbols that happened before them have come."""
+MESSAGES_MAX = 1000
+DAY_NS = 86_400_000_000_000
+
+
+class _Gap(Exception):
+    """Messages are missing."""
+
+
+class ItchFeed:
+    """The stream of all symbols of an exchange; any number of clients reads it."""
+
+    exclusive = False
+
+    def __init__(
+        self, folder: Path, endpoint: str, curve: Path | None, token: str, report: Callable[[str], None]
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = StreamLog(folder / "stream")
+        self.readers: set[Connection] = set()
+        self._endpoint, self._curve, self._token = endpoint, curve, token
+        self._report = report
+        self._sockets: Sockets | None = None
+        self._arrived = asyncio.Event()
+        self._names: list[str] = []
+        self._units: Any = None
+        self._stocks: Any = None
+        self._auctions: AuctionEncoder
+        self._midnight_ns = 0
+        self._epoch = -1
+        self._sequences: list[int] = []
+        self._topics: dict[bytes, int] = {}
+        self._held: list[Rows] = []
+        self._held_s = 0.0
+        self._heard_s = 0.0
+        self._last_ns = self.log.mark.time_ns  # of the exchange
+
+    def receive(self, connection: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        """Takes nothing: ITCH has no messages of clients."""
+        connection.explain("expected heartbeats, as ITCH has no messages of clients; ignored")
+
+    async def open(self) -> None:
+        """Follows the feed from now on. Raises ExchangeUnreachable, RequestRejected, and ConfigError for what ITCH cannot represent."""
+        try:
+            await self._connect()
+        except BaseException:
+            self._disconnect()
+            raise
+
+    async def run(self) -> None:
+        """Keeps following the feed, until it is cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except (ExchangeUnreachable, RequestRejected) as error:
+                self._report(f"feed: {error}")
+            self._disconnect()
+            while self._sockets is None:
+                await asyncio.sleep(RETRY_S)
+                try:
+                    await self._connect()
+                except (ExchangeUnreachable, RequestRejected):
+                    self._disconnect()
+            self._report("feed: the exchange is back")
+
+    async def _connect(self) -> None:
+        self._sockets = Sockets(self._endpoint, self._curve, self._token)
+        for descriptor in self._sockets.descriptors:
+            asyncio.get_running_loop().add_reader(descriptor, self._arrived.set)
+        await self._learn_symbols()
+        self._heard_s = time.monotonic()
+        for topic in (*self._topics, b"time/"):
+            self._sockets.subscribe(topic)
+        while not any(topic == b"time/" for topic, _ in self._sockets.feed_messages(MESSAGES_MAX)):
+            await self._wait(WAIT_S)
+            if time.monotonic() - self._heard_s > AWAY_S:
+                raise ExchangeUnreachable(
+                    f"nothing from the feed of {self._endpoint} for {AWAY_S:g} s; give a token that permits data if the exchange has "
+                    "participants, and check that no firewall blocks its port"
+                )
+        self._heard_s = time.monotonic()
+        await self._synchronize()
+
+    def _disconnect(self) -> None:
+        sockets, self._sockets = self._sockets, None
+        if sockets is not None:
+            for descriptor in sockets.descriptors:
+                asyncio.get_running_loop().remove_reader(descriptor)
+            sockets.close()
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Returns when something has arrived, or after a while; replies are processed then."""
+        assert self._sockets is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        self._arrived.clear()
+        self._sockets.process_replies()
+
+    async def _ask(self, kind: Kind, *values: int) -> list[Any]:
+        """Sends a query and returns its reply. Raises ExchangeUnreachable and RequestRejected."""
+        assert self._sockets is not None
+        replies: list[list[Any]] = []
+        deadline, sent = time.monotonic() + REPLY_S, False
+        while not replies:
+            sent = sent or self._sockets.request(lambda reply, _: replies.append(reply), kind, *values)
+            await self._wait(WAIT_S)
+            if time.monotonic() > deadline:
+                raise ExchangeUnreachable(
+                    f"no reply from {self._endpoint} for {REPLY_S:g} s; start an exchange with `serl exchange start`"
+                )
+        if replies[0][0] == Kind.ERROR:
+            raise RequestRejected(replies[0][1], replies[0][2])
+        return replies[0]
+
+    async def _learn_symbols(self) -> None:
+        _, symbols, clock, _ = (await self._ask(Kind.INFO))[5]
+        self._midnight_ns = int(clock[3])
+        references = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
+        try:
+            units = price_units(Reference(symbols=references, date="", source="served"))
+        except ExportError as error:
+            raise ConfigError(f"{error}; leave --itch out") from None
+        names = [reference.name for reference in references]
+        if self._names and names != self._names:
+            raise RequestRejected("symbols", "expected the symbols of before, got others; restart the gateway")
+        if not self._names:
+            self._names, self._units, self._stocks = names, np.array(units, np.int64), stocks_of(names)
+            self._auctions = AuctionEncoder(names, self._units)
+            self._topics = {f"rows/{name}/".encode(): number for number, name in enumerate(names)}
+
+    # the books as they are
+
+    async def _synchronize(self) -> None:
+        """Tells what has changed since the stream's last message; at its beginning, everything."""
+        replies, states = [], []
+        for number in range(len(self._names)):
+            before, reply, after = [await self._ask(kind, number) for kind in (Kind.STATUS, Kind.L3, Kind.STATUS)]
+            while before[5] != after[5]:
+                before, reply, after = after, await self._ask(Kind.L3, number), await self._ask(Kind.STATUS, number)
+            replies.append(reply)
+            states.append(after[5])
+        self._epoch = replies[0][2]
+        self._sequences = [reply[3] for reply in replies]
+        self._held = []
+        self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
+        time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
+        known = KnownBook(self.log)
+        messages = [] if self.log.count else self._begin(time_ns)
+        for number, (reply, (halted, phase, reason)) in enumerate(zip(replies, states, strict=True)):
+            self._auctions.set_status(number, bool(halted), phase, reason)
+            messages += self._differences(number, reply[5], known, time_ns)
+        self._tell(b"".join(messages))
+
+    def _begin(self, time_ns: int) -> list[bytes]:
+        directory = [
+            encode({"type": "R", "locate": locate, "time_ns": time_ns, "stock": name, "round_lot": 100})
+            for locate, name in enumerate(self._names, 1)
+        ]
+        return [encode({"type": "S", "time_ns": time_ns, "event": "O"}), *directory]
+
+    def _differences(self, number: int, orders: list[Any], known: KnownBook, time_ns: int) -> list[bytes]:
+        locate, name, units = number + 1, self._names[number], int(self._units[number])
+        head = {"locate": locate, "time_ns": time_ns}
+        messages = []
+        state, reason = self._auctions.trading_state(number)
+        if known.states.get(locate, ("T", "")) != (state, reason):
+            messages.append(encode({"type": "H", "stock": name, "state": state, "reason": reason} | head))
+        present = {order[0] for order in orders}
+        for order, at in known.locate.items():
+            if at == locate and order not in present:
+                messages.append(encode({"type": "D", "order": order} | head))
+        for order, side, price_ticks, lots in orders:
+            before = known.shares.get(order, 0)
+            if not before:
+                price = min(price_ticks * units, FIELD_MAX)
+                values = {
+                    "type": "A",
+                    "order": order,
+                    "side": "BS"[side],
+                    "shares": min(lots, FIELD_MAX),
+                    "stock": name,
+                    "price": price,
+                }
+                messages.append(encode(values | head))
+            elif before > lots:
+                messages.append(encode({"type": "X", "order": order, "shares": before - lots} | head))
+        return messages
+
+    # the feed
+
+    async def _follow(self) -> None:
+        assert self._sockets is not None
+        while True:
+            await self._wait(HOLD_S if self._held else WAIT_S)
+            try:
+                while arrived := list(self._sockets.feed_messages(MESSAGES_MAX)):
+                    for topic, message in arrived:
+                        self._receive(topic, message)
+            except _Gap:
+                await self._synchronize()
+            now_s = time.monotonic()
+            if self._held and (len(self._names) == 1 or now_s - self._held_s >= HOLD_S):
+                self._release()
+            if now_s - self._heard_s > AWAY_S:
+                raise ExchangeUnreachable(f"nothing from the feed of {self._endpoint} for {AWAY_S:g} s")
+
+    def _receive(self, topic: bytes, message: list[Any]) -> None:
+        """Holds the new events of a feed message. Raises _Gap if messages before it are missing."""
+        kind, epoch, previous, sequence, _, data = message
+        self._heard_s = time.monotonic()
+        if epoch != self._epoch:
+            raise _Gap
+        if kind == FeedKind.TIME:
+            return
+        number = self._topics[topic]
+        if sequence <= self._sequences[number]:
+            return
+        if previous > self._sequences[number] or previous == sequence:
+            raise _Gap
+        rows = np.frombuffer(data, EVENT)
+        rows = rows[rows["sequence"] > self._sequences[number]].copy()
+        rows["symbol"] = number
+        self._sequences[number] = sequence
+        if not self._held:
+            self._held_s = self._heard_s
+        self._held.append(rows)
+
+    def _release(self) -> None:
+        """Tells the events that were held, in the order in which they happened."""
+        rows = np.concatenate(self._held) if len(self._held) > 1 else self._held[0]
+        rows = rows[np.argsort(rows["sequence"], kind="stable")]
+        is_torn = rows[-1]["kind"] == EventKind.REPLACED and time.monotonic() - self._held_s < 2 * HOLD_S
+        self._held = [rows[-1:]] if is_torn else []  # what it was replaced by comes with the next message
+        rows = rows[:-1] if is_torn else rows
+        if not len(rows):
+            return
+        rows["time_ns"] = np.maximum.accumulate(np.maximum(rows["time_ns"], self._last_ns))
+        self._last_ns = int(rows[-1]["time_ns"])
+        rows["time_ns"] = (rows["time_ns"] - self._midnight_ns) % DAY_NS
+        rows["price_ticks"] = np.minimum(rows["price_ticks"], FIELD_MAX // self._units[rows["symbol"]])
+        rows["qty_lots"] = np.minimum(rows["qty_lots"], FIELD_MAX)
+        messages = encode_messages(public_view(rows), self._auctions, self._units, self._stocks)
+        self._tell(b"".join(messages))
+
+    def _tell(self, messages: bytes) -> None:
+        """Adds messages, each after its length, to the stream and sends them."""
+        if not messages:
+            return
+        packets, count = frame(messages)
+        self.log.append(packets, count, Mark(max(self._sequences), self._epoch, self._last_ns))
+        for reader in list(self.readers):
+            reader.send_new(packets, count)
+
+    async def close(self) -> None:
+        """Closes sockets and file."""
+        self._disconnect()
+        self.log.close()
+
+
+def frame(messages: bytes) -> tuple[bytes, int]:
+    """(sequenced packets, their number) of messages, each after its length."""
+    starts, at = [], 0
+    while at < len(messages):
+        starts.append(at)
+        at += 2 + (messages[at] << 8 | messages[at + 1])
+    data = np.frombuffer(messages, np.uint8)
+    begins = np.array(starts, np.int64)
+    lengths = (data[begins].astype(np.int64) << 8 | data[begins + 1]) + 1
+    shift = np.zeros(len(data), np.int64)
+    shift[begins + 2] = 1  # room for the packet's type behind the length
+    out = np.empty(len(data) + len(begins), np.uint8)
+    out[np.arange(len(data)) + np.cumsum(shift)] = data
+    heads = begins + np.arange(len(begins))
+    out[heads], out[heads + 1], out[heads + 2] = lengths >> 8, lengths & 255, ord(SEQUENCED)
+    return out.tobytes(), len(begins)

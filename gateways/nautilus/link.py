@@ -1,0 +1,257 @@
+"""One connection to an exchange for the data and execution clients of a node: it comes back when the exchange does."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from serl.clients.asynchronous import AsyncExchange, resume
+from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
+from serl.clients.session import Report, Session
+from serl.clients.values import FeedMessage
+from serl.exchange.errors import ConfigError
+
+SILENCE_S = 5.0
+"""Without a message for this long (heartbeats come each second) the connection is opened anew."""
+RETRY_S = 0.5
+RESEND_S = 0.2
+"""Time until commands are sent again that the exchange throttled."""
+RESENT_CODES = ("throttled", "disk_full", "rate")
+
+
+class Address(NamedTuple):
+    """Where a link leads and as whom. Clients with the same one share it."""
+
+    endpoint: str
+    participant: str
+    token: str
+    curve: str | None
+
+
+class Link:
+    """Sends commands of a session, and hands each report and feed message to whom it belongs, in their order.
+
+    Attributes:
+        session: encodes the commands.
+        on_report: gets each report; those of earlier sessions first, if `is_replayed`.
+        on_return: called when a connection was opened anew, and after commands were sent again.
+        on_gap: called with an explanation when reports are lost.
+        before_return: called before a connection is opened anew.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.is_replayed = False
+        self.cancel_on_disconnect = False
+        self.on_report: Callable[[Report], None] = _ignore
+        self.before_return: Callable[[], None] = _do_nothing
+        self.on_return: Callable[[], None] = _do_nothing
+        self.on_gap: Callable[[str], None] = _ignore
+        self.warn: Callable[[str], None] = _ignore
+        #: called when a connection was opened anew: what was heard before may be out of date
+        self.refreshes: list[Callable[[], None]] = []
+        self.session = Session(address.participant, address.token)
+        #: by topic: channel, symbol, and who gets its messages
+        self._listeners: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {}
+        self._exchange: AsyncExchange | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._resending: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._users = 0
+        self._midnight_ns = 0
+        self._reading = (0, time.monotonic_ns())
+
+    @property
+    def exchange(self) -> AsyncExchange:
+        """The client. Raises ExchangeUnreachable while there is no connection."""
+        if self._exchange is None:
+            raise ExchangeUnreachable(
+                f"no connection to {self.address.endpoint}; it is opened again when the exchange is back"
+            )
+        return self._exchange
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection with a session."""
+        return self._exchange is not None and self.session.live
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether reports or feed messages have arrived that were not handed on yet."""
+        return self._exchange is not None and bool(self._exchange.core.inbox)
+
+    async def open(self) -> None:
+        """Logs in, for the first user. Raises as `serl.clients.asynchronous.connect`, and ConfigError for a lockstep clock."""
+        async with self._opening:
+            self._users += 1
+            if self._users > 1:
+                return
+            try:
+                await self._log_in()
+            except BaseException:
+                self._users -= 1
+                raise
+            self._pump = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Logs out, for the last user."""
+        async with self._opening:
+            self._users -= 1
+            if self._users or self._pump is None:
+                return
+            self._pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._pump
+            self._pump = None
+            await self._drop()
+
+    async def _log_in(self) -> None:
+        options = {"cancel_on_disconnect": self.cancel_on_disconnect}
+        self.session = Session(self.address.participant, self.address.token, **options)
+        if self.is_replayed:
+            self.session.last_report = 0
+        curve = Path(self.address.curve) if self.address.curve else None
+        self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
+        kind, _, now_ns, _ = self.session.clock
+        if kind == "lockstep":
+            await self._drop()
+            raise ConfigError(
+                f"{self.address.endpoint}: expected a live or scaled clock, got lockstep; nautilus_trader's live clock cannot wait for its turn"
+            )
+        if kind == "scaled":
+            self._midnight_ns = (
+                int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 10**9
+            )
+        self.note_time(now_ns)
+
+    async def _drop(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            await exchange.close()
+
+    def unix_ns(self, exchange_ns: int) -> int:
+        """Exchange time as UNIX time; a scaled clock shows the time of today, UTC."""
+        return exchange_ns + self._midnight_ns
+
+    def note_time(self, exchange_ns: int) -> None:
+        """Keeps the exchange's time for `exchange_time`."""
+        self._reading = (exchange_ns, time.monotonic_ns())
+
+    def exchange_time(self, unix_ns: int, now_unix_ns: int) -> int:
+        """The exchange's time when the node's clock shows `unix_ns`, if both run on as they do."""
+        if self.session.clock[0] == "live":
+            return unix_ns
+        exchange_ns, read_ns = self._reading
+        since_ns = time.monotonic_ns() - read_ns
+        return exchange_ns + int((since_ns + unix_ns - now_unix_ns) * self.session.clock[1])
+
+    def send(self, *messages: bytes) -> None:
+        """Sends commands. While there is no connection they wait for the next one."""
+        if self._exchange is not None:
+            self._exchange.send(*messages)
+
+    def listen(self, channel: str, symbol: str, listener: Callable[[list[Any]], None]) -> None:
+        """Subscribes to a feed channel; the listener gets its messages `[kind, epoch, previous, sequence, time_ns, items]`."""
+        self._listeners[f"{channel}/{symbol}/"] = channel, symbol, listener
+        if self._exchange is not None:
+            self._exchange.subscribe(channel, symbol)
+
+    def mute(self, channel: str, symbol: str) -> None:
+        """Hands on no more messages of a channel."""
+        self._listeners.pop(f"{channel}/{symbol}/", None)
+
+    async def _run(self) -> None:
+        heard, heard_s = -1, time.monotonic()
+        while True:
+            try:
+                exchange = self.exchange
+                item = await exchange.wait(RETRY_S)
+                while item is not None:
+                    self._hand_on(item)
+                    item = exchange.core.inbox.popleft() if exchange.core.inbox else None
+                if exchange.core.received != heard:
+                    heard, heard_s = exchange.core.received, time.monotonic()
+                elif time.monotonic() - heard_s > SILENCE_S:
+                    raise ExchangeUnreachable(f"nothing from {self.address.endpoint} for {SILENCE_S:g} s")
+            except RequestRejected as error:
+                self._note_refusal(error)
+            except ReportGap as gap:
+                self.on_gap(str(gap))
+                self.session.last_report = -1
+                await self._return()
+            except (SessionEnded, ExchangeUnreachable) as error:
+                self.warn(str(error))
+                await self._return()
+                heard, heard_s = -1, time.monotonic()
+
+    def _hand_on(self, item: Any) -> None:
+        try:
+            self._give(item)
+        except Exception as error:  # the items behind it must not be lost
+            self.warn(f"{item}: {error!r}")
+
+    def _give(self, item: Any) -> None:
+        if isinstance(item, Report):
+            self.note_time(item.time_ns)
+            self.on_report(item)
+        elif isinstance(item, FeedMessage):
+            topic = item.topic.removeprefix(self.session.topic_prefix)
+            self.note_time(item.message[4])
+            if topic in self._listeners:
+                *_, listener = self._listeners[topic]
+                listener(item.message)
+
+    def _note_refusal(self, error: RequestRejected) -> None:
+        if error.code not in RESENT_CODES:
+            self.warn(str(error))
+        elif self._resending is None or self._resending.done():
+            self.warn(f"{error}; commands without a reply are sent again")
+            self._resending = asyncio.create_task(self._resend())
+
+    async def _resend(self) -> None:
+        """Sends again what the exchange did not accept; what it did is answered as a duplicate."""
+        await asyncio.sleep(RESEND_S)
+        if self.is_open:
+            self.send(*self.session.unanswered.values())
+        self.on_return()
+
+    async def _return(self) -> None:
+        """Opens the connection anew, as soon as the exchange is back."""
+        await self._drop()
+        while self._exchange is None:
+            self.before_return()
+            try:
+                curve = Path(self.address.curve) if self.address.curve else None
+                self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
+            except (ExchangeUnreachable, SessionEnded):
+                await asyncio.sleep(RETRY_S)
+            except LoginRefused as error:  # the exchange has not yet noticed that the former connection is gone
+                self.warn(str(error))
+                await asyncio.sleep(2 * RETRY_S)
+            except ReportGap as gap:
+                self.on_gap(str(gap))
+                self.session.last_report = -1
+        for channel, symbol, _ in self._listeners.values():
+            self._exchange.subscribe(channel, symbol)
+        for refresh in self.refreshes:
+            refresh()
+        self.on_return()
+
+
+def _ignore(_: Any) -> None:
+    """For what nobody listens to."""
+
+
+def _do_nothing() -> None:
+    """For what nobody waits for."""
+
+
+_LINKS: dict[tuple[int, Address], Link] = {}
+
+
+def link_for(loop: asyncio.AbstractEventLoop, address: Address) -> Link:
+    """The link of an event loop to an address, the same for all clients that ask."""
+    return _LINKS.setdefault((id(loop), address), Link(address))

@@ -1,0 +1,50 @@
+"""The instruments of an exchange."""
+
+from typing import Any
+
+from nautilus_trader.common.providers import InstrumentProvider
+from nautilus_trader.config import InstrumentProviderConfig
+
+from serl.clients.session import Instrument
+from serl.exchange.errors import ConfigError
+from serl.gateways.nautilus.instruments import SERL_VENUE, SymbolUnits, instrument_of
+from serl.gateways.nautilus.link import Link
+
+
+class SerlInstrumentProvider(InstrumentProvider):
+    """Loads the symbols of the exchange that a link is connected to; all of them, unless the configuration names some."""
+
+    def __init__(self, link: Link, currency: str, config: InstrumentProviderConfig | None = None) -> None:
+        config = config or InstrumentProviderConfig()
+        super().__init__(config if config.load_ids else InstrumentProviderConfig(load_all=True, filters=config.filters))
+        self._link, self._currency = link, currency
+        #: of each symbol, by its instrument's id
+        self.units: dict[Any, SymbolUnits] = {}
+        #: by number of the symbol: its instrument and units
+        self.numbered: dict[int, tuple[Any, SymbolUnits]] = {}
+
+    async def load_all_async(self, filters: dict[str, Any] | None = None) -> None:
+        """Loads every symbol."""
+        for symbol in self._link.session.instruments.values():
+            self._load(symbol)
+
+    async def load_ids_async(self, instrument_ids: list[Any], filters: dict[str, Any] | None = None) -> None:
+        """Loads these. Raises ConfigError for an instrument of another venue, and UnknownSymbol."""
+        for one in instrument_ids:
+            await self.load_async(one, filters)
+
+    async def load_async(self, instrument_id: Any, filters: dict[str, Any] | None = None) -> None:
+        """Loads one; see `load_ids_async`."""
+        if instrument_id.venue != SERL_VENUE:
+            raise ConfigError(f"expected an instrument of the venue {SERL_VENUE}, got {instrument_id}")
+        self._load(self._link.session.instrument(instrument_id.symbol.value))
+
+    def _load(self, symbol: Instrument) -> None:
+        instrument = instrument_of(
+            symbol.name, symbol.tick_size, symbol.lot_size, self._currency, time_ns=self._link.unix_ns(int(self._link.session.clock[2]))
+        )  # fmt: skip
+        units = SymbolUnits.of(symbol.name, symbol.tick_size, symbol.lot_size)
+        self.add(instrument)
+        self.add_currency(instrument.quote_currency)
+        self.units[instrument.id] = units
+        self.numbered[symbol.number] = instrument, units

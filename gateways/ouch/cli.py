@@ -1,0 +1,114 @@
+"""`serl ouch`: OUCH 5.0 order entry over SoupBinTCP."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from serl.exchange.cli_login import curve_option, token_options
+from serl.exchange.errors import ConfigError
+from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts
+from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
+
+if TYPE_CHECKING:
+    from serl.gateways.ouch.gateway import OuchGateway
+
+PROTOCOL = "SoupBinTCP"
+
+
+def read_address(option: str, text: str) -> tuple[str, int]:
+    """(host, port) of HOST:PORT. Raises ConfigError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{option}: expected HOST:PORT, got {text!r}; for example 127.0.0.1:9850")
+    return host, int(port)
+
+
+@click.group(epilog="Example: serl ouch start --account alice --listen 127.0.0.1:9850")
+def ouch() -> None:
+    """Trade over OUCH 5.0, NASDAQ's order entry protocol."""
+
+
+@ouch.command(epilog="Example: serl ouch start --account alice --account bob --listen 127.0.0.1:9850")
+@click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--listen", default="127.0.0.1:9850", show_default=True, help="HOST:PORT to serve OUCH on.")
+@click.option("--itch", help="HOST:PORT to serve market data on, as ITCH 5.0. [not served]")
+@click.option(
+    "--accounts",
+    "accounts_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="YAML file of the users: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`.",
+)
+@click.option(
+    "--account", "names", multiple=True, help="A user whose password is made and printed; instead of --accounts."
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/ouch"),
+    show_default=True,
+    help="Folder of the users' streams, which a restarted gateway continues.",
+)
+@click.option(
+    "--silence",
+    "silence_s",
+    default=15.0,
+    show_default=True,
+    help="Disconnect a client that sends nothing for this many seconds.",
+)
+@click.option("--connections", default=256, show_default=True, help="Connections at once.")
+@curve_option
+@token_options("Token of a participant that may read data, for --itch")
+def start(
+    connect: str, listen: str, itch: str | None, accounts_file: Path | None, names: tuple[str, ...], state: Path, silence_s: float,
+    connections: int, curve: Path | None, token: str,
+) -> None:  # fmt: skip
+    """Serve OUCH 5.0 over SoupBinTCP for users of a running exchange, until Ctrl-C."""
+    from serl.gateways.ouch.gateway import OuchGateway
+    from serl.gateways.soup.server import SoupLimits
+
+    accounts = _accounts(accounts_file, names)
+    addresses = {"OUCH 5.0": read_address("--listen", listen)}
+    if itch is not None:
+        addresses["ITCH 5.0"] = read_address("--itch", itch)
+    limits = SoupLimits(silence_s=silence_s, connections_max=connections)
+    gateway = OuchGateway(
+        connect,
+        accounts,
+        state,
+        lambda text: click.echo(text, err=True),
+        curve,
+        limits,
+        token if itch is not None else None,
+    )
+    asyncio.run(_serve(gateway, addresses, accounts if names else {}))
+
+
+def _accounts(path: Path | None, names: tuple[str, ...]) -> Accounts:
+    if (path is None) == (not names):
+        raise ConfigError("expected --accounts or at least one --account; give one of them")
+    accounts = read_accounts(path) if path is not None else new_accounts(names, SECRET_BYTES)
+    check_lengths(accounts, PROTOCOL, USER_BYTES, SECRET_BYTES)
+    return accounts
+
+
+async def _serve(gateway: "OuchGateway", addresses: dict[str, tuple[str, int]], made: Accounts) -> None:
+    """Runs until it is cancelled. made: accounts whose passwords the user does not know yet."""
+    try:
+        await gateway.open()
+        for account in made.values():
+            click.echo(f"user {account.login}, password {account.secret}")
+        for protocol, (host, port) in addresses.items():
+            server = gateway.server if protocol.startswith("OUCH") else gateway.feed_server
+            try:
+                port = await server.listen(host, port)
+            except OSError as error:
+                raise ConfigError(
+                    f"{protocol} on {host}:{port}: {error.strerror or error}; choose another address or port"
+                ) from None
+            click.echo(f"{protocol} on {host}:{port}, session {server.session}")
+        click.echo("ready")
+        await gateway.run()
+    finally:
+        await gateway.close()

@@ -1,0 +1,1 @@
+"""IEX DEEP: captured packets of the price levels and trades of IEX."""

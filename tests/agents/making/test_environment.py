@@ -1,0 +1,197 @@
+"""Market making: accounts that the book itself keeps, quotes that keep their place, limits, the end of a window, and bad settings."""
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import serl.environments
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.records import CHILD
+from serl.agents.making.accounts import mids
+from serl.agents.making.config import making_market, making_settings, windows
+from serl.agents.making.environment import MakingVectorEnv
+from serl.agents.making.evaluate import evaluate
+from serl.agents.making.makers import AvellanedaStoikov, Glft, Maker, MarketParameters, Symmetric
+from serl.agents.making.observation import FEATURES
+from serl.agents.making.records import QUOTE
+from serl.agents.traders.population import load_population
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import MICRO
+
+SETTINGS: dict[str, Any] = {
+    "population": "small",
+    "duration_s": 60,
+    "simulated_days": 2,
+    "quote_lots": 10,
+    "inventory_lots_max": 30,
+}
+TOUCH = np.array([0.5, 0.5])
+
+
+def made(count: int = 3, **settings: Any) -> MakingVectorEnv:
+    return serl.environments.making_vector_env(count, **SETTINGS | settings)
+
+
+def play(env: MakingVectorEnv, offsets: Any, seed: int = 1) -> tuple[Any, list[Any]]:
+    """Whole windows at constant distances: (results, changes of wealth in quotes by step)."""
+    env.reset(seed=seed)
+    rewards: list[Any] = []
+    while True:
+        _, reward, done, _, info = env.step(np.tile(env.actions_of(offsets), (env.num_envs, 1)))
+        rewards.append(reward)
+        if np.any(done):
+            return info["results"], rewards
+
+
+def test_rewards_without_a_penalty_add_up_to_the_profit_that_the_account_shows() -> None:
+    env = made(inventory_penalty=0.0)
+    env.reset(seed=1)
+    total = np.zeros(env.num_envs)
+    for _ in range(59):
+        _, reward, done, _, _ = env.step(np.tile(env.actions_of(TOUCH), (env.num_envs, 1)))
+        total += reward * env.config.quote_lots
+        assert not done.any()
+        held, account = env.market.positions, env.ledger.wealth
+        expected = held["cash"] + held["lots"] * mids(env.market.frames) - held["fee_microticks"] / MICRO
+        np.testing.assert_allclose(account, expected)
+        np.testing.assert_allclose(total, account)
+    *_, reward, done, _, info = env.step(np.tile(env.actions_of(TOUCH), (env.num_envs, 1)))
+    assert done.all() and not info["results"]["left_lots"].any(), "the position was traded away"
+    np.testing.assert_allclose(total + reward * env.config.quote_lots, info["results"]["profit"])
+    assert info["results"]["turnover_lots"].sum() > 0
+    env.close()
+
+
+def test_the_penalty_is_that_of_the_squared_inventory() -> None:
+    with_penalty, without = made(inventory_penalty=0.5), made(inventory_penalty=0.0)
+    for env in (with_penalty, without):
+        env.reset(seed=2)
+    actions = np.tile(with_penalty.actions_of(TOUCH), (3, 1))
+    for _ in range(20):
+        penalised, plain = with_penalty.step(actions)[1], without.step(actions)[1]
+        np.testing.assert_allclose(plain - penalised, 0.5 * with_penalty.inventory**2)
+    assert np.abs(with_penalty.inventory).max() > 0
+    with_penalty.close()
+    without.close()
+
+
+def test_a_quote_whose_price_stays_keeps_its_place() -> None:
+    env = made(1)
+    env.reset(seed=3)
+    far = np.tile(env.actions_of([4.6, 4.6]), (1, 1))
+    ahead = []
+    for _ in range(8):
+        before = env.market.positions["price_ticks"][0].copy()
+        env.step(far)
+        after = env.market.positions[0]
+        if (before > 0).all() and (after["price_ticks"] == before).all():
+            ahead.append(after["ahead_lots"].copy())
+            assert (after["open_lots"] == 10).all()
+    commands = int(env.market._env_states[0, 1])
+    assert ahead and commands < 2 * 2 * 8, "quotes that stay are not sent again"
+    env.close()
+
+
+def test_inventory_stays_within_its_limit() -> None:
+    env = made(4, quote_lots=10, inventory_lots_max=15)
+    results, _ = play(env, TOUCH)
+    assert 10 <= results["inventory_most_lots"].max() <= 15
+    env.close()
+
+
+def test_quotes_never_cross_the_book_or_each_other() -> None:
+    env = made(2)
+    env.reset(seed=1)
+    rows = env.quotes(np.array([[-50.0, 3.0], [0.0, 0.0]]))
+    frames = env.market.frames
+    assert (rows["price_ticks"][:, 0] < frames["ask_ticks"][:, 0]).all()
+    assert (rows["price_ticks"][:, 0] < rows["price_ticks"][:, 1]).all()
+    env.close()
+
+
+def test_a_seed_determines_everything_with_any_number_of_threads() -> None:
+    found = []
+    for threads in (1, 2):
+        config = making_settings(**SETTINGS)
+        env = MakingVectorEnv(making_market(config, 4), windows(config), config)
+        env.market._threads = threads
+        found.append(play(env, TOUCH)[0])
+        env.close()
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(values, found[1][name])
+
+
+def test_without_quotes_the_market_is_that_of_executions_without_orders() -> None:
+    config, times = making_settings(**SETTINGS), np.full(2, 36_060 * 10**9)
+    episodes = windows(config).sample(np.random.default_rng(0), 2)
+    episodes["start_ns"] = 36_000 * 10**9
+    making, plain = making_market(config, 2), DynamicMarket(load_population("small"), 2)
+    for market in (making, plain):
+        market.reset(np.arange(2), episodes)
+        market.step(np.zeros(2, market.order_dtype), times)
+    assert making.frames.tobytes() == plain.frames.tobytes()
+    quotes = np.zeros(2, QUOTE)
+    quotes["price_ticks"], quotes["lots"] = [[making.frames["bid_ticks"][0, 0], making.frames["ask_ticks"][0, 0]]], 10
+    for market, orders in ((making, quotes), (plain, np.zeros(2, CHILD))):
+        market.step(orders, times + 5 * 10**9)
+    assert making.frames.tobytes() != plain.frames.tobytes()
+    making.close()
+    plain.close()
+
+
+def test_gymnasium_is_content() -> None:
+    env = gymnasium.make(serl.environments.MAKING_ID, **SETTINGS)
+    check_env(env.unwrapped, skip_render_check=True)
+    env.close()
+    vector = gymnasium.make_vec(serl.environments.MAKING_ID, num_envs=2, **SETTINGS)
+    assert vector.reset(seed=1)[0].shape == (2, len(FEATURES))
+    vector.close()
+
+
+def test_formulas() -> None:
+    """With inventory, quotes shift against it; Avellaneda and Stoikov's shift vanishes at the end; GLFT's does not."""
+    env = made(1)
+    env.reset(seed=1)
+    parameters = MarketParameters(2.0, 1.5, 0.5)
+    gamma = 0.1
+    flat = AvellanedaStoikov(parameters, gamma).offsets(env)
+    half = gamma * 4 * 60 / 2 + np.log(1 + gamma / 0.5) / gamma
+    np.testing.assert_allclose(flat, [[half, half]])
+    env.market.positions["lots"] = 20
+    np.testing.assert_allclose(AvellanedaStoikov(parameters, gamma).offsets(env), [[half + 2 * 24, half - 2 * 24]])
+    slope = np.sqrt(4 * gamma / (2 * 0.5 * 1.5) * (1.2) ** (1 + 5))
+    base = np.log(1.2) / gamma
+    np.testing.assert_allclose(Glft(parameters, gamma).offsets(env), [[base + 2.5 * slope, base - 1.5 * slope]])
+    env.close()
+
+
+@pytest.mark.long
+def test_the_parameters_are_measured_and_the_formulas_hold_less_inventory() -> None:
+    parameters = MarketParameters.measure("small", [0, 1], (34_200 * 10**9, 36_000 * 10**9))
+    assert all(value > 0 for value in dataclasses.astuple(parameters))
+    config = making_settings(**SETTINGS | {"part": "test"})
+    makers: list[Maker] = [Symmetric(0.5), AvellanedaStoikov(parameters, 0.01)]
+    plain, averse = evaluate(makers, config, 20, seed=3)
+    assert averse.above(plain, "inventory_mean_lots")[0] < 0
+    assert len(plain.days) == 20 == len(plain.values["profit"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"population": "smal"}, "smal"),
+        ({"duration_s": 0.5}, "expected duration_s of at least interval_s"),
+        ({"quote_lots": 50}, "expected inventory_lots_max of at least quote_lots"),
+        ({"quote": 1}, "quote"),
+        ({"part": "unseen"}, "part"),
+        ({"duration_s": 1e6}, "of continuous trading, got less"),
+        ({"population": "basket"}, "symbol"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        made(2, **settings)

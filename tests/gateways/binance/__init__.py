@@ -1,0 +1,1 @@
+"""The Binance gateway."""

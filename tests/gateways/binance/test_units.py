@@ -1,0 +1,121 @@
+"""Numbers, candles, order files and limits, without a server."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from serl.clients.book import Level
+from serl.clients.session import Instrument
+from serl.gateways.binance.bars import DAY_MS, INTERVALS, Bars, next_open, open_of
+from serl.gateways.binance.depth import DepthBook, DepthDiff
+from serl.gateways.binance.errors import BinanceError
+from serl.gateways.binance.limits import Limits, LimitSettings
+from serl.gateways.binance.listing import Listing
+from serl.gateways.binance.order_entry import spend
+from serl.gateways.binance.order_file import OrderFile, OrderRecord
+from serl.gateways.binance.scale import Scale
+
+MONDAY_MS = 1_704_067_200_000
+"""2024-01-01, a Monday and the first of a month."""
+
+
+@pytest.mark.parametrize(
+    "unit, units, text",
+    [
+        ("0.01", 12_345, "123.45000000"),
+        ("1", -3, "-3.00000000"),
+        ("0.000000000025", 3, "0.000000000075"),
+        ("100", 2, "200.00000000"),
+    ],
+)
+def test_numbers_are_exact(unit: str, units: int, text: str) -> None:
+    scale = Scale(Decimal(unit))
+    assert scale.text(units) == text
+    if units > 0:
+        assert scale.units("price", text) == units == scale.units("price", f"{text}00")
+
+
+def test_a_number_between_two_units_is_none() -> None:
+    assert Scale(Decimal("0.05")).units("price", "1.01") is None
+    assert Scale(Decimal("0.05")).units("price", "1.10") == 22
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_candles_follow_each_other_and_hold_their_trades(interval: str) -> None:
+    assert open_of(interval, MONDAY_MS) == (MONDAY_MS if interval != "3d" else open_of("3d", MONDAY_MS))
+    for time_ms in (MONDAY_MS + 1, MONDAY_MS + 5 * DAY_MS - 1):
+        open_ms = open_of(interval, time_ms)
+        assert open_ms <= time_ms < next_open(interval, open_ms)
+        assert open_of(interval, next_open(interval, open_ms) - 1) == open_ms
+
+
+def test_a_candle_without_trades_is_flat() -> None:
+    bars = Bars()
+    bars.add(MONDAY_MS + 10, 1, 100, 5, True)
+    bars.add(MONDAY_MS + 20, 2, 110, 1, False)
+    bars.add(MONDAY_MS + 180_000, 3, 90, 2, True)
+    found = bars.bars("1m", None, MONDAY_MS + 185_000, 10)
+    assert [(bar.open, bar.high, bar.low, bar.close, bar.lots) for bar in found] == [
+        (100, 110, 100, 110, 6), (110, 110, 110, 110, 0), (110, 110, 110, 110, 0), (90, 90, 90, 90, 2),
+    ]  # fmt: skip
+    hour = bars.bars("1h", MONDAY_MS, MONDAY_MS + 185_000, 10)[0]
+    assert (hour.open, hour.high, hour.low, hour.close, hour.count, hour.taker_lots) == (100, 110, 90, 90, 3, 7)
+    assert hour.amount == 500 + 110 + 180 and (hour.first_id, hour.last_id) == (1, 3)
+
+
+def test_differences_of_a_book_have_no_gaps_even_over_a_new_journal() -> None:
+    book = DepthBook()
+    book.apply_snapshot([0, 0, 1, 100, 0, [[[99, 5, 1]], [[101, 4, 1]]]])
+    diff = DepthDiff(book)
+    book.apply([113, 1, 100, 103, 0, [[0, 99, 0, 0], [0, 98, 7, 1]]])
+    assert diff.take() == (101, 103, [(99, 0), (98, 7)], [])
+    assert diff.take() is None
+    book.note_epoch(2)
+    book.apply_snapshot([0, 0, 2, 4, 0, [[[98, 6, 1]], [[101, 4, 1]]]])
+    first, last, bids, asks = diff.take() or (0, 0, [], [])
+    assert (first, bids, asks) == (104, [(98, 6)], []) and last >= first
+    book.apply([113, 2, 4, 6, 0, [[1, 101, 0, 0]]])
+    assert (diff.take() or (0,))[0] == last + 1
+
+
+def test_an_order_file_survives_a_cut_line(tmp_path: Path) -> None:
+    record = OrderRecord(7, "DEMOUSDT", 0, 9950, 10, "mine", "LIMIT", "GTC", 9950)
+    file = OrderFile(tmp_path / "orders", "al/ice")
+    file.append(record)
+    file.close()
+    with file.path.open("ab") as damaged:
+        damaged.write(b'null\n["x"]\n[8,"DEMOUSDT",0,9950,1\xff')
+    assert file.path.stat().st_mode & 0o077 == 0 and file.path.parent.stat().st_mode & 0o077 == 0
+    again = OrderFile(tmp_path / "orders", "al/ice")
+    again.append(record._replace(order_id=9))
+    again.close()
+    last = OrderFile(tmp_path / "orders", "al/ice")
+    assert last.records == {7: record, 9: record._replace(order_id=9)}
+    last.close()
+
+
+def test_an_amount_is_spent_on_the_best_prices() -> None:
+    listing = Listing(Instrument(0, "DEMO", Decimal("0.01"), Decimal("1")), "USDT", {})
+    levels = [Level(1000, 3, 1), Level(1100, 5, 2)]
+    assert spend(listing, "52", levels) == (5, 1100)  # 3 x 10 + 2 x 11
+    assert spend(listing, "30", levels) == (3, 1000)
+    assert spend(listing, "100000", levels) == (8, 1100)
+    for amount, code in (("9.99", -1013), ("x", -1100), ("-5", -1100)):
+        with pytest.raises(BinanceError) as refused:
+            spend(listing, amount, levels)
+        assert refused.value.code == code
+
+
+def test_limits_count_by_address_and_account() -> None:
+    limits = Limits(LimitSettings(10, 2, 3))
+    assert limits.spend("a", 6) == 6 and limits.spend("b", 6) == 6
+    with pytest.raises(BinanceError) as refused:
+        limits.spend("a", 6)
+    assert refused.value.status == 429
+    limits.count_order("alice", 2)
+    limits.count_order("bob")
+    with pytest.raises(BinanceError) as refused:
+        limits.count_order("alice", 2)
+    assert refused.value.code == -1015 and limits.order_counts("alice") == {"10S": 2, "1D": 2}
+    assert Limits(LimitSettings(0, 0, 0)).spend("a", 10**9) == 0

@@ -1,0 +1,1 @@
+"""The FIX gateway, tried with messages of simplefix, with jspurefix and with QuickFIX."""

@@ -1,0 +1,194 @@
+"""Market data, reference data and trading status over FIX, and drop copies."""
+
+from typing import Any
+
+import pytest
+
+from serl.exchange.records import CommandKind, HaltReason
+from serl.exchange.request import request_socket
+from serl.exchange.wire import Kind
+from tests.gateways.fix.client import FixClient, timestamp
+from tests.gateways.fix.server_fixture import Gateway
+from tests.server_fixture import Served
+
+BOTH = ((267, 2), (269, 0), (269, 1))
+ALL = ((267, 3), (269, 0), (269, 1), (269, 2))
+
+
+def entries(client: FixClient, kind: str, first: str) -> list[dict[str, str]]:
+    """The members of the group of the next message, which begin with the field `first`."""
+    pairs = client.receive_pairs(kind)
+    found: list[dict[str, str]] = []
+    for tag, value in pairs[next((at for at, (tag, _) in enumerate(pairs) if tag == "268"), 0) + 1 : -1]:
+        if tag == first:
+            found.append({})
+        found[-1][tag] = value
+    return found
+
+
+def request(
+    client: FixClient, name: str, kind: int, *pairs: tuple[int, Any], depth: int = 0, symbol: str = "BOND"
+) -> None:
+    client.send("V", (262, name), (263, kind), (264, depth), *pairs, (146, 1), (55, symbol))
+
+
+@pytest.fixture
+def alice(gateway: Gateway) -> Any:
+    with gateway.client() as client:
+        client.logon()
+        yield client
+        client.send("q", (11, "clean"), (530, 7), (60, timestamp()))
+        while client.receive()["35"] != "r":
+            pass
+
+
+def test_a_snapshot(gateway: Gateway, alice: FixClient) -> None:
+    for name, side, price in (("a", 1, "10"), ("b", 1, "10.05"), ("c", 2, "10.50"), ("d", 1, "10.05")):
+        alice.order(name, side, 20, price, symbol="BOND")
+        alice.receive("8")
+    with gateway.client() as client:
+        client.logon()
+        request(client, "one", 0, *BOTH, depth=1)
+        found = entries(client, "W", "269")
+        assert [(entry["269"], entry["270"], entry["271"], entry["346"]) for entry in found] == [
+            ("0", "10.05", "40", "2"), ("1", "10.50", "20", "1")
+        ]  # fmt: skip
+        request(client, "two", 0, (267, 1), (269, 0))
+        assert [entry["270"] for entry in entries(client, "W", "269")] == ["10.05", "10.00"]
+
+
+def test_changes(gateway: Gateway, alice: FixClient) -> None:
+    with gateway.client() as client:
+        client.logon()
+        request(client, "all", 1, (265, 1), *ALL, depth=2)
+        entries(client, "W", "269")
+        alice.order("a", 1, 20, "10", symbol="BOND")
+        (new,) = entries(client, "X", "279")
+        assert (new["279"], new["269"], new["270"], new["271"], new["55"]) == ("0", "0", "10.00", "20", "BOND")
+        alice.order("b", 1, 10, "10", symbol="BOND")
+        (change,) = entries(client, "X", "279")
+        assert (change["279"], change["271"], change["278"]) == ("1", "30", new["278"])
+        alice.order("c", 2, 10, "10", symbol="BOND")
+        (trade,), (change,) = entries(client, "X", "279"), entries(client, "X", "279")
+        assert (trade["279"], trade["269"], trade["270"], trade["271"]) == ("0", "2", "10.00", "10")
+        assert (change["279"], change["271"]) == ("1", "20")
+        alice.order("d", 1, 10, "9", symbol="BOND")
+        assert [(entry["279"], entry["270"]) for entry in entries(client, "X", "279")] == [("0", "9.00")]
+        alice.order("e", 1, 10, "11", symbol="BOND")
+        found = [(entry["279"], entry["270"]) for entry in entries(client, "X", "279")]
+        assert found == [("2", "9.00"), ("0", "11.00")]  # the third level is not shown
+        request(client, "all", 2, *ALL)
+        alice.order("f", 1, 10, "9.5", symbol="BOND")
+        client.send("1", (112, "nothing more"))
+        assert client.receive("0")["112"] == "nothing more"
+    for _ in range(8):
+        alice.receive("8")
+
+
+def test_full_refreshes(gateway: Gateway, alice: FixClient) -> None:
+    with gateway.client() as client:
+        client.logon()
+        request(client, "full", 1, (265, 0), *BOTH)
+        assert entries(client, "W", "269") == []
+        alice.order("a", 1, 20, "10", symbol="BOND")
+        assert [entry["270"] for entry in entries(client, "W", "269")] == ["10.00"]
+    alice.receive("8")
+
+
+REFUSED: list[tuple[str, int, tuple[tuple[int, Any], ...], str, str]] = [
+    ("unknown symbol", 1, ((265, 1), *BOTH), "NONE", "0"),
+    ("entry type", 1, ((265, 1), (267, 1), (269, "A")), "BOND", "8"),
+    ("no such subscription", 2, BOTH, "BOND", "4"),
+]
+
+
+@pytest.mark.parametrize("name, kind, pairs, symbol, reason", REFUSED, ids=[row[0] for row in REFUSED])
+def test_requests_that_are_refused(
+    alice: FixClient, name: str, kind: int, pairs: Any, symbol: str, reason: str
+) -> None:
+    request(alice, "r", kind, *pairs, symbol=symbol)
+    refusal = alice.receive("Y")
+    assert (refusal["262"], refusal["281"]) == ("r", reason)
+
+
+def test_a_request_twice(alice: FixClient) -> None:
+    request(alice, "r", 1, (265, 1), *BOTH)
+    alice.receive("W")
+    request(alice, "r", 1, (265, 1), *BOTH)
+    assert alice.receive("Y")["281"] == "1"
+
+
+def test_securities(alice: FixClient) -> None:
+    alice.send("x", (320, "list"), (559, 4))
+    pairs = alice.receive_pairs("y")
+    assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND"]
+    assert (
+        ("146", "4") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
+    )
+    alice.send("x", (320, "one"), (559, 0), (55, "NONE"))
+    assert alice.receive("y")["560"] == "2"
+    alice.send("c", (320, "d"), (321, 0), (55, "BOND"))
+    found = alice.receive("d")
+    assert (found["323"], found["55"], found["561"], found["872"]) == ("1", "BOND", "10", "TickSize=0.05")
+    alice.send("c", (320, "d"), (321, 0), (55, "NONE"))
+    assert alice.receive("d")["323"] == "6"
+
+
+def test_trading_status(exchange: Served, alice: FixClient) -> None:
+    alice.send("e", (324, "s"), (263, 1), (55, "BOND"))
+    assert alice.receive("f")["326"] == "17"
+    with request_socket(exchange.endpoint, "admin") as ask:
+        ask(Kind.OPERATE, "", int(CommandKind.HALT), 3, int(HaltReason.NEWS))
+        halted = alice.receive("f")
+        assert (halted["326"], halted["327"], halted["58"], halted["324"]) == ("2", "P", "HALTED NEWS", "s")
+        alice.order("o", 1, 10, "10", symbol="BOND")
+        assert alice.receive("8")["103"] == "2"
+        ask(Kind.OPERATE, "", int(CommandKind.RESUME), 3)
+        assert alice.receive("f")["326"] == "17"
+    alice.send("e", (324, "s"), (263, 0), (55, "NONE"))
+    assert alice.receive("j")["380"] == "2"
+
+
+def test_a_drop_copy(gateway: Gateway, alice: FixClient) -> None:
+    with gateway.client("copies") as copies:
+        copies.logon()
+        alice.order("first", 2, 30, "500", symbol="MSFT")
+        accepted = alice.receive("8")
+        copy = copies.receive("8")
+        while copy["17"] != accepted["17"]:
+            copy = copies.receive("8")
+        for tag in ("37", "17", "150", "39", "55", "54", "38", "44", "151", "14", "60"):
+            assert copy[tag] == accepted[tag], (tag, copy, accepted)
+        assert copy["1"] == alice.login
+        copies.order("own")
+        assert copies.receive("j")["380"] == "6"
+        seq, expected = copies.seq, copies.expected
+    with gateway.client() as bob:
+        bob.logon()
+        bob.order("b", 1, 10, "500", symbol="MSFT")
+        bob.receive("8")
+        bob.receive("8")
+        fill = alice.receive("8")
+    alice.send(
+        "G", (11, "second"), (41, "first"), (55, "MSFT"), (54, 2), (60, timestamp()), (38, 50), (40, 2), (44, "501")
+    )
+    replaced = alice.receive("8")
+    with gateway.client("copies", seq=seq, expected=expected) as again:
+        again.logon()
+        found = [again.receive("8") for _ in range(4)]
+        own = [fields for fields in found if fields["1"] == alice.login]
+        assert [(fields["150"], fields["17"]) for fields in own] == [("F", fill["17"]), ("5", replaced["17"])]
+        for tag in ("14", "151", "6", "31", "32", "39"):
+            assert own[0][tag] == fill[tag]
+        for tag in ("14", "151", "38"):
+            assert own[1][tag] == replaced[tag]
+
+
+def test_a_drop_copy_is_not_for_everybody(gateway: Gateway, alice: FixClient) -> None:
+    """Only an account with the option receives the reports of others."""
+    with gateway.client() as bob:
+        bob.logon()
+        bob.order("o", 1, 1, "0.03", symbol="MSFT")
+        bob.receive("8")
+    alice.send("1", (112, "nothing"))
+    assert alice.receive("0")["112"] == "nothing"

@@ -1,0 +1,64 @@
+"""Live nodes of NautilusTrader on a served exchange."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+WAIT_S = 20.0
+
+
+@asynccontextmanager
+async def live_node(
+    endpoint: str, *strategies: Any, participant: str = "nautilus", token: str = "", **exec_options: Any
+) -> AsyncIterator[Any]:
+    """A running `TradingNode`, connected and reconciled, whose strategies have started."""
+    from nautilus_trader.config import LiveExecEngineConfig, LoggingConfig, TradingNodeConfig
+    from nautilus_trader.live.node import TradingNode
+
+    from serl.gateways.nautilus import (
+        SerlDataClientConfig,
+        SerlExecClientConfig,
+        SerlLiveDataClientFactory,
+        SerlLiveExecClientFactory,
+    )
+
+    config = TradingNodeConfig(
+        trader_id="TESTER-001",
+        logging=LoggingConfig(log_level="WARNING"),
+        exec_engine=LiveExecEngineConfig(reconciliation=True, reconciliation_startup_delay_secs=0.1),
+        data_clients={"SERL": SerlDataClientConfig(endpoint=endpoint, participant=participant, token=token)},
+        exec_clients={
+            "SERL": SerlExecClientConfig(endpoint=endpoint, participant=participant, token=token, **exec_options)
+        },
+        timeout_connection=20.0,
+        timeout_disconnection=5.0,
+        timeout_post_stop=0.1,
+    )
+    node = TradingNode(config=config, loop=asyncio.get_running_loop())
+    for strategy in strategies:
+        node.trader.add_strategy(strategy)
+    node.add_data_client_factory("SERL", SerlLiveDataClientFactory)
+    node.add_exec_client_factory("SERL", SerlLiveExecClientFactory)
+    node.build()
+    running = asyncio.create_task(node.run_async())
+    try:
+        await until(lambda: node.trader.is_running, running)
+        yield node
+    finally:
+        await node.stop_async()
+        await asyncio.wait_for(running, WAIT_S)
+        for engine in (node.kernel.data_engine, node.kernel.risk_engine, node.kernel.exec_engine):
+            engine.dispose()
+
+
+async def until(holds: Callable[[], Any], running: "asyncio.Task[None] | None" = None, wait_s: float = WAIT_S) -> None:
+    """Returns when a condition holds; fails after `wait_s`, or with the node."""
+    deadline_s = time.monotonic() + wait_s
+    while not holds():
+        if running is not None and running.done():
+            running.result()
+            raise AssertionError("the node ended")
+        assert time.monotonic() < deadline_s, "the condition did not hold in time"
+        await asyncio.sleep(0.01)

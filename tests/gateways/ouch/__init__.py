@@ -1,0 +1,1 @@
+"""Tests of serl.gateways.ouch, soup and itch."""
