@@ -84,11 +84,12 @@ def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = E
         raise ConfigError("answering: expected a day with trades, got none; give another day")
     minutes = _mids_at(mids, _grid(record, WINDOWS_S[0]))
     root_law = PREFACTOR * float(np.sqrt(np.sum(np.diff(minutes) ** 2) / traded))
-    used = root_law if coefficient == SQUARE_ROOT else fits[-1].ticks_per_root_lot if fits else 0.0
+    reference = [fit.ticks_per_root_lot for fit in fits if fit.window_s == REFERENCE_S]
+    used = root_law if coefficient == SQUARE_ROOT else max(reference, default=0.0)
     if not used > 0:
         raise ConfigError(
-            f"answering: expected a day whose mid follows its trades, got {used:.3f} ticks per root lot from {len(fits)} fits; "
-            f"give a longer day, or the coefficient {SQUARE_ROOT}"
+            f"answering: expected a day of {WINDOWS_MIN * REFERENCE_S / 60:g} minutes or more whose mid follows its trades, got "
+            f"{used:.3f} ticks per root lot from {len(reference)} fits over {REFERENCE_S:g} s; give another day, or the coefficient {SQUARE_ROOT}"
         )
     bids = record.touch_ticks[:, 0]
     bound_ticks = int(bids[bids > 0].min()) // 2

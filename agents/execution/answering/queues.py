@@ -67,7 +67,7 @@ def move_strangers(state: Any, symbol: int, agents: Any, first_stranger: int, ti
         order = state.orders[slot]
         side, price = int64(order.side), order.price_ticks + ticks
         if 1 <= price <= state.counters.price_ticks_max:
-            remove_from_level(state, slot)
+            remove_from_level(state, slot, symbol, side)
             _insert_before_history(state, slot, symbol, side, price, symbol)
         else:  # so far away that history's book has no price for it: cancelled
             remove_order(state, slot)

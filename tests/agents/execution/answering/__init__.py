@@ -1,0 +1,1 @@
+"""The model of a day that gives way."""

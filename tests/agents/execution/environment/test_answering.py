@@ -245,7 +245,7 @@ def test_the_coefficient_is_that_of_the_day(generated: Day) -> None:
     assert law.coefficient == law.square_root_ticks == pytest.approx((np.square(moves).sum() / volume) ** 0.5, rel=0.05)
     assert "fitted over 60 s" in found.describe() and dataclasses.replace(found, fits=()).describe()
     assert answering_days([generated], "none") is None
-    with pytest.raises(ConfigError, match="give a longer day, or the coefficient square_root"):
+    with pytest.raises(ConfigError, match="from 0 fits over 300 s; give another day, or the coefficient square_root"):
         answering_day(generated.commands)
     with pytest.raises(ConfigError, match="expected a day with trades, got none"):
         answering_day(DEEP.commands[:2], "square_root")
