@@ -31,6 +31,19 @@ class Address(NamedTuple):
     curve: str | None
 
 
+class LinkSession(Session):
+    """A session that counts its logins: the client also logs in again by itself, where the exchange restarted quickly."""
+
+    logins = 0
+    before_login: Callable[[], None]
+
+    def hello(self) -> bytes:
+        """The login message, after which WELCOME makes the client send again what has no reply."""
+        self.logins += 1
+        self.before_login()
+        return super().hello()
+
+
 class Link:
     """Sends commands of a session, and hands each report and feed message to whom it belongs, in their order.
 
@@ -39,7 +52,7 @@ class Link:
         on_report: gets each report; those of earlier sessions first, if `is_replayed`.
         on_return: called when a connection was opened anew, and after commands were sent again.
         on_gap: called with an explanation when reports are lost.
-        before_return: called before a connection is opened anew.
+        before_return: called before each login.
     """
 
     def __init__(self, address: Address) -> None:
@@ -53,7 +66,9 @@ class Link:
         self.warn: Callable[[str], None] = _ignore
         #: called when a connection was opened anew: what was heard before may be out of date
         self.refreshes: list[Callable[[], None]] = []
-        self.session = Session(address.participant, address.token)
+        self.session = self._new_session()
+        #: logins after which everything was requested anew
+        self._logins = 0
         #: by topic: channel, symbol, and who gets its messages
         self._listeners: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {}
         self._exchange: AsyncExchange | None = None
@@ -63,6 +78,11 @@ class Link:
         self._users = 0
         self._midnight_ns = 0
         self._reading = (0, time.monotonic_ns())
+
+    def _new_session(self, **options: bool) -> LinkSession:
+        session = LinkSession(self.address.participant, self.address.token, **options)
+        session.before_login = lambda: self.before_return()
+        return session
 
     @property
     def exchange(self) -> AsyncExchange:
@@ -110,7 +130,7 @@ class Link:
 
     async def _log_in(self) -> None:
         options = {"cancel_on_disconnect": self.cancel_on_disconnect}
-        self.session = Session(self.address.participant, self.address.token, **options)
+        self.session = self._new_session(**options)
         if self.is_replayed:
             self.session.last_report = 0
         curve = Path(self.address.curve) if self.address.curve else None
@@ -126,6 +146,7 @@ class Link:
                 int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 10**9
             )
         self.note_time(now_ns)
+        self._logins = self.session.logins
 
     async def _drop(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -172,6 +193,8 @@ class Link:
                 while item is not None:
                     self._hand_on(item)
                     item = exchange.core.inbox.popleft() if exchange.core.inbox else None
+                if self.session.logins != self._logins and self.session.live:
+                    self._ask_anew()
                 if exchange.core.received != heard:
                     heard, heard_s = exchange.core.received, time.monotonic()
                 elif time.monotonic() - heard_s > SILENCE_S:
@@ -222,7 +245,6 @@ class Link:
         """Opens the connection anew, as soon as the exchange is back."""
         await self._drop()
         while self._exchange is None:
-            self.before_return()
             try:
                 curve = Path(self.address.curve) if self.address.curve else None
                 self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
@@ -236,6 +258,10 @@ class Link:
                 self.session.last_report = -1
         for channel, symbol, _ in self._listeners.values():
             self._exchange.subscribe(channel, symbol)
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        self._logins = self.session.logins
         for refresh in self.refreshes:
             refresh()
         self.on_return()

@@ -80,10 +80,12 @@ class OrderEvents:
     def _tell_change(self, order: Any, report: Report, own: OwnOrder) -> None:
         ids, time_ns, client = self._ids(order, report), self._link.unix_ns(report.time_ns), self._client
         match report.kind:
+            case EventKind.ACCEPTED if order.is_closed:  # the node has given it up while it was under way
+                client._cancel(report.order_id)
             case EventKind.ACCEPTED:
                 client.generate_order_accepted(*ids, time_ns)
-                if order.is_closed:  # the node has given it up while it was under way
-                    client._cancel(report.order_id)
+            case EventKind.CANCELLED if order.is_closed:
+                self.cancels.discard(report.command_id)
             case EventKind.FILL:
                 self._tell_fill(order, report, own)
             case EventKind.CANCELLED:

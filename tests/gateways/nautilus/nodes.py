@@ -11,7 +11,12 @@ WAIT_S = 20.0
 
 @asynccontextmanager
 async def live_node(
-    endpoint: str, *strategies: Any, participant: str = "nautilus", token: str = "", **exec_options: Any
+    endpoint: str,
+    *strategies: Any,
+    participant: str = "nautilus",
+    token: str = "",
+    inflight_ms: int = 5000,
+    **exec_options: Any,
 ) -> AsyncIterator[Any]:
     """A running `TradingNode`, connected and reconciled, whose strategies have started."""
     from nautilus_trader.config import LiveExecEngineConfig, LoggingConfig, TradingNodeConfig
@@ -27,7 +32,12 @@ async def live_node(
     config = TradingNodeConfig(
         trader_id="TESTER-001",
         logging=LoggingConfig(log_level="WARNING"),
-        exec_engine=LiveExecEngineConfig(reconciliation=True, reconciliation_startup_delay_secs=0.1),
+        exec_engine=LiveExecEngineConfig(
+            reconciliation_startup_delay_secs=0.1,
+            inflight_check_interval_ms=inflight_ms,
+            inflight_check_threshold_ms=inflight_ms,
+            inflight_check_retries=1,
+        ),
         data_clients={"SERL": SerlDataClientConfig(endpoint=endpoint, participant=participant, token=token)},
         exec_clients={
             "SERL": SerlExecClientConfig(endpoint=endpoint, participant=participant, token=token, **exec_options)

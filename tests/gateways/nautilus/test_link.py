@@ -65,6 +65,33 @@ def test_an_exchange_that_comes_back(tmp_path: Path, ending: str) -> None:
     asyncio.run(run())
 
 
+def test_an_order_that_the_node_gave_up_is_not_sent_later(tmp_path: Path) -> None:
+    """The exchange is back at once; what changed in the book while it was away is seen too."""
+    endpoint, script = free_endpoint(), Script(BookType.L2_MBP)
+
+    async def run() -> None:
+        with start_exchange(symbols="DEMO", journal=tmp_path / "journal", endpoint=endpoint) as served:
+            async with live_node(endpoint, script, inflight_ms=200):
+                book = script.cache.order_book(DEMO)
+                with connect(endpoint, "leaving", cancel_on_disconnect=True) as leaving:
+                    leaving.buy("DEMO", 3, 9700)
+                    await until(lambda: levels_of(book.bids()) == [(9700, 3)])
+                    served.kill()
+                lost = script.send(limit(script, OrderSide.BUY, 10, "99.00"))
+                await until(lambda: lost.is_closed)
+                assert script.said(lost) == ["OrderSubmitted", "OrderRejected"]
+                with start_exchange(symbols="DEMO", journal=tmp_path / "journal", endpoint=endpoint):
+                    kept = limit(script, OrderSide.BUY, 7, "98.00")
+                    await until(lambda: link_of(script).session.logins >= 2 and link_of(script).is_open)
+                    await until(lambda: not book.bids())
+                    script.send(kept)
+                    await until(lambda: kept.is_open)
+                    with connect(endpoint, "maker") as maker:
+                        assert [level[:2] for level in maker.book("DEMO")[0]] == [(9800, 7)]
+
+    asyncio.run(run())
+
+
 def link_of(script: Script) -> Link:
     from serl.gateways.nautilus import link
 
