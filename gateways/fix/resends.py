@@ -22,11 +22,8 @@ class Resends:
 
     def start(self, begin: int, end: int) -> None:
         """Begins to resend these numbers."""
-        if not self._ranges:
-            self._unsent = self._store.next_out
-            self._ranges = [[begin, end], [self._unsent, 0]]
-        else:
-            self._ranges[0] = [begin, min(end, self._unsent - 1)]
+        self._unsent = self._ranges[-1][0] if self._ranges else self._store.next_out
+        self._ranges = [[begin, min(end, self._unsent - 1)], [self._unsent, 0]]
 
     def clear(self) -> None:
         """Ends it."""

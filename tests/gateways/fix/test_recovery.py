@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from serl.exchange.errors import ConfigError
+from serl.gateways.fix.codec import encode
+from serl.gateways.fix.resends import Resends
 from serl.gateways.fix.store import OUTBOUND, SEQUENCES, SNAPSHOT, SessionStore
 from tests.gateways.fix.client import Fields, FixClient, timestamp
 from tests.gateways.fix.server_fixture import PASSWORD, Gateway, launch, start_gateway, write_accounts
@@ -373,6 +375,35 @@ def test_a_store_gives_its_messages_by_number(tmp_path: Path) -> None:
     again = SessionStore(tmp_path, "a")
     assert [record[0] for record in again.load()] == [SNAPSHOT, OUTBOUND]
     assert (again.message(1), again.last_report, again.next_out) == (b"one", 8, 2)
+
+
+def test_a_resend_request_within_a_resend(tmp_path: Path) -> None:
+    """What came meanwhile is sent once as it is, and what is asked for again comes again."""
+    store = SessionStore(tmp_path, "a")
+    list(store.load())
+
+    def add(*numbers: int) -> None:
+        for number in numbers:
+            store.append([OUTBOUND, number, 0, encode(f"35=8\x0134={number}\x0152=x\x0158={'t' * 40_000}\x01"), None])
+        store.flush()
+
+    def sent() -> list[tuple[int, bool]]:
+        return [
+            (int(data.split(b"\x0134=")[1].split(b"\x01")[0]), b"\x0143=Y\x01" in data) for data in resends.part("now")
+        ]
+
+    add(1, 2, 3)
+    resends = Resends(store, "")
+    resends.start(1, 3)
+    add(4, 5)
+    assert sent() == [(1, True), (2, True)]
+    resends.start(2, 5)
+    assert sent() == [(2, True), (3, True)]
+    assert sent() == [(4, False), (5, False)] and resends
+    resends.start(4, 5)
+    add(6)
+    assert sent() + sent() == [(4, True), (5, True), (6, False)] and not resends
+    store.close()
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
