@@ -1,6 +1,7 @@
 """`serl ouch`: OUCH 5.0 order entry over SoupBinTCP."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,17 +98,17 @@ async def _serve(gateway: "OuchGateway", addresses: dict[str, tuple[str, int]], 
     """Runs until it is cancelled. made: accounts whose passwords the user does not know yet."""
     try:
         await gateway.open()
-        for account in made.values():
-            click.echo(f"user {account.login}, password {account.secret}")
         for protocol, (host, port) in addresses.items():
             server = gateway.server if protocol.startswith("OUCH") else gateway.feed_server
             try:
                 port = await server.listen(host, port)
             except OSError as error:
                 raise ConfigError(
-                    f"{protocol} on {host}:{port}: {error.strerror or error}; choose another address or port"
+                    f"{protocol} on {host}:{port}: {os.strerror(error.errno or 0)}; choose another address or port"
                 ) from None
             click.echo(f"{protocol} on {host}:{port}, session {server.session}")
+        for account in made.values():
+            click.echo(f"user {account.login}, password {account.secret}")
         click.echo("ready")
         await gateway.run()
     finally:
