@@ -7,7 +7,6 @@ that rests in the book; the requests are made before the measurement, and every 
 import hashlib
 import hmac
 import json
-import os
 import re
 import selectors
 import socket
@@ -207,7 +206,7 @@ def added_p99_us(address: tuple[str, int], endpoint: str) -> float:
     return (sorted(over_rest)[at] - sorted(direct)[at]) * 1e6
 
 
-def measure() -> dict[str, float]:
+def run() -> dict[str, float]:
     """Starts an exchange and a gateway, and measures both ways in."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -218,14 +217,3 @@ def measure() -> dict[str, float]:
         return {
             "binance_rest_per_s": rest_per_s(address), "binance_ws_orders_per_s": socket_per_s(address), "binance_rest_added_p99_us": added_us,
         }  # fmt: skip
-
-
-def main() -> None:
-    """Prints the measurement."""
-    print(f"{os.cpu_count()} cores")
-    for name, value in measure().items():
-        print(f"{name} {value:,.0f}")
-
-
-if __name__ == "__main__":
-    main()

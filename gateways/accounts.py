@@ -72,10 +72,10 @@ Accounts = Mapping[str, GatewayAccount]
 
 def read_accounts(path: Path) -> Accounts:
     """The accounts in a YAML file: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`. Raises ConfigError."""
-    entries = read_settings(path, "docs/gateways.md").get("accounts")
+    entries = read_settings(path, "docs/gateways/index.md").get("accounts")
     warn_if_shared(path, "accounts file")
     if not isinstance(entries, dict) or not entries:
-        raise ConfigError(f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways.md")
+        raise ConfigError(f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways/index.md")
     return by_login([_account(path, str(name), entry) for name, entry in entries.items()])
 
 
