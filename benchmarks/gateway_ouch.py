@@ -120,7 +120,7 @@ class _Client:
         self._socket.close()
 
 
-def _processor_s(pid: int) -> float:
+def _cpu_s(pid: int) -> float:
     """Processor time of a process so far (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -167,9 +167,9 @@ def run() -> dict[str, float]:
             turns = []
             for turn in range(ROUNDS):
                 first_ref = 1 + PACED_COUNT + turn * (COUNT + PACED_COUNT)
-                used_s = _processor_s(pid)
+                used_s = _cpu_s(pid)
                 rate = _throughput(client, first_ref)
-                used_us = (_processor_s(pid) - used_s) / COUNT * 1e6
+                used_us = (_cpu_s(pid) - used_s) / COUNT * 1e6
                 late = _latencies(client, first_ref + COUNT)
                 turns.append((rate, used_us, np.percentile(late, 50) * 1e6, np.percentile(late, 99) * 1e6))
             client.close()
