@@ -7,7 +7,8 @@ from typing import Any
 
 from serl.clients.arrivals import Arrivals
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Client, ClientCore, Result, Steps
+from serl.clients.client import Client
+from serl.clients.core import ClientCore, Result, Steps
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade

@@ -18,7 +18,7 @@ from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
-from serl.clients.session import Grant, Instrument, Order, Report, Session
+from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
@@ -379,44 +379,3 @@ class ClientCore:
         for socket in self.sockets:
             socket.close()
         self.context.term()
-
-
-class Client:
-    """What both clients can do without waiting for the exchange."""
-
-    def __init__(self, core: ClientCore) -> None:
-        self.core = core
-        self.session = core.session
-
-    def send(self, *messages: bytes) -> None:
-        """Sends commands that `session` has made, without waiting for replies: their reports come with `wait`."""
-        for message in messages:
-            self.core.send_command(message)
-        self._sent()
-
-    def _sent(self) -> None:
-        """Called after messages were sent without waiting."""
-
-    def subscribe(self, channel: str, symbol: str) -> None:
-        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
-        self.core.subscribe(channel, symbol)
-
-    def unsubscribe(self, channel: str, symbol: str) -> None:
-        """Ends a subscription; a book that followed the channel is no longer kept up to date."""
-        self.core.unsubscribe(channel, symbol)
-
-    def instrument(self, symbol: str) -> Instrument:
-        """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
-        return self.session.instrument(symbol)
-
-    def open_orders(self) -> list[Order]:
-        """Orders of this session that can still trade; those that were sent as rows are not among them."""
-        return self.session.open_orders()
-
-    def fills(self) -> list[Report]:
-        """Every fill of this session, oldest first."""
-        return self.session.fills
-
-    def position(self, symbol: str) -> int:
-        """Lots bought minus lots sold in this session."""
-        return self.session.positions.get(self.instrument(symbol).number, 0)

@@ -1,0 +1,45 @@
+"""What the asyncio and the blocking client can do without waiting for the exchange."""
+
+from serl.clients.core import ClientCore
+from serl.clients.session import Instrument, Order, Report
+
+
+class Client:
+    """A logged-in client; see `serl.clients.asynchronous` and `serl.clients.blocking`."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self.core = core
+        self.session = core.session
+
+    def send(self, *messages: bytes) -> None:
+        """Sends commands that `session` has made, without waiting for replies: their reports come with `wait`."""
+        for message in messages:
+            self.core.send_command(message)
+        self._sent()
+
+    def _sent(self) -> None:
+        """Called after messages were sent without waiting."""
+
+    def subscribe(self, channel: str, symbol: str) -> None:
+        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
+        self.core.subscribe(channel, symbol)
+
+    def unsubscribe(self, channel: str, symbol: str) -> None:
+        """Ends a subscription; a book that followed the channel is no longer kept up to date."""
+        self.core.unsubscribe(channel, symbol)
+
+    def instrument(self, symbol: str) -> Instrument:
+        """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
+        return self.session.instrument(symbol)
+
+    def open_orders(self) -> list[Order]:
+        """Orders of this session that can still trade; those that were sent as rows are not among them."""
+        return self.session.open_orders()
+
+    def fills(self) -> list[Report]:
+        """Every fill of this session, oldest first."""
+        return self.session.fills
+
+    def position(self, symbol: str) -> int:
+        """Lots bought minus lots sold in this session."""
+        return self.session.positions.get(self.instrument(symbol).number, 0)
