@@ -39,6 +39,7 @@ YAML = {
     "latency.md",
     "experiments.md",
     "gateways/binance.md",
+    "gateways/index.md",
     "gateways/fix.md",
     "orders.md",
     "researcher.md",

@@ -6,6 +6,7 @@ import pytest
 
 from serl.exchange.errors import ConfigError
 from serl.gateways.accounts import check_lengths, new_accounts, read_accounts
+from tests.doc_blocks import blocks
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -74,3 +75,13 @@ def test_secrets_have_the_length_of_a_protocol() -> None:
         check_lengths(accounts, "X", 4, 10)
     with pytest.raises(ConfigError, match="expected a login"):
         check_lengths(new_accounts(["a "]), "X", 6, 32)
+
+
+def test_the_file_of_the_documentation_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "alice.secret").write_text("hush\n")
+    (tmp_path / "alice.secret").chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALICE_TOKEN", "t0k3n")
+    (block,) = blocks("gateways/index.md", "yaml")
+    account = read_accounts(written(tmp_path, block.text))["my-key"]
+    assert (account.participant, account.token) == ("alice", "t0k3n") and account.proves("hush")
