@@ -75,7 +75,9 @@ def read_accounts(path: Path) -> Accounts:
     entries = read_settings(path, "docs/gateways/index.md").get("accounts")
     warn_if_shared(path, "accounts file")
     if not isinstance(entries, dict) or not entries:
-        raise ConfigError(f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways/index.md")
+        raise ConfigError(
+            f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways/index.md"
+        )
     return by_login([_account(path, str(name), entry) for name, entry in entries.items()])
 
 
