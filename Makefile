@@ -15,13 +15,11 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected tested demo bench sim fuzz docs notebooks interop lock clean
+.PHONY: test test-long lint compiled model collected demo bench sim fuzz docs notebooks interop lock clean
 
-# the checks take what time the tests leave; what the tests' processes share is made before them
+# what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j4 lint tested
-
-tested: compiled model collected
+	$(MAKE) --no-print-directory -j2 lint compiled model collected
 	$(PYTEST)
 
 # so that the workers do not each compile the same imports
@@ -36,7 +34,7 @@ test-long: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	nice $(BIN)/mypy -p serl -p tests -p benchmarks
+	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
 compiled: $(DEV)

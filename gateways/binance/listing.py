@@ -7,7 +7,7 @@ from serl.exchange.errors import ConfigError
 from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failure
 from serl.gateways.binance.scale import Scale
 
-ORDER_TYPES = ("LIMIT", "LIMIT_MAKER", "MARKET", "STOP_LOSS", "STOP_LOSS_LIMIT")
+ORDER_TYPES = ("LIMIT", "LIMIT_MAKER", "MARKET", "STOP_LOSS", "STOP_LOSS_LIMIT", "TAKE_PROFIT", "TAKE_PROFIT_LIMIT")
 STP_MODES = ("NONE", "EXPIRE_TAKER", "EXPIRE_MAKER", "EXPIRE_BOTH", "DECREMENT")
 
 

@@ -24,13 +24,15 @@ STP = dict(
 SIDES = {"BUY": Side.BUY, "SELL": Side.SELL}
 SIDE_NAMES = ("BUY", "SELL")
 TAKE_PROFIT = ("TAKE_PROFIT", "TAKE_PROFIT_LIMIT")
-"""Orders that the book does not have yet: they would wait for a trade on the other side of the market than a stop order."""
+"""They wait for a trade at their stop price or better: the book's if-touched orders."""
 NEEDS = {
     "LIMIT": ("timeInForce", "quantity", "price"),
     "LIMIT_MAKER": ("quantity", "price"),
     "MARKET": (),
     "STOP_LOSS": ("quantity", "stopPrice"),
     "STOP_LOSS_LIMIT": ("timeInForce", "quantity", "price", "stopPrice"),
+    "TAKE_PROFIT": ("quantity", "stopPrice"),
+    "TAKE_PROFIT_LIMIT": ("timeInForce", "quantity", "price", "stopPrice"),
 }
 """The mandatory parameters of each order type, beside symbol, side and type."""
 FORBIDS = {
@@ -39,6 +41,8 @@ FORBIDS = {
     "MARKET": ("stopPrice", "price", "timeInForce", "icebergQty"),
     "STOP_LOSS": ("price", "timeInForce", "icebergQty", "quoteOrderQty"),
     "STOP_LOSS_LIMIT": ("quoteOrderQty",),
+    "TAKE_PROFIT": ("price", "timeInForce", "icebergQty", "quoteOrderQty"),
+    "TAKE_PROFIT_LIMIT": ("quoteOrderQty",),
 }
 
 
@@ -69,9 +73,7 @@ class Draft(NamedTuple):
 def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> Draft:
     """A new order from its parameters. Raises BinanceError."""
     side = SIDES[parameters.choice("side", SIDE_NAMES, -1117, "Invalid side.")]
-    kind = parameters.choice("type", (*ORDER_TYPES, *TAKE_PROFIT), -1116, "Invalid orderType.")
-    if kind in TAKE_PROFIT:
-        raise refused("Take profit orders are not supported for this symbol.")
+    kind = parameters.choice("type", ORDER_TYPES, -1116, "Invalid orderType.")
     if parameters.get("trailingDelta") is not None:
         raise refused("Trailing stop orders are not supported for this symbol.")
     for name in NEEDS[kind]:
@@ -82,7 +84,7 @@ def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> 
     tif = parameters.choice("timeInForce", tuple(TIMES), -1115, "Invalid timeInForce.", "GTC")
     price = parameters.get("price")
     price_ticks = 0 if price is None else listing.price_ticks("price", price)
-    stop_ticks = _stop_ticks(listing, parameters, side, market)
+    stop_ticks = _stop_ticks(listing, parameters, kind, side, market)
     qty_lots, quote_qty = 0, parameters.get("quoteOrderQty") or ""
     sent_ticks, flags = price_ticks, 0
     if kind == "MARKET" and quote_qty:
@@ -91,7 +93,7 @@ def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> 
         qty_lots, sent_ticks = spend(listing, quote_qty, market.levels(side))
     else:
         qty_lots = listing.qty_lots("quantity", parameters.text("quantity"))
-        if kind in ("MARKET", "STOP_LOSS"):
+        if kind in ("MARKET", "STOP_LOSS", "TAKE_PROFIT"):
             flags = int(CommandFlag.MARKET)
     if kind == "LIMIT_MAKER":
         flags = int(CommandFlag.POST_ONLY)
@@ -100,8 +102,9 @@ def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> 
     immediate = kind == "MARKET"
     terms = NO_TERMS
     if stop_ticks or display_lots or stp != "NONE":
+        stop, touch = (None, stop_ticks) if kind in TAKE_PROFIT else (stop_ticks or None, None)
         terms = Terms(
-            stop_ticks=stop_ticks or None, display_lots=display_lots or None, self_trade=STP[stp] if stp != "NONE" else None
+            stop_ticks=stop, touch_ticks=touch, display_lots=display_lots or None, self_trade=STP[stp] if stp != "NONE" else None
         )  # fmt: skip
     fields = NewOrder(TimeInForce.IOC if immediate else TIMES[tif], flags, terms)
     client_id = parameters.client_id("newClientOrderId") or new_client_id()
@@ -117,18 +120,19 @@ def new_client_id() -> str:
     return secrets.token_hex(11)
 
 
-def _stop_ticks(listing: Listing, parameters: Parameters, side: int, market: MarketView) -> int:
+def _stop_ticks(listing: Listing, parameters: Parameters, kind: str, side: int, market: MarketView) -> int:
     stop = parameters.get("stopPrice")
     if stop is None:
         return 0
     ticks = listing.price_ticks("stopPrice", stop)
-    check_stop(ticks, side, market.last_ticks)
+    check_stop(ticks, side, market.last_ticks, better=kind in TAKE_PROFIT)
     return ticks
 
 
-def check_stop(stop_ticks: int, side: int, last_ticks: int) -> None:
-    """Raises BinanceError for a stop that the last trade has reached already."""
-    if last_ticks and (last_ticks >= stop_ticks if side == Side.BUY else last_ticks <= stop_ticks):
+def check_stop(stop_ticks: int, side: int, last_ticks: int, *, better: bool = False) -> None:
+    """Raises BinanceError for a stop that the last trade has reached already. better: it waits for a better price, as a take-profit does."""
+    rises = (side == Side.BUY) != better
+    if last_ticks and (last_ticks >= stop_ticks if rises else last_ticks <= stop_ticks):
         raise refused("Stop price would trigger immediately.")
 
 

@@ -160,7 +160,7 @@ class AccountOrders:
         order = SpotOrder(
             record, listing, report.leaves_lots, report.leaves_lots, time_ms, time_ms, time_ms, record.shown_ticks, client_id=record.client_id
         )  # fmt: skip
-        if record.type in ("STOP_LOSS", "STOP_LOSS_LIMIT"):
+        if record.stop_ticks:
             order.working, order.working_ms = False, -1
         self.by_id[order.order_id] = self.open[order.order_id] = self.by_client_id[record.client_id] = order
         if record.list_id >= 0:

@@ -124,6 +124,21 @@ def test_a_stop_order_waits_and_is_triggered(gateway: Gateway) -> None:
     eventually(lambda: gateway.public("depth", symbol="DEMOUSDT")["asks"], [["94.00000000", "2.00000000"]])
 
 
+def test_a_take_profit_waits_for_a_better_price(gateway: Gateway) -> None:
+    trade_at(gateway, 100)
+    values: dict[str, Any] = {"symbol": "DEMOUSDT", "side": "SELL", "quantity": 2}
+    refused = gateway.signed("POST", "order", **values, type="TAKE_PROFIT", stopPrice="100.00")
+    assert refused.body == {"code": -2010, "msg": "Stop price would trigger immediately."}
+    limit: dict[str, Any] = {"type": "TAKE_PROFIT_LIMIT", "timeInForce": "GTC", "price": "106.00", "stopPrice": "105.00"}
+    order = gateway.signed("POST", "order", **values, **limit).body
+    status: dict[str, Any] = {"symbol": "DEMOUSDT", "orderId": order["orderId"]}
+    found = gateway.signed("GET", "order", **status).body
+    assert (found["isWorking"], found["type"], found["stopPrice"]) == (False, "TAKE_PROFIT_LIMIT", "105.00000000")
+    trade_at(gateway, 105)
+    eventually(lambda: gateway.signed("GET", "order", **status).body["isWorking"], True)
+    eventually(lambda: gateway.public("depth", symbol="DEMOUSDT")["asks"], [["106.00000000", "2.00000000"]])
+
+
 def test_one_cancels_the_other(gateway: Gateway) -> None:
     trade_at(gateway, 100)
     values: dict[str, Any] = {
@@ -198,7 +213,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"symbol": None}, -1102, "Mandatory parameter 'symbol' was not sent"),
     ({"side": "buy"}, -1117, "Invalid side."),
     ({"type": "STOP"}, -1116, "Invalid orderType."),
-    ({"type": "TAKE_PROFIT_LIMIT", "stopPrice": "9"}, -2010, "Take profit orders are not supported for this symbol."),
+    ({"type": "TAKE_PROFIT_LIMIT"}, -1102, "Mandatory parameter 'stopPrice'"),
     ({**STOP, "trailingDelta": "100"}, -2010, "Trailing stop orders are not supported"),
     ({"timeInForce": "DAY"}, -1115, "Invalid timeInForce."),
     ({"timeInForce": None}, -1102, "Mandatory parameter 'timeInForce'"),
