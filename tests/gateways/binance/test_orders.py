@@ -129,7 +129,12 @@ def test_a_take_profit_waits_for_a_better_price(gateway: Gateway) -> None:
     values: dict[str, Any] = {"symbol": "DEMOUSDT", "side": "SELL", "quantity": 2}
     refused = gateway.signed("POST", "order", **values, type="TAKE_PROFIT", stopPrice="100.00")
     assert refused.body == {"code": -2010, "msg": "Stop price would trigger immediately."}
-    limit: dict[str, Any] = {"type": "TAKE_PROFIT_LIMIT", "timeInForce": "GTC", "price": "106.00", "stopPrice": "105.00"}
+    limit: dict[str, Any] = {
+        "type": "TAKE_PROFIT_LIMIT",
+        "timeInForce": "GTC",
+        "price": "106.00",
+        "stopPrice": "105.00",
+    }
     order = gateway.signed("POST", "order", **values, **limit).body
     status: dict[str, Any] = {"symbol": "DEMOUSDT", "orderId": order["orderId"]}
     found = gateway.signed("GET", "order", **status).body
