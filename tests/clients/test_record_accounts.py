@@ -68,7 +68,7 @@ class Trading:
         self.carol = connect(endpoint, "carol", TOKENS["carol"], cancel_on_disconnect=True)
 
     def operate(self, kind: CommandKind, symbol: int = 0, flags: int = 0) -> None:
-        self.now_ns = int(self.ask(Kind.OPERATE, ROOT, kind, symbol, flags)[4])
+        self.ask(Kind.OPERATE, ROOT, kind, symbol, flags)
 
     def day(self) -> None:
         """Trades a day from PRE_OPEN to END_DAY."""
@@ -130,7 +130,8 @@ class Trading:
         alice.buy("GOOG", 15, 1000)
         bob.sell("GOOG", 10, 1000)
         carol.sell("GOOG", 3, 990, terms=Terms(reduce_only=True))
-        alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.now_ns + 300_000_000))
+        now_ns = int(alice.ask(Kind.STATUS, 0)[4])  # what came before may have taken a while
+        alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=now_ns + 300_000_000))
         for refused, lots in ((bob, 501), (carol, 100)):
             with pytest.raises(Rejected):
                 refused.buy("AMZN", lots, 990)

@@ -219,7 +219,7 @@ def test_terms_of_an_order(market: Market) -> None:
 
 def test_post_only_hidden_and_expiring_orders(market: Market) -> None:
     bid, post, hidden, expiring, taker = market.refs(5)
-    seconds = int(time.time() % 86_400) + 1
+    seconds = int(time.time() % 86_400) + 2  # OUCH has whole seconds: one to two from now
     with market.client("alice") as alice, market.client("bob") as bob:
         alice.send(enter(bid, b"B", 10), enter(post, b"S", 10, 990_000, options=POST_ONLY))
         assert alice.summary(1) == [("A", bid, 10)]
