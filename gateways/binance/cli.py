@@ -9,6 +9,7 @@ import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
+from serl.gateways.addresses import read_address
 
 if TYPE_CHECKING:
     from serl.gateways.accounts import Accounts
@@ -80,7 +81,7 @@ def start(
         raise ConfigError(f"--quote: expected capital letters and digits, got {quote!r}; for example USDT")
     accounts = _accounts(file, names, quote, balance)
     settings = Settings(
-        connect, _address(listen), accounts, folder or _folder(connect), quote, token, curve,
+        connect, read_address("--listen", listen, LISTEN), accounts, folder or _folder(connect), quote, token, curve,
         LimitSettings(weight_per_minute, orders_per_10s, orders_per_day),
     )  # fmt: skip
 
@@ -94,13 +95,6 @@ def start(
             click.echo(f"  account {account.participant}: API key {key}{shown}")
 
     run(settings, print_ready)
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}; for example {LISTEN}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _accounts(file: Path | None, names: tuple[str, ...], quote: str, balance: str | None) -> "Accounts":

@@ -9,6 +9,7 @@ from serl.exchange.cli_login import curve_option
 from serl.exchange.config import is_loopback
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
+from serl.gateways.addresses import read_address
 
 
 @click.group(epilog="Example: serl fix start --account alice")
@@ -53,9 +54,7 @@ def start(
     from serl.gateways.fix.gateway import serve
     from serl.gateways.fix.settings import Settings
 
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}; for example 127.0.0.1:9880")
+    host, port = read_address("--listen", listen, "127.0.0.1:9880")
     if (accounts is None) == (not names):
         raise ConfigError(
             f"expected --accounts or --account, got {'neither' if accounts is None else 'both'}; give one"
@@ -82,4 +81,4 @@ def start(
     ]
     if accounts is None:
         lines += [f"  account  SenderCompID {login}, Password {account.secret}" for login, account in found.items()]
-    asyncio.run(serve(Settings(connect, store, curve, comp_id), found, host, int(port), "\n".join(lines)))
+    asyncio.run(serve(Settings(connect, store, curve, comp_id), found, host, port, "\n".join(lines)))

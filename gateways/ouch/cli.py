@@ -10,20 +10,14 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts
+from serl.gateways.addresses import read_address
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
 
 if TYPE_CHECKING:
     from serl.gateways.ouch.gateway import OuchGateway
 
 PROTOCOL = "SoupBinTCP"
-
-
-def read_address(option: str, text: str) -> tuple[str, int]:
-    """(host, port) of HOST:PORT. Raises ConfigError."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{option}: expected HOST:PORT, got {text!r}; for example 127.0.0.1:9850")
-    return host, int(port)
+LISTEN = "127.0.0.1:9850"
 
 
 @click.group(epilog="Example: serl ouch start --account alice --listen 127.0.0.1:9850")
@@ -33,7 +27,7 @@ def ouch() -> None:
 
 @ouch.command(epilog="Example: serl ouch start --account alice --account bob --listen 127.0.0.1:9850")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--listen", default="127.0.0.1:9850", show_default=True, help="HOST:PORT to serve OUCH on.")
+@click.option("--listen", default=LISTEN, show_default=True, help="HOST:PORT to serve OUCH on.")
 @click.option("--itch", help="HOST:PORT to serve market data on, as ITCH 5.0. [not served]")
 @click.option(
     "--accounts",
@@ -70,9 +64,9 @@ def start(
     from serl.gateways.soup.server import SoupLimits
 
     accounts = _accounts(accounts_file, names)
-    addresses = {"OUCH 5.0": read_address("--listen", listen)}
+    addresses = {"OUCH 5.0": read_address("--listen", listen, LISTEN)}
     if itch is not None:
-        addresses["ITCH 5.0"] = read_address("--itch", itch)
+        addresses["ITCH 5.0"] = read_address("--itch", itch, "127.0.0.1:9851")
     limits = SoupLimits(silence_s=silence_s, connections_max=connections)
     gateway = OuchGateway(
         connect,
