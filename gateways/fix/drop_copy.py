@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,54 +16,35 @@ from serl.gateways.accounts import GatewayAccount
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.copied_orders import CopiedOrders
 from serl.gateways.fix.interfaces import Owner
-from serl.gateways.fix.session import FixSession
 from serl.gateways.fix.settings import Settings
-from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT, SessionStore
+from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT
+from serl.gateways.fix.stored import StoredApplication
 
 POLL_S = 0.05
 """Time between two requests for new events."""
 
 
-class DropCopies:
+class DropCopies(StoredApplication):
     """The drop copy of one account. The number of a report is the sequence of its event; the journal gives each event once."""
 
     def __init__(self, account: GatewayAccount, settings: Settings) -> None:
-        self._account, self._settings = account, settings
-        self.store = SessionStore(settings.store, account.login)
-        self.session = FixSession(settings.comp_id, account.login, self.store)
-        self.session.application = self
+        super().__init__(account, settings)
         self._orders = CopiedOrders()
-        self._loaded = False
-        self._loading = threading.Lock()
         self._sockets: ExitStack | None = None
         self._admin: Request | None = None
         self._queries: Request | None = None
         self._names: list[str] = []
-        self._owner: Owner | None = None
-        self._task: asyncio.Task[None] | None = None
         self._asking: asyncio.Future[list[Any]] | None = None
-        self._opening = asyncio.Lock()
 
-    def load(self) -> None:
-        """Restores the state from the store, once; from any thread. Raises ConfigError."""
-        with self._loading:
-            if self._loaded:
-                return
-            for record in self.store.load():
-                if record[0] == OUTBOUND:
-                    self._orders.restore(record[4])
-                elif record[0] == SNAPSHOT:
-                    self._orders.load(record[2])
-            self._loaded = True
+    def _restore(self, record: list[Any]) -> None:
+        if record[0] == OUTBOUND:
+            self._orders.restore(record[4])
+        elif record[0] == SNAPSHOT:
+            self._orders.load(record[2])
 
     def state(self) -> Any:
         """See `Application.state`."""
         return self._orders.state()
-
-    async def open(self, owner: Owner) -> None:
-        """Connects to the exchange. Raises SerlError."""
-        async with self._opening:
-            await self._open(owner)
 
     async def _open(self, owner: Owner) -> None:
         self._owner = owner

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import threading
 import time
 from typing import Any
 
@@ -18,9 +17,9 @@ from serl.gateways.fix.market_data import MarketData
 from serl.gateways.fix.orders import Orders
 from serl.gateways.fix.reference import ReferenceData
 from serl.gateways.fix.reports import Reports
-from serl.gateways.fix.session import FixSession
 from serl.gateways.fix.settings import Settings
-from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT, SessionStore
+from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT
+from serl.gateways.fix.stored import StoredApplication
 from serl.gateways.fix.venue import Refusal, ReportSession, bulk
 
 COMMANDS_MAX, COMMANDS_LOW = 512, 256
@@ -30,40 +29,23 @@ SILENCE_S = 5.0
 _PING_S = 1.0
 
 
-class Trading:
-    """One account. Between two connections only its state remains; while one is open, so is a session on the exchange."""
+class Trading(StoredApplication):
+    """One account. While a connection is open, so is a session on the exchange."""
 
     def __init__(self, account: GatewayAccount, settings: Settings) -> None:
-        self._account, self._settings = account, settings
-        self.store = SessionStore(settings.store, account.login)
-        self.session = FixSession(settings.comp_id, account.login, self.store)
-        self.session.application = self
+        super().__init__(account, settings)
         self._orders = Orders()
         self._unanswered: dict[int, bytes] = {}
         self._last_command_id = 0
-        self._loaded = False
-        self._loading = threading.Lock()
         self._exchange: AsyncExchange | None = None
         self._venue: ReportSession | None = None
         self._entry: OrderEntry | None = None
         self._reports: Reports | None = None
         self._market: MarketData | None = None
         self._reference: ReferenceData | None = None
-        self._owner: Owner | None = None
-        self._task: asyncio.Task[None] | None = None
         self._pinged_s = 0.0
-        self._opening = asyncio.Lock()
 
     # ---- state
-
-    def load(self) -> None:
-        """Restores the state from the store, once; from any thread. Raises ConfigError."""
-        with self._loading:
-            if self._loaded:
-                return
-            for record in self.store.load():
-                self._restore(record)
-            self._loaded = True
 
     def _restore(self, record: list[Any]) -> None:
         kind = record[0]
@@ -91,11 +73,6 @@ class Trading:
         return [last, state, self._venue.unanswered if self._venue else self._unanswered]
 
     # ---- connection
-
-    async def open(self, owner: Owner) -> None:
-        """Logs in to the exchange. Raises SerlError."""
-        async with self._opening:
-            await self._open(owner)
 
     async def _open(self, owner: Owner) -> None:
         account = self._account
