@@ -9,7 +9,7 @@ from serl.exchange.records import MICRO, Rows
 SECOND_NS = 1_000_000_000
 
 
-def mids(frames: Rows) -> Any:
+def two_sided_mids(frames: Rows) -> Any:
     """(N,) mid in ticks; NaN where a side is empty."""
     bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
     return np.where((bid > 0) & (ask > 0), (bid + ask) / 2.0, np.nan)
@@ -26,7 +26,7 @@ class Ledger:
 
     def begin(self, which: Any, frames: Rows) -> None:
         """Starts episodes without position or profit."""
-        self.mid[which] = np.nan_to_num(mids(frames[which]))
+        self.mid[which] = np.nan_to_num(two_sided_mids(frames[which]))
         for values in (
             self.wealth, self.peak, self.drawdown, self.turnover, self.absolute, self.squared_change, self.steps, self.inventory_most,
         ):  # fmt: skip
@@ -34,7 +34,7 @@ class Ledger:
 
     def record(self, frames: Rows, positions: Rows, lots: Any) -> Any:
         """Takes a step in; returns the (N,) changes of wealth. lots: (N,) that we traded. Without a mid, the last one counts."""
-        now = mids(frames)
+        now = two_sided_mids(frames)
         self.mid = np.where(np.isnan(now), self.mid, now)
         wealth = positions["cash"] + positions["lots"] * self.mid - positions["fee_microticks"] / MICRO
         change = wealth - self.wealth

@@ -18,7 +18,7 @@ from serl.agents.execution.environment.own_orders import (
     NOW,
     PHASE,
     RESTING,
-    clear_traded,
+    begin_step,
     write_book,
 )
 from serl.agents.execution.environment.own_orders import CANCEL as CANCEL_KIND
@@ -147,10 +147,7 @@ def advance(
     """As `simulated_step.advance`, with a QUOTE for a child order."""
     env_state, frame, quote = env_states[env], frames[env], quotes[index]
     own_fills, fill = fills[env : env + 1], fills[env]
-    if env_state[PHASE] == IDLE:
-        clear_traded(frame)
-        fill.lots = fill.notional = 0
-        env_state[PHASE] = ARRIVING
+    begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         status = run_traders(

@@ -30,6 +30,15 @@ def clear_traded(frame: Any) -> None:
 
 
 @inlined
+def begin_step(env_state: Any, frame: Any, fill: Any) -> None:
+    """Clears what was traded before, unless the step has begun already."""
+    if env_state[PHASE] == IDLE:
+        clear_traded(frame)
+        fill.lots = fill.notional = 0
+        env_state[PHASE] = ARRIVING
+
+
+@inlined
 def next_command(env_state: Any, row: Any, symbol: int, own: int, side: int, child: Any, time_ns: int) -> bool:
     """Writes our next command to the first COMMAND row: cancel, market child, limit child. False if there is none."""
     while env_state[PHASE] < WAITING:

@@ -9,11 +9,10 @@ from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
     CURSOR,
-    IDLE,
     NOW,
     PHASE,
     STOP,
-    clear_traded,
+    begin_step,
     command_executed,
     end_step,
     next_command,
@@ -108,10 +107,7 @@ def advance(
     command that changed the symbol's phase, or what must grow: then call it again."""
     env_state, frame, child = env_states[env], frames[env], children[index]
     own_fills, fill = fills[env : env + 1], fills[env]
-    if env_state[PHASE] == IDLE:
-        clear_traded(frame)
-        fill.lots = fill.notional = 0
-        env_state[PHASE] = ARRIVING
+    begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         early_ns = min(arrival_ns, limit_ns)

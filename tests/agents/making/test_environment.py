@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 import serl.environments
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.records import CHILD
-from serl.agents.making.accounts import mids
+from serl.agents.making.accounts import two_sided_mids
 from serl.agents.making.config import making_market, making_settings, windows
 from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.evaluate import evaluate
@@ -56,7 +56,7 @@ def test_rewards_without_a_penalty_add_up_to_the_profit_that_the_account_shows()
         total += reward * env.config.quote_lots
         assert not done.any()
         held, account = env.market.positions, env.ledger.wealth
-        expected = held["cash"] + held["lots"] * mids(env.market.frames) - held["fee_microticks"] / MICRO
+        expected = held["cash"] + held["lots"] * two_sided_mids(env.market.frames) - held["fee_microticks"] / MICRO
         np.testing.assert_allclose(account, expected)
         np.testing.assert_allclose(total, account)
     *_, reward, done, _, info = env.step(np.tile(env.actions_of(TOUCH), (env.num_envs, 1)))
