@@ -10,17 +10,20 @@ from gymnasium.utils.env_checker import check_env
 
 import serl.environments
 from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.episodes import Hours, RandomOrders
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.making.accounts import two_sided_mids
 from serl.agents.making.config import making_market, making_settings, windows
 from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.evaluate import evaluate
 from serl.agents.making.makers import AvellanedaStoikov, Glft, Maker, MarketParameters, Symmetric
+from serl.agents.making.market import MakingMarket
 from serl.agents.making.observation import FEATURES
 from serl.agents.making.records import QUOTE
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO
+from tests.agents.traders.test_rules import population
 
 SETTINGS: dict[str, Any] = {
     "population": "small",
@@ -64,6 +67,23 @@ def test_rewards_without_a_penalty_add_up_to_the_profit_that_the_account_shows()
     np.testing.assert_allclose(total + reward * env.config.quote_lots, info["results"]["profit"])
     assert info["results"]["turnover_lots"].sum() > 0
     env.close()
+
+
+def test_fees_are_taken_off_the_profit() -> None:
+    """Both sides of a trade pay 50 millionths of its amount; the same trades without fees earn that much more."""
+    settings = making_settings(**SETTINGS)
+    sampler = RandomOrders([Hours(0, 34_260 * 10**9, 34_740 * 10**9, 1.0)], settings.duration_s, settings.interval_s)
+    profits = {}
+    for ppm in (0, 50):
+        market = MakingMarket(population(fees={"maker_ppm": ppm, "taker_ppm": ppm}), 2)
+        env = MakingVectorEnv(market, sampler, settings)
+        results, _ = play(env, TOUCH)
+        profits[ppm] = results["profit"]
+        lots = results["turnover_lots"]
+        env.close()
+    assert lots.min() > 0
+    expected = 50e-6 * lots * env.ledger.mid
+    np.testing.assert_allclose(profits[0] - profits[50], expected, rtol=0.01)
 
 
 def test_the_penalty_is_that_of_the_squared_inventory() -> None:
