@@ -19,6 +19,7 @@ from serl.exchange.kernel.rulebook.order_events import (
     cancel,
     cancel_linked,
     hidden_flag,
+    is_linked,
     partner_to_update,
     unlink_pair,
     update_partner,
@@ -189,17 +190,10 @@ def _first_order(state: State, symbol: int, side: int, price: int) -> int:
 
 
 @inner
-def _trade_pair(state: State, command: CommandRow, events: Rows, count: int, sell: int, buy: int, price: int) -> int:
-    """Two orders trade. At most eight events."""
+def _leave_linked(state: State, command: CommandRow, events: Rows, count: int, sell: int, buy: int, qty: int) -> int:
+    """`replenish_or_remove` for two orders that have traded, one of them of a linked pair: the other of that is reduced or cancelled."""
     one, other = state.orders[sell], state.orders[buy]
-    seller, buyer, symbol = int64(one.participant), int64(other.participant), int64(one.symbol)
-    qty = min(one.open_lots, other.open_lots)
-    state.counters.match_id += 1
-    state.counters.auction_lots += qty
-    count = fill_resting(state, command, events, count, sell, price, qty, k.MAKER | k.AUCTION)
-    count = fill_resting(state, command, events, count, buy, price, qty, k.AUCTION)
-    settle_trade(state, symbol, buyer, seller, price, qty, k.AUCTION_FEES, k.AUCTION_FEES)
-    record_trade_price(state, symbol, price)
+    seller, buyer = int64(one.participant), int64(other.participant)
     sell_partner = buy_partner = -1
     if not (seller == buyer and one.special and state.extras[sell].link == other.order_id):
         sell_partner, buy_partner = partner_to_update(state, sell, qty), partner_to_update(state, buy, qty)
@@ -218,6 +212,24 @@ def _trade_pair(state: State, command: CommandRow, events: Rows, count: int, sel
     elif buy_link != 0:
         count = cancel_linked(state, command, events, count, buyer, buy_link)
     return count
+
+
+@inner
+def _trade_pair(state: State, command: CommandRow, events: Rows, count: int, sell: int, buy: int, price: int) -> int:
+    """Two orders trade. At most eight events."""
+    one, other = state.orders[sell], state.orders[buy]
+    seller, buyer, symbol = int64(one.participant), int64(other.participant), int64(one.symbol)
+    qty = min(one.open_lots, other.open_lots)
+    state.counters.match_id += 1
+    state.counters.auction_lots += qty
+    count = fill_resting(state, command, events, count, sell, price, qty, k.MAKER | k.AUCTION)
+    count = fill_resting(state, command, events, count, buy, price, qty, k.AUCTION)
+    settle_trade(state, symbol, buyer, seller, price, qty, k.AUCTION_FEES, k.AUCTION_FEES)
+    record_trade_price(state, symbol, price)
+    if is_linked(state, sell) or is_linked(state, buy):
+        return _leave_linked(state, command, events, count, sell, buy, qty)
+    count = replenish_or_remove(state, command, events, count, sell)
+    return replenish_or_remove(state, command, events, count, buy)
 
 
 @inner

@@ -114,8 +114,10 @@ def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -
 def _has_bad_terms(state: State, command: CommandRow) -> bool:
     """Whether terms are missing, out of range, or do not go together with the order."""
     flags, tif, participant = int64(command.flags), int64(command.time_in_force), int64(command.participant)
-    sent = state.terms[participant, SENT_TERMS] if flags & k.HAS_TERMS else 0
-    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM:
+    if flags & k.HAS_TERMS == 0:
+        return tif == k.GTT
+    sent = state.terms[participant, SENT_TERMS]
+    if sent == 0 or sent & UNKNOWN_TERM:
         return True
     if _has_bad_values(state, command, int64(command.symbol), sent):
         return True
@@ -196,7 +198,7 @@ def _is_wrong_phase(state: State, command: CommandRow) -> bool:
 @inner
 def could_rest(state: State, command: CommandRow) -> bool:
     """Whether a NEW could rest."""
-    if (
+    if command.flags & k.HAS_TERMS and (
         term_value(state, command, k.TERM_STOP_TICKS)
         | term_value(state, command, k.TERM_TRAIL_TICKS)
         | term_value(state, command, k.TERM_TOUCH_TICKS)
@@ -283,9 +285,10 @@ def check_new(state: State, command: CommandRow) -> int:
     reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
-    trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
-    if command.price_ticks == 0 and _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
-        return k.REASON_LIMIT_NOTIONAL
+    if command.price_ticks == 0:
+        trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+        if _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
+            return k.REASON_LIMIT_NOTIONAL
     most = state.accounts[participant, k.SETTING_ORDERS_OPEN_MAX]
     if most != 0 and could_rest(state, command) and state.open_orders[participant] >= most:
         return k.REASON_LIMIT_ORDERS

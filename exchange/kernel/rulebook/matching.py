@@ -16,6 +16,7 @@ from serl.exchange.kernel.rulebook.order_events import (
     cancel,
     cancel_linked,
     hidden_flag,
+    is_linked,
     partner_to_update,
     reduce_resting,
     unlink_pair,
@@ -257,6 +258,17 @@ def replenish_or_remove(state: State, command: CommandRow, events: Rows, count: 
 
 
 @inner
+def _leave_linked(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
+    """`replenish_or_remove` for an order of a linked pair: the other one is reduced or cancelled."""
+    maker, partner = int64(state.orders[slot].participant), partner_to_update(state, slot, qty)
+    link = unlink_pair(state, slot) if partner < 0 else 0
+    count = replenish_or_remove(state, command, events, count, slot)
+    if partner >= 0:
+        return update_partner(state, command, events, count, partner, qty)
+    return cancel_linked(state, command, events, count, maker, link) if link != 0 else count
+
+
+@inner
 def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
     """The active order trades with a resting one. At most seven events."""
     active, order = state.active_order, state.orders[slot]
@@ -281,13 +293,10 @@ def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int
     if active.flags & k.TO_LIMIT:
         active.price_ticks = active.limit_ticks = price
         active.flags &= ~(k.MARKET | k.TO_LIMIT)
-    partner = partner_to_update(state, slot, qty)
-    link = unlink_pair(state, slot) if partner < 0 else 0
-    count = replenish_or_remove(state, command, events, count, slot)
-    if partner >= 0:
-        count = update_partner(state, command, events, count, partner, qty)
-    if link != 0:
-        count = cancel_linked(state, command, events, count, maker, link)
+    if is_linked(state, slot):
+        count = _leave_linked(state, command, events, count, slot, qty)
+    else:
+        count = replenish_or_remove(state, command, events, count, slot)
     if active.link != 0:
         partner = active_partner_to_update(state, qty)
         if partner >= 0:

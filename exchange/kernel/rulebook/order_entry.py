@@ -47,6 +47,31 @@ from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 
 @inner
+def _take_terms(state: State, command: CommandRow) -> None:
+    """The active order takes the terms of a NEW. Most have none: one branch instead of one for each."""
+    active = state.active_order
+    active.display_lots = active.min_lots = active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
+    active.peg = active.offset_ticks = active.expire_ns = active.link = active.updates = 0
+    active.self_trade_term = ACCOUNT_SELF_TRADE
+    if command.flags & k.HAS_TERMS == 0:
+        return
+    active.display_lots = term_value(state, command, k.TERM_DISPLAY_LOTS)
+    active.min_lots = term_value(state, command, k.TERM_MIN_LOTS)
+    active.stop_ticks = initial_stop_ticks(state, command)
+    active.touch_ticks = term_value(state, command, k.TERM_TOUCH_TICKS)
+    active.trail_ticks = term_value(state, command, k.TERM_TRAIL_TICKS)
+    active.peg = term_value(state, command, k.TERM_PEG)
+    active.offset_ticks = term_value(state, command, k.TERM_OFFSET_TICKS)
+    active.expire_ns = term_value(state, command, k.TERM_EXPIRE_NS)
+    active.link = term_value(state, command, k.TERM_UPDATE_LINK)
+    active.updates = active.link != 0
+    if active.link == 0:
+        active.link = term_value(state, command, k.TERM_LINK)
+    if state.terms[command.participant, SENT_TERMS] & 1 << k.TERM_SELF_TRADE:
+        active.self_trade_term = state.terms[command.participant, k.TERM_SELF_TRADE]
+
+
+@inner
 def _activate_new(state: State, command: CommandRow) -> None:
     """Makes a NEW the active order."""
     active, symbol, side = state.active_order, int64(command.symbol), int64(command.side)
@@ -55,29 +80,9 @@ def _activate_new(state: State, command: CommandRow) -> None:
     active.time_in_force, active.flags = int64(command.time_in_force), int64(command.flags)
     active.price_ticks, active.leaves_lots, active.total_lots = command.price_ticks, command.qty_lots, command.qty_lots
     active.origin = FROM_NEW
-    active.display_lots, active.min_lots = (
-        term_value(state, command, k.TERM_DISPLAY_LOTS),
-        term_value(state, command, k.TERM_MIN_LOTS),
-    )
-    active.stop_ticks, active.trail_ticks = (
-        initial_stop_ticks(state, command),
-        term_value(state, command, k.TERM_TRAIL_TICKS),
-    )
-    active.touch_ticks = term_value(state, command, k.TERM_TOUCH_TICKS)
-    active.peg, active.offset_ticks = (
-        term_value(state, command, k.TERM_PEG),
-        term_value(state, command, k.TERM_OFFSET_TICKS),
-    )
-    active.expire_ns = term_value(state, command, k.TERM_EXPIRE_NS)
-    active.link = term_value(state, command, k.TERM_UPDATE_LINK)
-    active.updates = active.link != 0
-    if active.link == 0:
-        active.link = term_value(state, command, k.TERM_LINK)
+    _take_terms(state, command)
     if command.flags & k.ALL_OR_NONE:
         active.min_lots = command.qty_lots
-    sent = state.terms[command.participant, SENT_TERMS] if command.flags & k.HAS_TERMS else 0
-    own = sent & 1 << k.TERM_SELF_TRADE != 0
-    active.self_trade_term = state.terms[command.participant, k.TERM_SELF_TRADE] if own else ACCOUNT_SELF_TRADE
     activate(state)
 
 

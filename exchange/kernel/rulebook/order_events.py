@@ -87,6 +87,12 @@ def cancel_linked(state: State, command: CommandRow, events: Rows, count: int, p
 
 
 @inner
+def is_linked(state: State, slot: int) -> bool:
+    """Whether an order is one of a linked pair."""
+    return state.orders[slot].special != 0 and state.extras[slot].link != 0
+
+
+@inner
 def unlink_pair(state: State, slot: int) -> int:
     """Ends the link of an order: the order_id of the other one, 0 if there is none."""
     if not state.orders[slot].special:
@@ -143,10 +149,9 @@ def reduce_resting(
 def partner_to_update(state: State, slot: int, qty: int) -> int:
     """The order that a fill of `qty` lots of an order takes as many lots off, -1 if there is none: the two are no such pair, or the other
     one is the active order. Their link ends where nothing is left of one."""
-    order = state.orders[slot]
-    if not order.special or state.extras[slot].link == 0 or state.extras[slot].updates == 0:
+    if not is_linked(state, slot) or state.extras[slot].updates == 0:
         return -1
-    partner = order_index.find(state, int64(order.participant), state.extras[slot].link)
+    partner = order_index.find(state, int64(state.orders[slot].participant), state.extras[slot].link)
     if partner >= 0 and (total_open_lots(state, slot) == 0 or qty >= total_open_lots(state, partner)):
         state.extras[slot].link = state.extras[partner].link = 0
     return partner

@@ -84,7 +84,7 @@ def enqueue(
 def _leave_queue(state: State, slot: int) -> None:
     """Removes an order from its level."""
     order, queue = state.orders[slot], int64(state.orders[slot].queue)
-    touch = state.extras[slot].touch_ticks if order.special else 0
+    touch = state.extras[slot].touch_ticks if queue == k.STOP_QUEUE else 0
     book = queue * state.halted.size + int64(order.symbol)
     remove_from_level(state, slot, book, side_of(queue, int64(order.side), touch))
 
@@ -116,8 +116,9 @@ def requeue(state: State, slot: int, queue: int, price: int) -> None:
     heaps.remove(state, slot)
     _leave_queue(state, slot)
     order.queue = queue
+    touch = state.extras[slot].touch_ticks if queue == k.STOP_QUEUE else 0
     book = queue * state.halted.size + int64(order.symbol)
-    append_to_level(state, slot, book, side_of(queue, int64(order.side), state.extras[slot].touch_ticks), price)
+    append_to_level(state, slot, book, side_of(queue, int64(order.side), touch), price)
     watch(state, slot)
     if state.extras[slot].heap_place >= 0:
         _sift_down(state, int64(state.extras[slot].heap_place))
