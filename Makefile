@@ -6,6 +6,7 @@ FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 BENCH := $(VENV)/installed-bench
+COLLECTED := $(VENV)/collected
 # every package but PyTorch, which each platform has from another place, is checked against the hashes of constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps uv==0.13.9
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
@@ -15,16 +16,16 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench sim fuzz docs notebooks interop lock clean
+.PHONY: test test-long lint compiled model demo bench sim fuzz docs notebooks interop lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model collected
+	$(MAKE) --no-print-directory -j2 lint compiled model $(COLLECTED)
 	$(PYTEST)
 
 # so that the workers do not each compile the same imports
-collected: $(DEV)
-	$(BIN)/python -m pytest --collect-only -qq > $(VENV)/collected || (cat $(VENV)/collected; exit 1)
+$(COLLECTED): $(DEV) $(shell find tests -name '*.py')
+	$(BIN)/python -m pytest --collect-only -qq > $(COLLECTED) || (cat $(COLLECTED); rm $(COLLECTED); exit 1)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)

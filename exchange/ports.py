@@ -4,12 +4,19 @@ import contextlib
 import os
 import secrets
 import socket
+import sys
+from collections import deque
 from pathlib import Path
 
 from serl.exchange.errors import SerlError
 
 PORTS = 4
 """Consecutive ports of an exchange."""
+
+CLAIMED = 64
+"""How many claims a process keeps; an exchange needs its own for the seconds in which it starts."""
+
+_claims: deque[socket.socket] = deque()
 
 LISTENING = "0A"
 """The state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)."""
@@ -20,14 +27,36 @@ class NoFreePort(SerlError, RuntimeError):
 
 
 def free_port() -> int:
-    """A loopback port that is free together with the next three, below the ephemeral ports of outgoing connections."""
+    """A loopback port that is free together with the next three, below the ephemeral ports of outgoing connections.
+
+    Nobody else is given it for a while: an exchange binds its ports some time after somebody chose them for it.
+    """
     for _ in range(1000):
         port = secrets.randbelow(5000) * PORTS + 10_000
-        if all(port_is_free(port + offset) for offset in range(PORTS)):
+        if _claim(port) and all(port_is_free(port + offset) for offset in range(PORTS)):
             return port
     raise NoFreePort(
         f"expected {PORTS} consecutive free ports on 127.0.0.1 from 10000 to 30000, got none; stop a process that listens there"
     )
+
+
+def _claim(port: int) -> bool:
+    """Claims a port among the processes of this machine that ask for free ones, until this process ends or has claimed CLAIMED others.
+
+    By the name of a socket that Linux keeps outside the file system; elsewhere there are no claims.
+    """
+    if sys.platform != "linux":
+        return True
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0serl-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    if len(_claims) > CLAIMED:
+        _claims.popleft().close()
+    return True
 
 
 def port_is_free(port: int) -> bool:
