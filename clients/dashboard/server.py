@@ -102,7 +102,8 @@ def application(
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises `AddressInUse`, naming the process that has the port if it can, and `NotALocalHost`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
+    # with its protocol: asyncio sets TCP_NODELAY only for connections of such a socket, and without it a frame waits for the page's answer
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

@@ -1,10 +1,12 @@
 """The dashboard without a browser: a flooded feed, slow pages, and who may connect."""
 
+import asyncio
 import contextlib
 import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -299,3 +301,22 @@ def test_a_signal_before_the_server_runs_stops_it(number: signal.Signals, monkey
         signal.signal(number, before)
     gc.collect()
     assert stopped == [number]
+
+
+def test_frames_do_not_wait_for_the_answer_to_those_before() -> None:
+    async def accepted_nodelay(listening: socket.socket) -> int:
+        accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = writer.get_extra_info("socket")
+            accepted.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(note, sock=listening):
+            _reader, writer = await asyncio.open_connection(*listening.getsockname())
+            found = await accepted
+            writer.close()
+        return found
+
+    with contextlib.closing(bind("127.0.0.1", 0)) as listening:
+        assert asyncio.run(accepted_nodelay(listening)) == 1
