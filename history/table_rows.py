@@ -59,6 +59,8 @@ def read_columns(
                 column_types=kinds, include_columns=list(kinds), null_values=[], strings_can_be_null=False
             ),
         )
+    except pa.ArrowKeyError as reason:  # a header with quotes within its names is none that names them
+        raise error(f"{path}: header: expected the columns {', '.join(kinds)}; {reason.args[0]}") from None
     except pa.ArrowInvalid as reason:
         raise error(f"{path}: {first_malformed_row(data, kinds, first) or reason}") from None
 

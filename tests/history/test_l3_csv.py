@@ -162,3 +162,11 @@ def test_the_sample_follows_its_events() -> None:
             for price in expected[side]
         )
     assert len(rows) > 4_500 and differing < 0.04 * len(rows), f"{differing} of {len(rows)}"
+
+
+def test_quotes_within_a_name_of_the_header(tmp_path: Path) -> None:
+    """It was taken for the header, and then a traceback said that there is no such column."""
+    path = tmp_path / "bitstamp_btcusd_x.csv"
+    path.write_text(csv_text((1, 0, "10.00", 500, "created", "bid")).replace("volume", 'vo""lume'))
+    with pytest.raises(L3CsvError, match=r"header: expected the columns id, .*volume.*; Column 'volume'"):
+        import_day(path)
