@@ -1,6 +1,6 @@
 """Taking positions: decisions per second, and what simple rules earn in `liquid`, `trending` and `amzn`.
 
-steps_per_s: 64 agents in `liquid`, a decision each second, observations, rewards and new windows included. The rest: 200 windows of ten
+steps_per_s: 64 agents in `liquid`, a decision each second, observations, rewards and new windows included. The rest: 64 windows of ten
 minutes on 16 simulated test days, the same for all; profit in ticks a lot of the largest position (100 lots), half of its 95 % interval over days
 (Student's t), turnover in largest positions, the Sharpe ratio and the drawdown (in the same ticks) of a window.
 """
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.making import MARKETS, WINDOWS, speed
+from benchmarks.making import MARKETS, speed
 from serl.agents.directional.config import directional_settings
 from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.directional.evaluate import evaluate
 from serl.agents.directional.rules import Flat, MeanReversion, Momentum, Rule, Uniform
 from serl.agents.positions.config import position_market, windows
 
-POPULATIONS = "liquid", "trending", "amzn"
-THRESHOLDS_TICKS = 1.0, 3.0, 10.0
+POPULATIONS, WINDOWS = ("liquid", "trending", "amzn"), 64
+THRESHOLDS_TICKS = 2.0, 10.0
 RULES: dict[str, Rule] = {
     "flat": Flat(),
     "random": Uniform(),
