@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -26,7 +26,7 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm", "making", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus")
+APART = ("llm", "making", "directional", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus")
 """Benchmarks that need fetched models, other packages, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
 
 

@@ -130,6 +130,14 @@ def test_market_makers_are_compared() -> None:
     assert set(names["info"]["results"]) >= {"profit", "turnover_lots"} and names["score"].name == "Avellaneda-Stoikov"
 
 
+@pytest.mark.long
+def test_rules_that_take_positions_are_compared() -> None:
+    names = run("directional.md")
+    assert (
+        set(names["info"]["results"]) >= {"profit", "turnover_lots"} and names["score"].name == "MeanReversion, 1 ticks"
+    )
+
+
 def test_the_single_environment_is_made(folder: Path) -> None:
     write_day(generate_day(3), folder / "amzn.day")
     env = run("execution.md")["env"]

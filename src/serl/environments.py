@@ -1,17 +1,19 @@
 """Execution environments by name, in the ways of gymnasium and PettingZoo.
 
     import gymnasium
-    import serl.environments  # registers serl/Execution-v0 and serl/MarketMaking-v0
+    import serl.environments  # registers serl/Execution-v0, serl/MarketMaking-v0 and serl/Directional-v0
 
     gymnasium.make("serl/Execution-v0")  # among the simulated traders of `liquid`
     gymnasium.make("serl/Execution-v0", population="amzn", duration_s=600)
     gymnasium.make_vec("serl/Execution-v0", num_envs=32, data="amzn.day", actions="hybrid")
     serl.environments.parallel_env(agents=3, data="amzn.day")
     gymnasium.make_vec("serl/MarketMaking-v0", num_envs=32, population="liquid", inventory_lots_max=500)
+    gymnasium.make("serl/Directional-v0", population="amzn", positions=3)
 
 Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with
 a book, which is replayed, or a file of bars; or `population`, simulated traders who react (the default: `liquid`); then the part of the
-data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig` (docs/market-making.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
+data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig` (docs/market-making.md), of taking positions those of
+`serl.agents.directional.config.DirectionalConfig` (docs/directional.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,8 @@ from typing import Any
 
 import gymnasium
 
+from serl.agents.directional.config import directional_settings
+from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Scales
@@ -30,13 +34,14 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.sources import BARS_SUFFIX
-from serl.agents.making.config import making_market, making_settings, windows
+from serl.agents.making.config import making_settings
 from serl.agents.making.environment import MakingVectorEnv
+from serl.agents.positions.config import position_market, windows
 from serl.agents.realism.days import load_day
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
-EXECUTION_ID, MAKING_ID = "serl/Execution-v0", "serl/MarketMaking-v0"
+EXECUTION_ID, MAKING_ID, DIRECTIONAL_ID = "serl/Execution-v0", "serl/MarketMaking-v0", "serl/Directional-v0"
 DEFAULT_POPULATION = "liquid"
 SCALED_WITH = 32
 """Parent orders with which the units of observations are fitted, so that they do not depend on the number of environments."""
@@ -126,8 +131,20 @@ def making_env(**settings: Any) -> SingleEnv:
 def making_vector_env(num_envs: int = 1, **settings: Any) -> MakingVectorEnv:
     """N market makers, each alone among the traders of its market. Raises as `making_env`."""
     config = making_settings(**settings)
-    return MakingVectorEnv(making_market(config, num_envs), windows(config), config)
+    return MakingVectorEnv(position_market(config, num_envs), windows(config), config)
 
 
+def directional_env(**settings: Any) -> SingleEnv:
+    """One agent that takes positions. Raises `ConfigError` for an invalid setting."""
+    return SingleEnv(directional_vector_env(1, **settings))
+
+
+def directional_vector_env(num_envs: int = 1, **settings: Any) -> DirectionalVectorEnv:
+    """N agents that take positions, each alone among the traders of its market. Raises as `directional_env`."""
+    config = directional_settings(**settings)
+    return DirectionalVectorEnv(position_market(config, num_envs), windows(config), config)
+
+
+gymnasium.register(DIRECTIONAL_ID, entry_point=directional_env, vector_entry_point=directional_vector_env)
 gymnasium.register(MAKING_ID, entry_point=making_env, vector_entry_point=making_vector_env)
 gymnasium.register(EXECUTION_ID, entry_point=execution_env, vector_entry_point=execution_vector_env)

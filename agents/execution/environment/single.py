@@ -11,7 +11,7 @@ from serl.exchange.errors import ConfigError
 
 
 class SingleEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
-    """A view of a vector environment of one. All actions are in [-1, 1], as most libraries expect.
+    """A view of a vector environment of one. All continuous actions are in [-1, 1], as most libraries expect; discrete ones are the same.
 
     An episode terminates at the end of its window, of which what is left is part of the observation; it is never truncated. The info of the
     last step has `results`. ConfigError if the vector environment has more than one environment.
@@ -24,8 +24,10 @@ class SingleEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             raise ConfigError(f"expected a vector environment of one, got one of {vector.num_envs}")
         self.vector = vector
         self.observation_space = vector.single_observation_space
-        self._low = vector.single_action_space.low
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, vector.single_action_space.shape)
+        self.action_space, self._low = vector.single_action_space, None
+        if isinstance(vector.single_action_space, gymnasium.spaces.Box):
+            self._low = vector.single_action_space.low
+            self.action_space = gymnasium.spaces.Box(-1.0, 1.0, vector.single_action_space.shape)
         self._next: Any = None  # first observation of the next episode, if it has already started
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -40,9 +42,10 @@ class SingleEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One decision."""
-        low = self._low
-        scaled = low + (np.asarray(action, np.float64) + 1) / 2 * (1 - low)
-        observations, rewards, done, _, info = self.vector.step(scaled[None, :])
+        low, scaled = self._low, np.asarray(action)
+        if low is not None:
+            scaled = low + (np.asarray(action, np.float64) + 1) / 2 * (1 - low)
+        observations, rewards, done, _, info = self.vector.step(scaled[None])
         if not done[0]:
             return observations[0], float(rewards[0]), False, False, {}
         self._next = observations[0]

@@ -13,7 +13,7 @@ from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.single import ExecutionEnv
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.environments import EXECUTION_ID, execution_env
+from serl.environments import DIRECTIONAL_ID, EXECUTION_ID, execution_env
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
@@ -45,6 +45,15 @@ def test_the_checkers_are_content(path: Path, actions: str) -> None:
 
     check_env(env.unwrapped)
     check_for_sb3(env.unwrapped)
+
+
+@pytest.mark.parametrize("actions", ["discrete", "continuous"])
+def test_stable_baselines_is_content_with_positions(actions: str) -> None:
+    from stable_baselines3.common.env_checker import check_env as check_for_sb3
+
+    env = gymnasium.make(DIRECTIONAL_ID, population="small", duration_s=60, simulated_days=2, actions=actions)
+    check_for_sb3(env.unwrapped)
+    env.close()
 
 
 @pytest.mark.long

@@ -12,14 +12,15 @@ import serl.environments
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
 from serl.agents.execution.environment.records import CHILD
-from serl.agents.making.accounts import two_sided_mids
-from serl.agents.making.config import making_market, making_settings, windows
+from serl.agents.making.config import making_settings
 from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.evaluate import evaluate
 from serl.agents.making.makers import AvellanedaStoikov, Glft, Maker, MarketParameters, Symmetric
-from serl.agents.making.market import MakingMarket
 from serl.agents.making.observation import FEATURES
-from serl.agents.making.records import QUOTE
+from serl.agents.positions.accounts import two_sided_mids
+from serl.agents.positions.config import position_market, windows
+from serl.agents.positions.market import PositionMarket
+from serl.agents.positions.records import DECISION
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO
@@ -75,7 +76,7 @@ def test_fees_are_taken_off_the_profit() -> None:
     sampler = RandomOrders([Hours(0, 34_260 * 10**9, 34_740 * 10**9, 1.0)], settings.duration_s, settings.interval_s)
     profits = {}
     for ppm in (0, 50):
-        market = MakingMarket(population(fees={"maker_ppm": ppm, "taker_ppm": ppm}), 2)
+        market = PositionMarket(population(fees={"maker_ppm": ppm, "taker_ppm": ppm}), 2)
         env = MakingVectorEnv(market, sampler, settings)
         results, _ = play(env, TOUCH)
         profits[ppm] = results["profit"]
@@ -137,7 +138,7 @@ def test_a_seed_determines_everything_with_any_number_of_threads() -> None:
     found = []
     for threads in (1, 2):
         config = making_settings(**SETTINGS)
-        env = MakingVectorEnv(making_market(config, 4), windows(config), config)
+        env = MakingVectorEnv(position_market(config, 4), windows(config), config)
         env.market._threads = threads
         found.append(play(env, TOUCH)[0])
         env.close()
@@ -149,12 +150,12 @@ def test_without_quotes_the_market_is_that_of_executions_without_orders() -> Non
     config, times = making_settings(**SETTINGS), np.full(2, 36_060 * 10**9)
     episodes = windows(config).sample(np.random.default_rng(0), 2)
     episodes["start_ns"] = 36_000 * 10**9
-    making, plain = making_market(config, 2), DynamicMarket(load_population("small"), 2)
+    making, plain = position_market(config, 2), DynamicMarket(load_population("small"), 2)
     for market in (making, plain):
         market.reset(np.arange(2), episodes)
         market.step(np.zeros(2, market.order_dtype), times)
     assert making.frames.tobytes() == plain.frames.tobytes()
-    quotes = np.zeros(2, QUOTE)
+    quotes = np.zeros(2, DECISION)
     quotes["price_ticks"], quotes["lots"] = [[making.frames["bid_ticks"][0, 0], making.frames["ask_ticks"][0, 0]]], 10
     for market, orders in ((making, quotes), (plain, np.zeros(2, CHILD))):
         market.step(orders, times + 5 * 10**9)

@@ -1,16 +1,17 @@
-"""The arrays that a market and a market maker exchange, one row per environment. Units: ticks, lots."""
+"""The arrays that a market and an agent with a position exchange, one row per environment. Units: ticks, lots."""
 
 import numpy as np
 
-QUOTE = np.dtype(
+DECISION = np.dtype(
     [
-        ("price_ticks", "<i8", (2,)),  # of bid and ask
+        ("price_ticks", "<i8", (2,)),  # of the quotes, bid and ask
         ("lots", "<i8", (2,)),  # 0: no quote on that side
-        ("flatten", "<i8"),  # 1: the whole position is sold or bought at once, instead of quotes
+        ("takes", "<i8"),  # 1: instead of quotes, a market order brings the position to its target
+        ("target_lots", "<i8"),  # above 0: long
     ],
     align=True,
 )
-"""A decision: where to quote."""
+"""Where to quote, or which position to take."""
 
 POSITION = np.dtype(
     [
@@ -23,4 +24,4 @@ POSITION = np.dtype(
     ],
     align=True,
 )
-"""What a market maker has after a step."""
+"""What an agent has after a step."""

@@ -1,4 +1,4 @@
-"""What market makers earn, of N environments: wealth at the mid, inventory and drawdown over an episode. Amounts in ticks x lots."""
+"""What agents earn, of N environments: wealth at the mid, inventory and drawdown over an episode. Amounts in ticks x lots."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def two_sided_mids(frames: Rows) -> Any:
 
 
 class Ledger:
-    """Follows the wealth of each market maker over its episode."""
+    """Follows the wealth of each agent over its episode."""
 
     def __init__(self, count: int) -> None:
         self.mid = np.zeros(count)
@@ -42,12 +42,15 @@ class Ledger:
         self.peak = np.maximum(self.peak, wealth)
         self.drawdown = np.maximum(self.drawdown, self.peak - wealth)
         self.turnover += lots
-        inventory = np.abs(positions["lots"])
-        self.absolute += inventory
-        self.inventory_most = np.maximum(self.inventory_most, inventory)
+        self.absolute += np.abs(positions["lots"])
+        self.hold(positions)
         self.squared_change += change**2
         self.steps += 1
         return change
+
+    def hold(self, positions: Rows) -> None:
+        """Takes positions in, as they are before what ends a window."""
+        self.inventory_most = np.maximum(self.inventory_most, np.abs(positions["lots"]))
 
     def results(self, positions: Rows) -> dict[str, Any]:
         """(N,) values of each episode so far: profit, drawdown (ticks x lots); turnover, mean and most inventory, what is left (lots); Sharpe ratio of

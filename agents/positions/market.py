@@ -1,4 +1,4 @@
-"""Markets of simulated traders with a market maker in each; see `DynamicMarket`, whose markets, seeds and cache these are."""
+"""Markets of simulated traders with an agent in each that quotes or takes positions; see `DynamicMarket`, whose markets, seeds and cache these are."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ import numpy as np
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.market_state import Buffers, MarketState
 from serl.agents.execution.environment.own_orders import NOW
-from serl.agents.making.records import POSITION, QUOTE
-from serl.agents.making.step import advance
+from serl.agents.positions.records import DECISION, POSITION
+from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.records import Rows
 
 
-class MakingMarket(DynamicMarket):
-    """N markets; `step` takes QUOTE rows. Of an EPISODE its day (the seed) and its window count.
+class PositionMarket(DynamicMarket):
+    """N markets; `step` takes DECISION rows. Of an EPISODE its day (the seed) and its window count.
 
     Attributes:
-        positions: (N,) POSITION, what the market makers have; cash and fees since the day's open.
+        positions: (N,) POSITION, what the agents have; cash and fees since the day's open.
     """
 
-    order_dtype = QUOTE
+    order_dtype = DECISION
 
     def __init__(self, population: PopulationConfig, count: int, **options: Any) -> None:
         super().__init__(population, count, **options)
@@ -28,13 +28,15 @@ class MakingMarket(DynamicMarket):
 
     def flatten(self, which: Any) -> None:
         """Cancels the quotes of markets `which`, and sells or buys their whole positions at once."""
-        quotes = np.zeros(len(which), QUOTE)
-        quotes["flatten"] = 1
-        self.force(which, quotes)
+        decisions = np.zeros(len(which), DECISION)
+        decisions["takes"] = 1
+        self.force(which, decisions)
 
     def _step_one(self, env: int, children: Rows, index: int, until_ns: int, buffers: Buffers) -> None:
-        own, quote, latency_ns = self._env_states[env], children[index], self.latency_ns
-        sends = self.positions["open_lots"][env].any() or quote["lots"].any() or quote["flatten"]
+        own, decision, latency_ns = self._env_states[env], children[index], self.latency_ns
+        held = self.positions[env]
+        takes = decision["takes"] and decision["target_lots"] != held["lots"]
+        sends = held["open_lots"].any() or decision["lots"].any() or takes
 
         def run(market: MarketState, limit_ns: int) -> int:
             return int(advance(

@@ -1,7 +1,8 @@
-"""The compiled step of one simulated market with a market maker in it.
+"""The compiled step of one simulated market in which an agent quotes, or takes positions.
 
 A quote whose price stays keeps its order, and so its place in the queue, until it is filled; any other is cancelled, both sides before
-new ones are sent. New quotes are post-only: one that would trade when it arrives is rejected.
+new ones are sent. New quotes are post-only: one that would trade when it arrives is rejected. A position is taken by a market order for what
+is missing when it arrives; what the book does not have is not bought or sold.
 """
 
 from typing import Any
@@ -32,7 +33,7 @@ from serl.exchange.records import MICRO, CommandFlag
 
 POST_ONLY = int(CommandFlag.POST_ONLY)
 # Values of PHASE after ARRIVING: one command each
-CANCEL_BID, CANCEL_ASK, FLATTEN, SEND_BID, SEND_ASK, DONE = range(ARRIVING + 1, ARRIVING + 7)
+CANCEL_BID, CANCEL_ASK, TAKE, SEND_BID, SEND_ASK, DONE = range(ARRIVING + 1, ARRIVING + 7)
 
 
 @inlined
@@ -52,18 +53,18 @@ def _slot(state: Any, env_state: Any, side: int) -> int:
 
 
 @inner
-def align(state: Any, quote: Any) -> None:
+def align(state: Any, decision: Any) -> None:
     """Rounds quotes to what the symbol's rules allow: whole multiples of its lot, and prices away from the market, on its tick table."""
     lot = state.symbols[0].lot_multiple
     for side in range(2):
-        quote.lots[side] -= quote.lots[side] % lot
+        decision.lots[side] -= decision.lots[side] % lot
         step = 1 if side == ASK else -1
-        while quote.price_ticks[side] > 0 and not is_on_tick(state, 0, quote.price_ticks[side]):
-            quote.price_ticks[side] += step
+        while decision.price_ticks[side] > 0 and not is_on_tick(state, 0, decision.price_ticks[side]):
+            decision.price_ticks[side] += step
 
 
 @inner
-def _next_command(state: Any, env_state: Any, row: Any, quote: Any, time_ns: int) -> bool:
+def _next_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int) -> bool:
     """Writes our next command to the first COMMAND row. False if there is none."""
     command = row[0]
     while env_state[PHASE] < DONE:
@@ -71,31 +72,31 @@ def _next_command(state: Any, env_state: Any, row: Any, quote: Any, time_ns: int
         side = 1 if phase == CANCEL_ASK or phase == SEND_ASK else 0
         command.symbol, command.participant, command.side, command.time_ns = 0, OUR_PARTICIPANT, side, time_ns
         command.kind, command.time_in_force, command.flags, command.order_id = NEW, GTC, POST_ONLY, 0
-        command.price_ticks, command.qty_lots = quote.price_ticks[side], quote.lots[side]
+        command.price_ticks, command.qty_lots = decision.price_ticks[side], decision.lots[side]
         if phase == CANCEL_BID or phase == CANCEL_ASK:
             slot = _slot(state, env_state, side)
             stays = (
                 slot >= 0
-                and quote.lots[side] > 0
-                and quote.flatten == 0
-                and state.orders[slot].price_ticks == quote.price_ticks[side]
+                and decision.lots[side] > 0
+                and decision.takes == 0
+                and state.orders[slot].price_ticks == decision.price_ticks[side]
             )
             if slot >= 0 and not stays:
                 command.kind, command.side, command.flags, command.time_in_force = CANCEL_KIND, 0, 0, 0
                 command.order_id, command.price_ticks, command.qty_lots = env_state[_column(side)], 0, 0
                 break
-        elif phase == FLATTEN:
-            position = state.balances[OUR_PARTICIPANT, 0].position_lots
-            if quote.flatten != 0 and position != 0:
+        elif phase == TAKE:
+            missing = decision.target_lots - state.balances[OUR_PARTICIPANT, 0].position_lots
+            if decision.takes != 0 and missing != 0:
                 command.side, command.qty_lots, command.price_ticks = (
-                    (1, position, 0) if position > 0 else (0, -position, 0)
+                    (1, -missing, 0) if missing < 0 else (0, missing, 0)
                 )
                 command.time_in_force, command.flags = IOC, MARKET
                 break
         elif (
-            quote.flatten == 0
-            and quote.lots[side] > 0
-            and quote.price_ticks[side] > 0
+            decision.takes == 0
+            and decision.lots[side] > 0
+            and decision.price_ticks[side] > 0
             and env_state[_column(side)] == 0
         ):
             break
@@ -141,11 +142,11 @@ def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: An
 
 @compiled(nogil=True)
 def advance(
-    traders: Any, state: Any, row: Any, env_states: Any, env: int, quotes: Any, index: int, until_ns: int, limit_ns: int,
+    traders: Any, state: Any, row: Any, env_states: Any, env: int, decisions: Any, index: int, until_ns: int, limit_ns: int,
     latency_ns: int, events: Any, frames: Any, fills: Any, positions: Any, kept: Any, kept_count: Any,
 ) -> int:  # fmt: skip
-    """As `simulated_step.advance`, with a QUOTE for a child order."""
-    env_state, frame, quote = env_states[env], frames[env], quotes[index]
+    """As `simulated_step.advance`, with a DECISION for a child order."""
+    env_state, frame, decision = env_states[env], frames[env], decisions[index]
     own_fills, fill = fills[env : env + 1], fills[env]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
@@ -155,9 +156,9 @@ def advance(
         )
         if status != FINISHED or limit_ns <= arrival_ns:
             return status
-        align(state, quote)
+        align(state, decision)
         env_state[PHASE] = CANCEL_BID
-    while _next_command(state, env_state, row, quote, arrival_ns):
+    while _next_command(state, env_state, row, decision, arrival_ns):
         status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
         if status == MARKET_FULL or status == KEPT_FULL:
             env_state[COMMAND_ID] -= 1

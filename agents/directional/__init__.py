@@ -1,0 +1,1 @@
+"""Taking positions among simulated traders: an environment for reinforcement learning, and rules beside it."""
