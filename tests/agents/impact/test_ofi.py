@@ -119,10 +119,10 @@ def test_beta_of_the_half_hours_falls_with_depth() -> None:
 
 
 def test_deeper_levels_by_hand() -> None:
-    """The first and the second level of the sample of five messages; the last one reduces the second level, without an ask."""
+    """Of the sample of five messages: a bid that pushes others down, an ask that joins, and a sweep that leaves no second ask."""
     tape = five_messages()
-    assert ofi(tape, 1)[:2].tolist() == [10, 0]  # bid 98 x 20 -> 99 x 10 (up: +10); ask 103 x 30 unchanged
     assert ofi(tape)[:2].tolist() == [5, -5]
+    assert ofi(tape, 1)[:3].tolist() == [10, 0, 30], "the bid improves to 99 x 10; 103 x 30 is gone"
 
 
 def test_standard_errors_of_overlapping_moves_are_those_of_repetition() -> None:
