@@ -42,6 +42,7 @@ NEEDS_EXTRA = {
     "realism a.day b.day": "learning",
     "impact a.day --side buy --window 10:00-11:00": "reports",
     "impact --simulated small": "reports",
+    "impact a.day --ofi": "reports",
     "impact --validity --simulated small": "reports",
     "ranking a.day small": "reports",
     "experiment tick-size": "reports",

@@ -10,11 +10,13 @@ from serl.agents.traders.shipped import POPULATION
 REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol", "answering")
 SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
 NOT_VALIDITY = ("side", "interval", "grid", "participation")
+NOT_OFI = ("side", "grid", "answering", "qty_share", "seeds", "participation", "duration", "validity")
+OFI_OPTIONS = ("horizons", "split")
 REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 
 
 @click.command(
-    epilog="Example: serl impact amzn.day --side buy --window 10:00-11:00 && serl impact --simulated goog.yaml --seeds 20"
+    epilog="Example: serl impact amzn.day --side buy --window 10:00-11:00 && serl impact amzn.day --ofi && serl impact --simulated goog.yaml --seeds 20"
 )
 @click.argument("day", type=click.Path(path_type=Path), required=False)
 @click.option("--simulated", type=POPULATION, help="Measure in markets of this population instead of a DAY.")
@@ -24,8 +26,13 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("impact.json"), show_default=True)
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="DAY: the metaorder's side.")
-@click.option("--window", help="DAY: when the metaorder is worked, like 10:00-11:00.")
-@click.option("--interval", default=30.0, show_default=True, help="DAY: seconds between child orders.")
+@click.option("--window", help="DAY: when the metaorder is worked, like 10:00-11:00; with --ofi, the hours.")
+@click.option(
+    "--interval",
+    default=30.0,
+    show_default=True,
+    help="DAY: seconds between child orders; with --ofi, of an interval [10].",
+)
 @click.option("--grid", default=5.0, show_default=True, help="DAY: seconds between points of the curve.")
 @click.option("--symbol", help="DAY: one of its symbols; the first by default.")
 @click.option(
@@ -48,12 +55,21 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
     is_flag=True,
     help="Check whether POPULATION, DAY or both respond as real markets do: buys and sells, sizes, durations, decay.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --validity: print all numbers as JSON instead of tables.")
+@click.option(
+    "--ofi", is_flag=True, help="Fit moves of the mid to order-flow imbalance, in DAY or in a market of POPULATION."
+)
+@click.option(
+    "--horizons", default="1,10,60", show_default=True, help="With --ofi: forecast moves over so many seconds."
+)
+@click.option("--split", help="With --ofi: fit the hours before, test those after, like 13:00; by default the middle.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --validity or --ofi: print all numbers as JSON instead of tables."
+)
 @click.pass_context
 def impact(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path, side: str | None,
     window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
-    duration: float, validity: bool, as_json: bool, answering: str | None,
+    duration: float, validity: bool, ofi: bool, horizons: str, split: str | None, as_json: bool, answering: str | None,
 ) -> None:  # fmt: skip
     """Measure what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
 
@@ -65,10 +81,17 @@ def impact(
     With --validity, both sides, several sizes and durations are worked, and checks tell whether the response is that of real
     markets. --seeds is then also the number of start times in a DAY, --window the hours for them, --duration 600 by default.
 
+    With --ofi, no order is sent: moves of the mid are fitted to the order-flow imbalance of the same interval (Cont, Kukanov, Stoikov 2014)
+    and of the one before, and tested on later hours.
+
     Writes an .html, .json and .png file with the name of OUTPUT.
     """
     from serl.extras import require_reports
 
+    if ofi:
+        _fit_ofi(context, day, simulated, seed, interval, horizons, window, split, symbol, output, as_json)
+        return
+    _reject_options(context, OFI_OPTIONS, "--ofi", "another measurement")
     if validity:
         _check_validity(
             context, day, simulated, qty_share, output, window, symbol, range(seed, seed + seeds), duration, as_json, answering
@@ -76,11 +99,9 @@ def impact(
         return
     if as_json:
         raise click.UsageError(
-            "expected --json with --validity only, got it alone; the numbers are in the .json file", context
+            "expected --json with --validity or --ofi only, got it alone; the numbers are in the .json file", context
         )
-    if (day is None) == (simulated is None):
-        got = "neither" if day is None else "both"
-        raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
+    _require_one(context, day, simulated)
     require_reports()
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
@@ -91,6 +112,31 @@ def impact(
         side, window = _require(context, "--side", side), _require(context, "--window", window)
         shares = _parse_shares(REPLAY_SHARES if qty_share is None else qty_share)
         _measure_replay(day, side, shares, window, interval, grid, symbol, output, answering)
+
+
+def _fit_ofi(
+    context: click.Context, day: Path | None, simulated: str | None, seed: int, interval_s: float, horizons: str,
+    window: str | None, split: str | None, symbol: str | None, output: Path, as_json: bool,
+) -> None:  # fmt: skip
+    from serl.agents.impact.cli_ofi import INTERVAL_S, measure_ofi, parse_horizons
+    from serl.extras import require_reports
+
+    _reject_options(context, NOT_OFI, "another measurement", "--ofi")
+    _require_one(context, day, simulated)
+    if simulated is None:
+        _reject_options(context, ("seed",), "--simulated", "a DAY")
+    require_reports()
+    given = context.get_parameter_source("interval") == ParameterSource.COMMANDLINE
+    measure_ofi(
+        day, simulated, seed, interval_s if given else INTERVAL_S, parse_horizons(horizons), window, split, symbol, output, as_json
+    )  # fmt: skip
+
+
+def _require_one(context: click.Context, day: Path | None, simulated: str | None) -> None:
+    """UsageError unless exactly one of them is given."""
+    if (day is None) == (simulated is None):
+        got = "neither" if day is None else "both"
+        raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
 
 
 def _check_validity(
@@ -118,7 +164,9 @@ def _reject_options(context: click.Context, names: tuple[str, ...], needed: str,
     """UsageError if the command line has an option of the other kind of market."""
     for name in names:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"expected --{name} with {needed} only, got it with {given}; leave it out", context)
+            raise click.UsageError(
+                f"expected --{name.replace('_', '-')} with {needed} only, got it with {given}; leave it out", context
+            )
 
 
 def _require(context: click.Context, option: str, value: str | None) -> str:

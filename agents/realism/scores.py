@@ -18,6 +18,8 @@ BUY, SELL = int(Side.BUY), int(Side.SELL)
 ZERO_TIME = 1e-9
 """LOB-Bench replaces durations of zero by this before taking the logarithm."""
 OFI_EVENTS = 100
+NO_ASK = 1 << 62
+"""An ask that is not there is further away than any other."""
 VOLATILITY_STEP_NS = 100_000_000
 
 
@@ -116,15 +118,15 @@ def volume_per_minute(tape: Tape) -> Floats:
     return np.asarray(60.0 * np.bincount(group, weights=tape.qty_lots[tape.trades]))
 
 
-def ofi(tape: Tape) -> Floats:
-    """[n] order-flow imbalance of each message (Cont, Kukanov, Stoikov 2014), NaN where the book is not two-sided.
+def ofi(tape: Tape, level: int = 0) -> Floats:
+    """[n] order-flow imbalance of each message at a level, 0 = best (Cont, Kukanov, Stoikov 2014), NaN where the book is not two-sided.
 
     e = 1[bid' >= bid] q_bid' - 1[bid' <= bid] q_bid - 1[ask' <= ask] q_ask' + 1[ask' >= ask] q_ask; ' is after it.
     """
-    bid, ask = np.diff(tape.bid), np.diff(tape.ask)
-    bid_lots, ask_lots = tape.book_lots[:, 0, 0], tape.book_lots[:, 1, 0]
-    values = (bid >= 0) * bid_lots[1:] - (bid <= 0) * bid_lots[:-1]
-    values = values - (ask <= 0) * ask_lots[1:] + (ask >= 0) * ask_lots[:-1]
+    ticks, lots = tape.book_ticks[:, :, level], tape.book_lots[:, :, level]
+    bid, ask = np.diff(ticks[:, 0]), np.diff(np.where(ticks[:, 1] > 0, ticks[:, 1], NO_ASK))
+    values = (bid >= 0) * lots[1:, 0] - (bid <= 0) * lots[:-1, 0]
+    values = values - (ask <= 0) * lots[1:, 1] + (ask >= 0) * lots[:-1, 1]
     return np.where(tape.two_sided[1:] & tape.two_sided[:-1], values, np.nan)
 
 

@@ -115,7 +115,7 @@ def test_a_replayed_book_by_hand() -> None:
         (["--validity"], "a DAY or both with --validity, got neither"),
         (["--validity", "x.day", "--side", "buy"], "expected --side with a single measurement only"),
         (["--validity", "--simulated", "small", "--window", "10:00-11:00"], "expected --window with a DAY only"),
-        (["--json", "--simulated", "small"], "expected --json with --validity only"),
+        (["--json", "--simulated", "small"], "expected --json with --validity or --ofi only"),
     ],
 )
 def test_options_that_do_not_mix(arguments: list[str], message: str) -> None:
