@@ -41,7 +41,7 @@ def main() -> None:
     start_ns, end_ns = map(time_of_day_ns, arguments.hours.split("-"))
     day = load_day(arguments.day)
     print(" " * 24 + "".join(f"{cost.name + ', bps':>24}" for cost in COSTS))
-    print(line(f"{arguments.hours}, replayed", day_costs(day, start_ns, end_ns)), flush=True)
+    print(line(f"{arguments.hours}, replayed", day_costs([day], start_ns, end_ns)), flush=True)
     orders = day_orders(day, start_ns, end_ns, SCORE_PAIRS)
     for name in arguments.populations:
         population = with_attention(load_population(name), arguments.attention)

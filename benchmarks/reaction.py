@@ -51,7 +51,7 @@ def main() -> None:
     )
     print("  latency_us  mean L1                 messages")
     for latency_us in arguments.latencies_us:
-        found = score(late(population, latency_us), [*range(1, arguments.seeds + 1)], window)
+        (found,) = score(late(population, latency_us), [*range(1, arguments.seeds + 1)], [window])
         print(line(latency_us, found), flush=True)
 
 

@@ -3,37 +3,37 @@
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from serl.agents.calibration.caveats import TOUCH_ONLY, caveats
+from serl.agents.calibration.caveats import caveats
 from serl.agents.calibration.costs import (
     SCORE_PAIRS,
     SEARCH_PAIRS,
     ExecutionCosts,
     day_costs,
-    day_orders,
+    pooled_orders,
     population_costs,
 )
+from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
-from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, Window, loss
+from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, TrainingHours, Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
-from serl.agents.calibration.score import HeldOutScores, score, score_ceiling, score_floor
+from serl.agents.calibration.score import HeldOutScores, mean_scores, score, score_ceiling, score_floor
 from serl.agents.calibration.search import Trial, search
-from serl.agents.realism.days import day_origin
-from serl.agents.realism.tape import Tape, build_tape
+from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.config import time_of_day_text
-from serl.history.day import Day, select_symbol
 
-LEVELS_MAX, COST_DAYS = 10, 10
-"""Levels per side at most; simulated days on which the costs of the score are measured."""
+COST_DAYS = 10
+"""Simulated days on which the costs of the score are measured."""
 SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000
 """First seed of the search, per given seed; seeds of the score start above all of the search's."""
 
@@ -59,33 +59,51 @@ class Calibration:
     """A fitted population and its scores in held-out hours."""
 
     plan: CalibrationPlan
-    origin: str
+    days: list[CalibrationDay]
+    """The fitted days, then the test days."""
     levels: int
     measured: MeasuredFlow
     rates: PoissonRates
     best: Trial
     population: PopulationConfig
     baseline: PopulationConfig
-    real: Window
-    scored: dict[str, HeldOutScores]
-    """Keys: "floor" (two halves of the held-out hours), "ceiling" (training hours against them), "calibrated", "baseline"."""
+    scored_days: list[dict[str, HeldOutScores]]
+    """[day] as `scored`."""
     costs: dict[str, ExecutionCosts]
-    """Keys: "train" and "real", the replayed training and held-out hours; "calibrated", "baseline"."""
+    """Keys: "train" and "real", the replayed training and held-out hours of the fitted days; "calibrated", "baseline"."""
 
+    @cached_property
+    def scored(self) -> dict[str, HeldOutScores]:
+        """Keys: "floor" (two halves of the held-out hours), "ceiling" (training hours against them), "calibrated", "baseline". Mean over the
+        fitted days."""
+        return self._mean(tests=False)
 
-def split_windows(day: Day, plan: CalibrationPlan, symbol: str | None, levels: int) -> tuple[Window, Window]:
-    """(training, held out) windows. CalibrationError if they overlap; errors as build_tape and Tape.window."""
-    if plan.train[0] < plan.held_out[1] and plan.held_out[0] < plan.train[1]:
-        raise CalibrationError(
-            f"expected separate windows for training and scoring, got {_hours(plan.train)} and {_hours(plan.held_out)}, which "
-            "overlap; change --train or --score"
-        )
-    tape = build_tape(day, min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX), symbol)
-    return _window(tape, plan.train), _window(tape, plan.held_out)
+    @cached_property
+    def tested(self) -> dict[str, HeldOutScores]:
+        """As `scored`, mean over the test days; empty without test days."""
+        return self._mean(tests=True)
 
+    def _mean(self, *, tests: bool) -> dict[str, HeldOutScores]:
+        chosen = [
+            scored for day, scored in zip(self.days, self.scored_days, strict=True) if (day.train is None) == tests
+        ]
+        return {name: mean_scores([one[name] for one in chosen]) for name in chosen[0]} if chosen else {}
 
-def _window(tape: Tape, times: tuple[int, int]) -> Window:
-    return Window(tape.window(*times), *times)
+    @property
+    def fitted(self) -> list[CalibrationDay]:
+        """The days without the test days."""
+        return [day for day in self.days if day.train is not None]
+
+    @property
+    def sources(self) -> str:
+        """The names of the days, for people."""
+        tests = ", ".join(day.name for day in self.days if day.train is None)
+        return ", ".join(day.name for day in self.fitted) + (f"; tested on {tests}" if tests else "")
+
+    @property
+    def caveats(self) -> list[str]:
+        """What speaks against the population."""
+        return caveats(self.scored, self.levels, self.tested)
 
 
 def _hours(times: tuple[int, int]) -> str:
@@ -93,50 +111,70 @@ def _hours(times: tuple[int, int]) -> str:
 
 
 def calibrate(
-    day: Day, plan: CalibrationPlan, journal: Path, *, resume: bool = False, symbol: str | None = None, levels: int = 0,
-    on_trial: Callable[[Trial], None] = lambda trial: None, on_score: Callable[[str], None] = lambda name: None,
+    days: Sequence[NamedDay], plan: CalibrationPlan, journal: Path, *, tests: Sequence[NamedDay] = (), resume: bool = False,
+    symbol: str | None = None, levels: int = 0, on_trial: Callable[[Trial], None] = lambda trial: None,
+    on_score: Callable[[str], None] = lambda name: None,
 ) -> Calibration:  # fmt: skip
-    """Fits a population to the training hours of a day and scores it in the held-out hours.
+    """Fits a population to the training hours of days and scores it in their held-out hours and in those of the test days.
 
-    Each trial is appended to `journal`. CalibrationError or RealismError if the day or a window has too little data, or if the day shows the touch alone.
+    Each trial is appended to `journal`. Errors as cut_days, and CalibrationError if the windows overlap.
     """
-    train, held_out = split_windows(day, plan, symbol, levels)
-    shown = train.tape.levels
-    if shown == 1 and not plan.touch_only:
-        raise CalibrationError(TOUCH_ONLY)
-    measured = measure_flow(train.tape, train.start_ns, train.end_ns)
+    _check_separate(plan)
+    cut = cut_days(
+        days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=plan.touch_only
+    )  # fmt: skip
+    fitted = [one for one in cut if one.train is not None]
+    training = [one.train for one in fitted if one.train is not None]
+    tapes, shown, tick_size = [one.tape for one in training], training[0].tape.levels, fitted[0].symbol.tick_size
+    measured = measure_flow(tapes, *plan.train)
     level_ticks = max(1, round((measured.spread_ticks + measured.visible_ticks) / LEVELS))
-    rates = measure_poisson(train.tape, train.start_ns, train.end_ns, LEVELS, level_ticks)
-    tick_size = next(symbol.tick_size for symbol in day.reference.symbols if symbol.name == train.tape.symbol)
+    rates = measure_poisson(tapes, *plan.train, LEVELS, level_ticks)
 
     def build_population(free: FreeParameters) -> PopulationConfig:
         return flow_population(measured, free, plan.name, shown, tick_size)
 
     seeds = [SEARCH_SEEDS * plan.seed + number for number in range(plan.seeds_per_trial)]
-    one_symbol = select_symbol(day, train.tape.symbol)
-    target = CostTarget(day_costs(one_symbol, *plan.train), day_orders(one_symbol, *plan.train, SEARCH_PAIRS))
+    histories = [one.day for one in fitted]
+    target = CostTarget(day_costs(histories, *plan.train), pooled_orders(histories, *plan.train, SEARCH_PAIRS))
     settings = {
-        "origin": day_origin(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
-        "cost_weight": COST_WEIGHT,
+        "origin": " + ".join(one.origin for one in fitted), "symbol": _symbols(fitted), "train": list(plan.train), "levels": shown,
+        "seeds": seeds, "cost_weight": COST_WEIGHT,
     }  # fmt: skip
+    hours = TrainingHours(training)
     best = search(
-        lambda free: loss(build_population(free), seeds, train, target), journal, trials=plan.trials, seed=plan.seed, resume=resume,
+        lambda free: loss(build_population(free), seeds, hours, target), journal, trials=plan.trials, seed=plan.seed, resume=resume,
         settings=settings, on_trial=on_trial,
     )  # fmt: skip
     population = build_population(best.free)
     baseline = poisson_population(rates, measured.first_mid_ticks, f"{plan.name}-poisson", tick_size)
     score_seeds = [SCORE_SEED + 100 * plan.seed + number for number in range(plan.score_seeds)]
     cost_seeds = [SCORE_SEED + 100 * plan.seed + n for n in range(COST_DAYS)]
-    scored = {"floor": score_floor(held_out), "ceiling": score_ceiling(train, held_out)}
-    found = {"train": target.real, "real": day_costs(one_symbol, *plan.held_out)}
-    orders = day_orders(one_symbol, *plan.held_out, SCORE_PAIRS)
+    windows = [one.held_out for one in cut]
+    scored = {
+        "floor": [score_floor(one) for one in windows],
+        "ceiling": [score_ceiling(training, one) for one in windows],
+    }
+    found = {"train": target.real, "real": day_costs(histories, *plan.held_out)}
+    orders = pooled_orders(histories, *plan.held_out, SCORE_PAIRS)
     for name, one in (("calibrated", population), ("baseline", baseline)):
         on_score(name)
-        scored[name] = score(one, score_seeds, held_out)
+        scored[name] = score(one, score_seeds, windows)
         found[name] = population_costs(one, cost_seeds, orders)
-    return Calibration(
-        plan, day_origin(day), shown, measured, rates, best, population, baseline, held_out, scored, found
-    )
+    by_day = [{name: values[number] for name, values in scored.items()} for number in range(len(cut))]
+    return Calibration(plan, cut, shown, measured, rates, best, population, baseline, by_day, found)
+
+
+def _check_separate(plan: CalibrationPlan) -> None:
+    if plan.train[0] < plan.held_out[1] and plan.held_out[0] < plan.train[1]:
+        raise CalibrationError(
+            f"expected separate windows for training and scoring, got {_hours(plan.train)} and {_hours(plan.held_out)}, which "
+            "overlap; change --train or --score"
+        )
+
+
+def _symbols(days: Sequence[CalibrationDay]) -> str:
+    """The symbols of the days, each once."""
+    return ", ".join(dict.fromkeys(one.symbol.name for one in days))
 
 
 def write_population(population: PopulationConfig, path: Path, caveats: Sequence[str] = ()) -> None:
@@ -163,14 +201,25 @@ def to_json(found: Calibration) -> dict[str, Any]:
     """All numbers, and the data that they come from."""
     plan = found.plan
     return {
-        "caveats": caveats(found.scored, found.levels),
-        "data": {"origin": found.origin, "symbol": found.real.tape.symbol, "levels": found.levels},
+        "caveats": found.caveats,
+        "data": {
+            "origin": " + ".join(day.origin for day in found.fitted), "symbol": _symbols(found.fitted), "levels": found.levels,
+            "days": [
+                {"name": day.name, "origin": day.origin, "symbol": day.symbol.name, "test": day.train is None} for day in found.days
+            ],
+        },
         "train": {"window": _hours(plan.train), "messages": found.measured.counts},
         "score": {
             "window": _hours(plan.held_out),
-            "messages": len(found.real.tape),
-            "facts_real": _facts(found),
-            **{name: scored.to_json() for name, scored in found.scored.items()},
+            **_scored_json(found.scored),
+            "days": [
+                {
+                    "name": day.name, "test": day.train is None, "messages": len(day.held_out.tape), "facts_real": _facts(day.held_out),
+                    **_scored_json(scored),
+                }
+                for day, scored in zip(found.days, found.scored_days, strict=True)
+            ],
+            "tests": _scored_json(found.tested),
         },
         "costs": {name: costs.to_json() for name, costs in found.costs.items()},
         "search": {
@@ -182,10 +231,12 @@ def to_json(found: Calibration) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _facts(found: Calibration) -> dict[str, float | None]:
-    from serl.agents.realism.facts import FACTS
+def _scored_json(scored: dict[str, HeldOutScores]) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in scored.items()}
 
-    values = [estimate.value for estimate in found.real.facts.estimates]
+
+def _facts(window: Window) -> dict[str, float | None]:
+    values = [estimate.value for estimate in window.facts.estimates]
     return {fact.name: None if np.isnan(value) else float(value) for fact, value in zip(FACTS, values, strict=True)}
 
 

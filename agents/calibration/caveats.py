@@ -11,13 +11,16 @@ ONE_SIDED_EXCESS_MAX = 0.01
 """Of the time: more than that, and a policy that is tested in the population meets a market that the day does not have."""
 
 
-def caveats(scored: dict[str, HeldOutScores], levels: int) -> list[str]:
-    """Sentences for people, none if there is nothing to say. scored: as in `Calibration`; levels: a side, of the day."""
+def caveats(scored: dict[str, HeldOutScores], levels: int, tested: dict[str, HeldOutScores] | None = None) -> list[str]:
+    """Sentences for people, none if there is nothing to say. scored, tested: as in `Calibration`; levels: a side, of the day."""
     found = ["the day shows the touch alone: what lies behind it is not measured"] if levels == 1 else []
     found += _against_baseline(scored["calibrated"].mean_l1, scored["baseline"].mean_l1)
     real, simulated = scored["ceiling"].one_sided_share.mean, scored["calibrated"].one_sided_share.mean
     if simulated > real + ONE_SIDED_EXCESS_MAX:
         found.append(f"the simulated book lacks a side {simulated:.1%} of the time, the real one {real:.1%}")
+    if tested:
+        against = _against_baseline(tested["calibrated"].mean_l1, tested["baseline"].mean_l1)
+        found += [f"on the test days: {text}" for text in against]
     return found
 
 

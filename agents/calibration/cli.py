@@ -14,7 +14,7 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
 
 
 @click.command(epilog="Example: serl calibrate GOOG_2012-06-21_10.zip -o goog.yaml --trials 100")
-@click.argument("day", type=click.Path(path_type=Path))
+@click.argument("days", metavar="DAY...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
 @click.option("--train", default="10:00-13:00", show_default=True, help="Training hours.")
 @click.option(
@@ -29,6 +29,10 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
 @click.option(
     "--score-seeds", default=5, show_default=True, type=click.IntRange(1), help="Number of simulations for the score."
 )
+@click.option(
+    "--test-day", "test_days", multiple=True, type=click.Path(path_type=Path),
+    help="A day to score in the same hours, never used in the fit; repeat it for several.",
+)  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue the trials in OUTPUT.trials.")
 @click.option("--symbol", help="Symbol of the day; by default the first.")
 @click.option(
@@ -39,10 +43,10 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
     "--baseline-output", type=click.Path(path_type=Path), help="Write the Cont-Stoikov-Talreja population too."
 )
 def calibrate(
-    day: Path, output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int, resume: bool,
-    symbol: str | None, levels: int, touch_only: bool, baseline_output: Path | None,
+    days: tuple[Path, ...], output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int,
+    test_days: tuple[Path, ...], resume: bool, symbol: str | None, levels: int, touch_only: bool, baseline_output: Path | None,
 ) -> None:  # fmt: skip
-    """Fit a population to the training hours of DAY (a day file or a LOBSTER zip file) and score it on held-out hours.
+    """Fit a population to the training hours of one or more days (day files or LOBSTER zip files) and score it on held-out hours.
 
     Writes OUTPUT, OUTPUT.json with all numbers, and OUTPUT.trials with every trial. Ctrl-C loses no finished trial; --resume continues.
     """
@@ -54,7 +58,7 @@ def calibrate(
 
     from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
-    from serl.agents.calibration.caveats import caveats
+    from serl.agents.calibration.days import NamedDay
     from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
@@ -74,7 +78,7 @@ def calibrate(
     console = Console()
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("calibrate", total=trials, doing=f"replaying {day.name}")
+        task = progress.add_task("calibrate", total=trials, doing="replaying the days")
         best_loss = float("inf")
 
         def on_trial(trial: Trial) -> None:
@@ -83,17 +87,19 @@ def calibrate(
             text = f"loss {trial.loss:.3f}, best since start {best_loss:.3f}"
             progress.update(task, completed=trial.number, doing=text)
 
-        history = load_day(day)
+        fitted, tests = ([NamedDay(path.name, load_day(path)) for path in paths] for paths in (days, test_days))
         found: Calibration = fit(
-            history, plan, journal, resume=resume, symbol=symbol, levels=levels, on_trial=on_trial,
+            fitted, plan, journal, tests=tests, resume=resume, symbol=symbol, levels=levels, on_trial=on_trial,
             on_score=lambda name: progress.update(task, completed=trials, doing=f"simulating {score}: {name}"),
         )  # fmt: skip
-    notes = caveats(found.scored, found.levels)
-    write_population(found.population, output, notes)
+    notes = found.caveats
+    # A population of one day is written as it was before several were possible.
+    sources = [f"fitted to {train} of {found.sources}"] if len(found.days) > 1 else []
+    write_population(found.population, output, [*sources, *notes])
     write_json(found, output.with_name(output.name + ".json"))
     if baseline_output is not None:
         write_population(found.baseline, baseline_output)
-    _print_scores(console, found, day.name, score)
+    _print_scores(console, found, score)
     for note in notes:
         console.print(f"caveat: {note}", style="yellow", markup=False)
     click.echo(f"wrote {output}, {output.name}.json and {journal.name}")
@@ -105,7 +111,7 @@ def _population_name(output: Path) -> str:
     return name[:48] or "calibrated"
 
 
-def _print_scores(console: object, found: object, name: str, hours: str) -> None:
+def _print_scores(console: object, found: object, hours: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -120,7 +126,9 @@ def _print_scores(console: object, found: object, name: str, hours: str) -> None
 
     best, plan = found.best, found.plan
     console.print(f"best of {plan.trials} trials: number {best.number}, mean L1 {best.mean_l1:.3f} in training")
-    table = Table(title=f"{name}, {hours}, {plan.score_seeds} simulations")
+    names = [day.name for day in found.fitted]
+    title = names[0] if len(names) == 1 else f"mean of {len(names)} days"
+    table = Table(title=f"{title}, {hours}, {plan.score_seeds} simulations")
     for head in ("", "mean L1", "mean W1", "facts of 11", "signs"):
         table.add_column(head, justify="left" if not head else "right", no_wrap=True)
     for label, scored in found.scored.items():
@@ -130,8 +138,30 @@ def _print_scores(console: object, found: object, name: str, hours: str) -> None
             row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}"
         )
     console.print(table)
+    if len(found.days) > 1:
+        _print_days(console, found, hours)
     _print_gaps(console, found.scored)
     _print_costs(console, found.costs, hours)
+
+
+def _print_days(console: object, found: object, hours: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from serl.agents.calibration.calibrate import Calibration
+
+    assert isinstance(console, Console) and isinstance(found, Calibration)
+    table = Table(title=f"mean L1 by day, {hours}")
+    for head in ("", *(ROWS.get(name, name) for name in found.scored)):
+        table.add_column(head, justify="left" if not head else "right")
+    rows = [
+        (day.name + (" (test day)" if day.train is None else ""), scored)
+        for day, scored in zip(found.days, found.scored_days, strict=True)
+    ]
+    rows += [("mean", found.scored)] + ([("mean of the test days", found.tested)] if found.tested else [])
+    for label, scored in rows:
+        table.add_row(label, *(f"{one.mean_l1.mean:.3f}" for one in scored.values()))
+    console.print(table)
 
 
 def _print_gaps(console: object, scored: "dict[str, HeldOutScores]") -> None:

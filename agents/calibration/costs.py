@@ -108,10 +108,19 @@ def day_orders(day: Day, start_ns: int, end_ns: int, pairs: int) -> ParentOrders
     return ParentOrders(start_ns, end_ns, volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns), pairs)
 
 
-def day_costs(day: Day, start_ns: int, end_ns: int) -> ExecutionCosts:
-    """COSTS in hours of a replayed day with one symbol. ConfigError if these are shorter than an order."""
-    orders = day_orders(day, start_ns, end_ns, DAY_PAIRS)
-    return _estimated(*_measured(ReplayMarket([day], ENVIRONMENTS), orders.sample([0])))
+def pooled_orders(days: Sequence[Day], start_ns: int, end_ns: int, pairs: int) -> ParentOrders:
+    """Orders in the hours that all days have, sized by the mean of their volumes."""
+    each = [day_orders(day, start_ns, end_ns, pairs) for day in days]
+    volume = float(np.mean([one.volume_lots_per_s for one in each]))
+    return ParentOrders(max(one.start_ns for one in each), min(one.end_ns for one in each), volume, pairs)
+
+
+def day_costs(days: Sequence[Day], start_ns: int, end_ns: int) -> ExecutionCosts:
+    """COSTS in hours of replayed days with one symbol, DAY_PAIRS pairs of orders over all days, as many in each. ConfigError if these are
+    shorter than an order."""
+    pairs = -(-DAY_PAIRS // len(days))
+    orders = [day_orders(day, start_ns, end_ns, pairs).sample([number]) for number, day in enumerate(days)]
+    return _estimated(*_measured(ReplayMarket(list(days), ENVIRONMENTS), np.concatenate(orders)))
 
 
 def population_costs(population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders) -> ExecutionCosts:

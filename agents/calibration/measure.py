@@ -1,9 +1,11 @@
-"""Measures a tape's order flow in closed form: quantile tables, shares, rates.
+"""Measures the order flow of tapes in closed form: quantile tables, shares, rates.
 
-Only the training window is used. Prices in ticks, quantities in lots, times in seconds.
+Only the training windows are used, all of the same hours of different days; messages of different days never meet in a pair. Prices in ticks, quantities in lots, times in seconds.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +24,12 @@ MINUTES_MIN, KIND_MIN = 5, 50
 
 @dataclass(frozen=True)
 class MeasuredFlow:
-    """The flow of a training window. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
+    """The flow of the training windows. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
 
     counts: dict[str, int]
     """Number of messages by kind."""
     duration_s: float
+    """Of all windows together, like the counts and the volume."""
     next_share: Floats
     """[kind, next kind] of limit, market, cancel."""
     wait_log_s: Floats
@@ -65,8 +68,9 @@ class MeasuredFlow:
     activity_deviation: float
     """Standard deviation of the logarithm of messages per minute, beyond that of a Poisson process with their mean."""
     activity_curve: Floats
-    """[13 parts of 09:30-16:00] messages per second relative to the window's mean; 1 outside the window."""
+    """[13 parts of 09:30-16:00] messages per second relative to the window's mean, mean over the days; 1 outside the window."""
     first_mid_ticks: float
+    """Mean over the days."""
 
 
 def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
@@ -119,38 +123,32 @@ def _top(values: Floats | Ints) -> Floats:
     return np.asarray(np.sort(values)[-count:], np.float64)
 
 
-def measure_flow(window: Tape, start_ns: int, end_ns: int) -> MeasuredFlow:
-    """Measures a window [start_ns, end_ns) of a tape. CalibrationError if it has too little data."""
-    check_window(window, start_ns, end_ns)
-    kind, books = window.kind.astype(np.int64), window.two_sided[:-1]
-    state, edges = _spread_states(window)
-    inside, fraction, distances, limit_lots = _limit_orders(window, books, state)
-    near, patience = _patience(window, books)
-    sweep, through, market_lots, repeat = _market_orders(window, books)
-    shares, waits = _renewal(kind, window.time_ns)
-    bid, ask = window.bid[1:], window.ask[1:]
-    both = window.two_sided[1:]
-    full = (window.book_ticks[1:, :, -1] > 0).all(axis=1)
-    if not full.any():
-        raise CalibrationError(
-            f"levels: expected a book that shows {window.levels} levels on both sides at some time, got none; give fewer --levels"
-        )
-    reach = np.maximum(1, np.abs(window.book_ticks[1:, :, -1] - window.book_ticks[1:, :, 0])[full])
-    density = window.book_lots[1:].sum(axis=2)[full] / reach
-    steps = np.diff(window.time_ns, append=end_ns)[both]
-    moves = np.diff(_mid_by_minute(window, start_ns, end_ns))
-    volume = minute_series(window, start_ns, end_ns).volume_lots
-    deviation, curve = _activity(window.time_ns, start_ns, end_ns)
+def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> MeasuredFlow:
+    """Measures a window [start_ns, end_ns) of one or more days. CalibrationError if one has too little data."""
+    for window in windows:
+        check_window(window, start_ns, end_ns)
+    kind = _pool(windows, lambda window: window.kind.astype(np.int64))
+    states, edges = _spread_states(windows)
+    inside, fraction, distances, limit_lots = _limit_orders(windows, states)
+    near, patience = _patience(windows)
+    sweep, through, market_lots, repeat = _market_orders(windows)
+    shares, waits = _renewal(windows)
+    reach, density = _depth(windows)
+    spreads = _pool(windows, lambda window: (window.ask - window.bid)[1:][window.two_sided[1:]])
+    steps = _pool(windows, lambda window: np.diff(window.time_ns, append=end_ns)[window.two_sided[1:]])
+    moves = _pool(windows, lambda window: np.diff(_mid_by_minute(window, start_ns, end_ns)))
+    volume = _pool(windows, lambda window: minute_series(window, start_ns, end_ns).volume_lots)
+    deviation, curve = _activity(windows, start_ns, end_ns)
     return MeasuredFlow(
         counts={name: int((kind == code).sum()) for code, name in ((LIMIT, "limit"), (MARKET, "market"), (CANCEL, "cancel"))},
-        duration_s=(end_ns - start_ns) / SECOND_NS,
+        duration_s=len(windows) * (end_ns - start_ns) / SECOND_NS,
         next_share=shares,
         wait_log_s=waits,
         spread_edges_ticks=edges,
         inside_share=inside,
         inside_fraction=fraction,
         distance_ticks=distances,
-        touch_cancel_share=_touch_cancels(window, books, state),
+        touch_cancel_share=_touch_cancels(windows, states),
         limit_lots=limit_lots,
         market_lots=market_lots,
         sweep_share=sweep,
@@ -160,14 +158,36 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> MeasuredFlow:
         near_ticks=near,
         lots_per_tick=float(np.exp(np.log(density).mean())),
         visible_ticks=float(reach.mean()),
-        spread_ticks=float(np.average((ask - bid)[both], weights=np.maximum(1, steps))),
-        mean_market_lots=float(window.qty_lots[window.trades].mean()),
+        spread_ticks=float(np.average(spreads, weights=np.maximum(1, steps))),
+        mean_market_lots=float(_pool(windows, lambda window: window.qty_lots[window.trades]).mean()),
         volume_lots=float(volume.sum()),
         volatility_ticks=float(moves.std()),
         activity_deviation=deviation,
         activity_curve=curve,
-        first_mid_ticks=float(window.mid[1:][both][0]),
+        first_mid_ticks=float(np.mean([window.mid[1:][window.two_sided[1:]][0] for window in windows])),
     )  # fmt: skip
+
+
+def _pool(windows: Sequence[Tape], values: Callable[[Tape], Any]) -> Any:
+    """The values of all days as one sample."""
+    return np.concatenate([values(window) for window in windows])
+
+
+def _depth(windows: Sequence[Tape]) -> tuple[Ints, Floats]:
+    """(ticks from the touch to the last visible level, lots per tick), over the messages and sides of full books."""
+    reaches, densities = [], []
+    for window in windows:
+        ticks, lots = window.book_ticks[1:], window.book_lots[1:]
+        full = (ticks[:, :, -1] > 0).all(axis=1)
+        reach = np.maximum(1, np.abs(ticks[:, :, -1] - ticks[:, :, 0])[full])
+        reaches.append(reach)
+        densities.append(lots.sum(axis=2)[full] / reach)
+    found = np.concatenate(reaches)
+    if not len(found):
+        raise CalibrationError(
+            f"levels: expected a book that shows {windows[0].levels} levels on both sides at some time, got none; give fewer --levels"
+        )
+    return found, np.concatenate(densities)
 
 
 def own_touch_distance(window: Tape, messages: Ints) -> Ints:
@@ -176,31 +196,40 @@ def own_touch_distance(window: Tape, messages: Ints) -> Ints:
     return np.where(side == Side.BUY, window.bid[messages] - price, price - window.ask[messages])
 
 
-def _spread_states(window: Tape) -> tuple[Ints, Floats]:
-    """([message] spread state before the message, edges)."""
-    spread = (window.ask - window.bid)[:-1]
-    edges = np.quantile(spread[window.two_sided[:-1]], STATE_SHARES)
-    return np.searchsorted(edges, spread, side="left"), edges
+def _spread_states(windows: Sequence[Tape]) -> tuple[list[Ints], Floats]:
+    """([day][message] spread state before the message, edges, the same for all days)."""
+    spreads = [(window.ask - window.bid)[:-1] for window in windows]
+    pooled = [spread[window.two_sided[:-1]] for window, spread in zip(windows, spreads, strict=True)]
+    edges = np.quantile(np.concatenate(pooled), STATE_SHARES)
+    return [np.searchsorted(edges, spread, side="left") for spread in spreads], edges
 
 
-def _limit_orders(window: Tape, books: Bools, state: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+def _limit_orders(windows: Sequence[Tape], states: list[Ints]) -> tuple[Floats, Floats, Floats, Floats]:
     """(share inside by spread state, fractions of the spread, distances by spread state, sizes by band)."""
-    orders = np.flatnonzero((window.kind == LIMIT) & books)
-    distance, lots, states = own_touch_distance(window, orders), window.qty_lots[orders], state[orders]
-    spread, inside = (window.ask - window.bid)[orders], distance < 0
+    rows = []
+    for window, state in zip(windows, states, strict=True):
+        orders = np.flatnonzero((window.kind == LIMIT) & window.two_sided[:-1])
+        spread = (window.ask - window.bid)[orders]
+        rows.append((own_touch_distance(window, orders), window.qty_lots[orders], state[orders], spread))
+    distance, lots, at, spread = (np.concatenate(column) for column in zip(*rows, strict=True))
+    inside = distance < 0
     fraction = _quantiles_or_pooled(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
     behind = distance[~inside]
     tables = [
-        _quantiles_or_pooled(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)
+        _quantiles_or_pooled(distance[~inside & (at == number)], behind) for number in range(len(STATE_SHARES) + 1)
     ]
     bands = [_quantiles_or_pooled(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
-    return _share_by_state(inside, states), fraction, np.stack(tables), np.stack(bands)
+    return _share_by_state(inside, at), fraction, np.stack(tables), np.stack(bands)
 
 
-def _touch_cancels(window: Tape, books: Bools, state: Ints) -> Floats:
+def _touch_cancels(windows: Sequence[Tape], states: list[Ints]) -> Floats:
     """[spread state] share of cancellations that are at the touch."""
-    cancels = np.flatnonzero((window.kind == CANCEL) & books)
-    return _share_by_state(own_touch_distance(window, cancels) <= 0, state[cancels])
+    rows = []
+    for window, state in zip(windows, states, strict=True):
+        cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
+        rows.append((own_touch_distance(window, cancels) <= 0, state[cancels]))
+    at_touch, at = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return _share_by_state(at_touch, at)
 
 
 def _share_by_state(chosen: Bools, states: Ints) -> Floats:
@@ -214,41 +243,48 @@ def _quantiles_or_pooled(part: Ints | Floats, pool: Ints | Floats) -> Floats:
     return quantiles(part if len(part) >= POINTS else pool)
 
 
-def _patience(window: Tape, books: Bools) -> tuple[float, Floats]:
+def _patience(windows: Sequence[Tape]) -> tuple[float, Floats]:
     """(near distance, ln seconds to cancellation at the touch, near and far)."""
-    known = (window.entered_ns >= window.time_ns[0]) & window.first_cancel
-    cancels = np.flatnonzero((window.kind == CANCEL) & known & books)
-    if len(cancels) < KIND_MIN:
+    rows = []
+    for window in windows:
+        known = (window.entered_ns >= window.time_ns[0]) & window.first_cancel
+        cancels = np.flatnonzero((window.kind == CANCEL) & known & window.two_sided[:-1])
+        rows.append((own_touch_distance(window, cancels), window.time_ns[cancels] - window.entered_ns[cancels]))
+    distance, lifetime_ns = (np.concatenate(column) for column in zip(*rows, strict=True))
+    if len(distance) < KIND_MIN:
         raise CalibrationError(
-            f"training window: expected at least {KIND_MIN} cancellations of orders that arrived in it, got {len(cancels)}; "
+            f"training window: expected at least {KIND_MIN} cancellations of orders that arrived in it, got {len(distance)}; "
             "give a longer one"
         )
-    distance = own_touch_distance(window, cancels)
-    log_s = np.log(np.maximum(1, window.time_ns[cancels] - window.entered_ns[cancels]) / SECOND_NS)
+    log_s = np.log(np.maximum(1, lifetime_ns) / SECOND_NS)
     behind = distance[distance > 0]
     near = float(np.median(behind)) if len(behind) else 1.0
     bands = (distance <= 0, (distance > 0) & (distance <= near), distance > near)
     return near, np.stack([_quantiles_or_pooled(log_s[chosen], log_s) for chosen in bands])
 
 
-def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, float]:
+def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, float]:
     """(share that takes the touch exactly, share that trades through it, sizes of the others, share of repeated sides)."""
-    orders = np.flatnonzero(window.trades & books)
-    opposite = 1 - window.side[orders].astype(np.int64)
-    touch_ticks, touch_lots = window.book_ticks[orders, opposite, 0], window.book_lots[orders, opposite, 0]
-    lots = window.qty_lots[orders]
-    through = window.price_ticks[orders] != touch_ticks
-    sweep = ~through & (lots == touch_lots)
+    rows, repeats = [], []
+    for window in windows:
+        orders = np.flatnonzero(window.trades & window.two_sided[:-1])
+        opposite = 1 - window.side[orders].astype(np.int64)
+        touch_ticks, touch_lots = window.book_ticks[orders, opposite, 0], window.book_lots[orders, opposite, 0]
+        lots, signs = window.qty_lots[orders], window.sign[orders]
+        through = window.price_ticks[orders] != touch_ticks
+        rows.append((lots, through, ~through & (lots == touch_lots)))
+        repeats.append(signs[1:] == signs[:-1])
+    lots, through, sweep = (np.concatenate(column) for column in zip(*rows, strict=True))
     others = lots[~through & ~sweep]
-    signs = window.sign[orders]
-    repeat = max(0.0, 2.0 * float((signs[1:] == signs[:-1]).mean()) - 1.0)
+    repeat = max(0.0, 2.0 * float(np.concatenate(repeats).mean()) - 1.0)
     return float(sweep.mean()), float(through.mean()), _quantiles_or_pooled(others, lots), repeat
 
 
-def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:
+def _renewal(windows: Sequence[Tape]) -> tuple[Floats, Floats]:
     """(shares of the next kind after each kind, ln seconds between each pair)."""
-    before, after = kind[:-1], kind[1:]
-    wait = np.maximum(1, np.diff(time_ns)) / SECOND_NS
+    before = _pool(windows, lambda window: window.kind[:-1].astype(np.int64))
+    after = _pool(windows, lambda window: window.kind[1:].astype(np.int64))
+    wait = np.maximum(1, _pool(windows, lambda window: np.diff(window.time_ns))) / SECOND_NS
     counts = np.bincount(3 * before + after, minlength=9).reshape(3, 3) + 1.0
     parts = [wait[(before == one) & (after == two)] for one in range(3) for two in range(3)]
     tables = [log_quantiles(part if len(part) >= POINTS else wait) for part in parts]
@@ -262,12 +298,21 @@ def _mid_by_minute(window: Tape, start_ns: int, end_ns: int) -> Floats:
     return np.asarray(window.mid[1:][keep][index])
 
 
-def _activity(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]:
-    """(standard deviation of ln messages per minute beyond Poisson, curve over the day)."""
+def _activity(windows: Sequence[Tape], start_ns: int, end_ns: int) -> tuple[float, Floats]:
+    """(standard deviation of ln messages per minute beyond Poisson, curve over the day).
+
+    Relative to each day's own mean: that a day is busier than another is neither activity within the day nor part of its curve.
+    """
+    found = [_activity_of_day(window.time_ns, start_ns, end_ns) for window in windows]
+    variance = float(np.mean([one[0] for one in found]))
+    return float(np.sqrt(np.log1p(max(0.0, variance)))), np.asarray(np.mean([one[1] for one in found], axis=0))
+
+
+def _activity_of_day(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]:
+    """(relative variance of messages per minute beyond Poisson, curve over the day)."""
     minutes = int((end_ns - start_ns) // MINUTE_NS)
     counts = np.bincount((time_ns - start_ns) // MINUTE_NS, minlength=minutes)[:minutes].astype(np.float64)
     variance = counts.var() / counts.mean() ** 2 - 1.0 / counts.mean()
-    deviation = float(np.sqrt(np.log1p(max(0.0, variance))))
     open_ns, close_ns = int(9.5 * 3600) * SECOND_NS, 16 * 3600 * SECOND_NS
     edges = np.linspace(open_ns, close_ns, CURVE_STEPS + 1)
     curve = np.ones(CURVE_STEPS)
@@ -276,4 +321,4 @@ def _activity(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]
         if high - low > MINUTES_MIN * MINUTE_NS:
             rate = float(((time_ns >= low) & (time_ns < high)).sum()) / (high - low)
             curve[part] = rate / (len(time_ns) / (end_ns - start_ns))
-    return deviation, curve
+    return float(variance), curve

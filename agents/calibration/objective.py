@@ -1,6 +1,7 @@
 """The search's objective: the distance of a simulated window from the real one."""
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,34 +59,44 @@ class Window:
     end_ns: int
 
     @cached_property
-    def samples(self) -> list[Floats]:
-        """[score] values."""
-        return [score.values(self.tape) for score in SCORES]
-
-    @cached_property
-    def volatilities(self) -> Floats:
-        """[step], see realised_volatilities."""
-        return realised_volatilities(self.tape, self.start_ns, self.end_ns)
-
-    @cached_property
     def facts(self) -> Facts:
         """Stylised facts, without intervals."""
         return measure_facts(self.tape, self.start_ns, self.end_ns, 0, np.random.default_rng(0))
 
+
+@dataclass(frozen=True)
+class TrainingHours:
+    """The same hours of one or more real days, with the pooled quantities that are compared (computed once)."""
+
+    windows: list[Window]
+
+    @cached_property
+    def samples(self) -> list[Floats]:
+        """[score] values of all days as one sample."""
+        return [np.concatenate([score.values(window.tape) for window in self.windows]) for score in SCORES]
+
+    @cached_property
+    def volatilities(self) -> Floats:
+        """[step], see realised_volatilities."""
+        first = self.windows[0]
+        return realised_volatilities([window.tape for window in self.windows], first.start_ns, first.end_ns)
+
     @cached_property
     def responses(self) -> Floats:
-        """[touch unchanged, changed; lag] ticks, see market_order_responses."""
-        return market_order_responses(self.tape)
+        """[touch unchanged, changed; lag] ticks, see market_order_responses; mean over the days."""
+        return np.asarray(np.mean([market_order_responses(window.tape) for window in self.windows], axis=0))
 
 
-def realised_volatilities(tape: Tape, start_ns: int, end_ns: int) -> Floats:
-    """[step] standard deviation of the mid's moves over each of VOLATILITY_STEPS_S, ticks per root second."""
-    keep = tape.two_sided[1:]
+def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:
+    """[step] standard deviation of the mid's moves over each of VOLATILITY_STEPS_S within the days, ticks per root second."""
     found = []
     for step_s in VOLATILITY_STEPS_S:
         grid = np.arange(start_ns, end_ns + 1, step_s * SECOND_NS, dtype=np.int64)
-        path = last_before(tape.time_ns[keep], tape.mid[1:][keep], grid)
-        found.append(float(np.diff(path).std()) / step_s**0.5)
+        moves = []
+        for tape in tapes:
+            keep = tape.two_sided[1:]
+            moves.append(np.diff(last_before(tape.time_ns[keep], tape.mid[1:][keep], grid)))
+        found.append(float(np.concatenate(moves).std()) / step_s**0.5)
     return np.array(found)
 
 
@@ -110,15 +121,18 @@ def facts_missing(facts: Facts) -> int:
     return int(not absent) + sum(not values[name] > 0 for name in POSITIVE_FACTS)
 
 
-def loss(population: PopulationConfig, seeds: list[int], window: Window, target: CostTarget) -> tuple[float, float]:
+def loss(
+    population: PopulationConfig, seeds: list[int], hours: TrainingHours, target: CostTarget
+) -> tuple[float, float]:
     """(loss, mean L1 over the 21 scores), averaged over the seeds."""
     with ThreadPoolExecutor() as pool:
-        found = np.array(list(pool.map(lambda seed: _loss(population, seed, window), seeds))).mean(axis=0)
+        found = np.array(list(pool.map(lambda seed: _loss(population, seed, hours), seeds))).mean(axis=0)
     usable = found[0] < UNUSABLE_LOSS
     return float(found[0]) + (target.penalty(population, seeds) if usable else 0.0), float(found[1])
 
 
-def _loss(population: PopulationConfig, seed: int, window: Window) -> tuple[float, float]:
+def _loss(population: PopulationConfig, seed: int, hours: TrainingHours) -> tuple[float, float]:
+    window = hours.windows[0]
     try:
         tape = simulated_window(population, seed, window)
     except RealismError:
@@ -126,13 +140,13 @@ def _loss(population: PopulationConfig, seed: int, window: Window) -> tuple[floa
     random = np.random.default_rng(0)
     distances = [
         l1(real, score.values(tape), score.discrete, 0, random).value
-        for score, real in zip(SCORES, window.samples, strict=True)
+        for score, real in zip(SCORES, hours.samples, strict=True)
     ]
     mean = float(np.mean(distances))
     volatility = np.abs(
-        np.log(np.maximum(1e-9, realised_volatilities(tape, window.start_ns, window.end_ns)) / window.volatilities)
+        np.log(np.maximum(1e-9, realised_volatilities([tape], window.start_ns, window.end_ns)) / hours.volatilities)
     )
-    response_error = np.abs(market_order_responses(tape) - window.responses).mean() / np.abs(window.responses).mean()
+    response_error = np.abs(market_order_responses(tape) - hours.responses).mean() / np.abs(hours.responses).mean()
     missing = facts_missing(measure_facts(tape, window.start_ns, window.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
     return mean + float(penalty), mean

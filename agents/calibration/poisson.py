@@ -1,5 +1,6 @@
-"""Measures the rates of Cont, Stoikov and Talreja's zero intelligence on a tape."""
+"""Measures the rates of Cont, Stoikov and Talreja's zero intelligence on tapes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,13 +33,35 @@ class PoissonRates:
     lots_spread: float
 
 
-def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
-    """Counts messages per second that their level is visible, and cancellations per order and second.
+def measure_poisson(windows: Sequence[Tape], start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
+    """Counts messages of all days per second that their level is visible, and cancellations per order and second.
 
     The number of open orders is the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3).
     Intervals are those of a Poisson count. CalibrationError if the window has too little data.
     """
-    check_window(window, start_ns, end_ns)
+    seconds, lots_s, counts = np.zeros(levels), np.zeros(levels), np.zeros((3, levels))
+    for window in windows:
+        check_window(window, start_ns, end_ns)
+        exposure = _exposure(window, end_ns, levels, level_ticks)
+        seconds += exposure[0]
+        lots_s += exposure[1]
+        counts += _counts(window, levels, level_ticks)
+    limit_lots = np.concatenate([window.qty_lots[window.kind == LIMIT] for window in windows])
+    market_lots = np.concatenate([window.qty_lots[window.trades] for window in windows])
+    orders_s = lots_s / float(limit_lots.mean())
+    limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
+    cancel_rate, cancel_interval = _rate(counts[CANCEL], orders_s)
+    side_seconds = 2.0 * len(windows) * (end_ns - start_ns) / SECOND_NS
+    market_rate, market_interval = _rate(np.array([float(len(market_lots))]), np.array([side_seconds]))
+    return PoissonRates(
+        level_ticks, limit_rate, cancel_rate, float(market_rate[0]), limit_interval, cancel_interval,
+        (float(market_interval[0, 0]), float(market_interval[1, 0])),
+        float(np.median(limit_lots)), float(np.median(market_lots)), float(np.log(limit_lots).std()),
+    )  # fmt: skip
+
+
+def _exposure(window: Tape, end_ns: int, levels: int, level_ticks: int) -> tuple[Floats, Floats]:
+    """([level] seconds that it is visible, [level] lots x seconds), both sides together."""
     steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
     seconds, lots_s = np.zeros(levels), np.zeros(levels)
     for side in (0, 1):
@@ -52,24 +75,18 @@ def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level
         full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
         reach = np.where(full, level.max(axis=1), levels - 1)
         seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]
+    return seconds, lots_s
+
+
+def _counts(window: Tape, levels: int, level_ticks: int) -> Floats:
+    """[kind, level] limit orders and cancellations."""
     counts = np.zeros((3, levels))
-    books = window.two_sided[:-1]
     for kind in (LIMIT, CANCEL):
-        indices = np.flatnonzero((window.kind == kind) & books)
+        indices = np.flatnonzero((window.kind == kind) & window.two_sided[:-1])
         opposite = np.where(window.side[indices] == Side.BUY, window.ask[indices], window.bid[indices])
         away_ticks = np.abs(opposite - window.price_ticks[indices])
         counts[kind] = np.bincount(np.clip((away_ticks - 1) // level_ticks, 0, levels - 1), minlength=levels)
-    limits, trades = window.kind == LIMIT, int(window.trades.sum())
-    orders_s = lots_s / float(window.qty_lots[limits].mean())
-    limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
-    cancel_rate, cancel_interval = _rate(counts[CANCEL], orders_s)
-    market_rate, market_interval = _rate(np.array([float(trades)]), np.array([2.0 * (end_ns - start_ns) / SECOND_NS]))
-    return PoissonRates(
-        level_ticks, limit_rate, cancel_rate, float(market_rate[0]), limit_interval, cancel_interval,
-        (float(market_interval[0, 0]), float(market_interval[1, 0])),
-        float(np.median(window.qty_lots[limits])), float(np.median(window.qty_lots[window.trades])),
-        float(np.log(window.qty_lots[limits]).std()),
-    )  # fmt: skip
+    return counts
 
 
 def _rate(counts: Floats, exposure_s: Floats) -> tuple[Floats, NDArray[Any]]:

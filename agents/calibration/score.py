@@ -1,6 +1,7 @@
 """Scores a calibrated population against the real day in held-out hours, over several seeds."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +81,16 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def score(population: PopulationConfig, seeds: list[int], window: Window) -> HeldOutScores:
-    """Simulates the window with each seed and compares it; errors as Tape.window."""
-    tapes = [simulated_window(population, seed, window) for seed in seeds]
-    benchmarks = [compare(window.tape, tape, bootstraps=0, seed=1) for tape in tapes]
-    facts = [measure_facts(tape, window.start_ns, window.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
-    return _scored(window.facts, benchmarks, facts, tapes)
+def score(population: PopulationConfig, seeds: list[int], windows: Sequence[Window]) -> list[HeldOutScores]:
+    """Simulates the hours once with each seed and compares them with each day's; [day]. All windows have the same hours and levels. Errors as
+    Tape.window."""
+    first = windows[0]
+    tapes = [simulated_window(population, seed, first) for seed in seeds]
+    facts = [measure_facts(tape, first.start_ns, first.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
+    return [
+        _scored(window.facts, [compare(window.tape, tape, bootstraps=0, seed=1) for tape in tapes], facts, tapes)
+        for window in windows
+    ]
 
 
 def score_floor(window: Window) -> HeldOutScores:
@@ -100,10 +105,28 @@ def score_floor(window: Window) -> HeldOutScores:
     return _scored(facts[0], [compare(first, second, bootstraps=0, seed=1)], facts[1:], [second])
 
 
-def score_ceiling(training: Window, held_out: Window) -> HeldOutScores:
-    """Compares the real training hours with the held-out hours: a population that reproduced its training exactly would have these."""
-    benchmark = compare(held_out.tape, training.tape, bootstraps=0, seed=1)
-    return _scored(held_out.facts, [benchmark], [training.facts], [training.tape])
+def score_ceiling(training: Sequence[Window], held_out: Window) -> HeldOutScores:
+    """Compares the real training hours of each day with the held-out hours: a population that reproduced its training exactly would have
+    these. One value per training day."""
+    benchmarks = [compare(held_out.tape, one.tape, bootstraps=0, seed=1) for one in training]
+    return _scored(held_out.facts, benchmarks, [one.facts for one in training], [one.tape for one in training])
+
+
+def mean_scores(days: Sequence[HeldOutScores]) -> HeldOutScores:
+    """The mean over days, seed by seed: its intervals are those of the seeds, not of the days."""
+
+    def mean(part: Callable[[HeldOutScores], SeedSample]) -> SeedSample:
+        return SeedSample(np.asarray(np.mean([part(one).values for one in days], axis=0)))
+
+    first = days[0]
+    return HeldOutScores(
+        mean(lambda one: one.mean_l1), mean(lambda one: one.mean_wasserstein), mean(lambda one: one.facts_shared),
+        mean(lambda one: one.signs_shared),
+        {name: mean(lambda one, name=name: one.score_l1[name]) for name in first.score_l1},  # type: ignore[misc]
+        {name: mean(lambda one, name=name: one.fact_values[name]) for name in first.fact_values},  # type: ignore[misc]
+        mean(lambda one: one.one_sided_share), mean(lambda one: one.levels_missing_share),
+        [round(float(count)) for count in np.mean([one.messages for one in days], axis=0)],
+    )  # fmt: skip
 
 
 def one_sided_share(tape: Tape) -> float:

@@ -28,7 +28,7 @@ def test_orders_come_in_pairs_that_differ_by_their_side() -> None:
 @pytest.mark.long
 def test_a_day_and_a_population_are_measured_alike() -> None:
     orders = day_orders(poisson_day(), *HELD_OUT, pairs=2)
-    for found in (day_costs(poisson_day(), *HELD_OUT), population_costs(flow(), range(5), orders)):
+    for found in (day_costs([poisson_day()], *HELD_OUT), population_costs(flow(), range(5), orders)):
         assert np.isfinite(found.values).all() and len(found.values) == len(COSTS)
         assert all(one.low <= one.value <= one.high for one in found.estimates.values())
     assert found.orders == 20 and found.clusters == 5
@@ -49,7 +49,7 @@ def test_a_flow_without_attention_has_the_same_day_alone_and_makes_resting_at_th
 @pytest.mark.skipif(not SAMPLE.is_file(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
 def test_the_replayed_day_of_amzn() -> None:
     """The numbers of an independent measurement: -.2, -.4 and +.15 bps."""
-    passive, touch, mid = day_costs(import_day(SAMPLE), 13 * HOUR_NS, 16 * HOUR_NS).estimates.values()
+    passive, touch, mid = day_costs([import_day(SAMPLE)], 13 * HOUR_NS, 16 * HOUR_NS).estimates.values()
     assert passive.low < 0.5 and passive.high > -0.5
     assert -0.55 < touch.low < touch.high < -0.3
     assert 0.0 < mid.low < 0.15 < mid.high

@@ -28,7 +28,7 @@ def window(start_ns: int, end_ns: int, levels: int = 30) -> Tape:
 def test_poisson_rates_are_recovered() -> None:
     """Thirteen known rates; each 95 % interval may miss, and two or more do so by chance about one time in seven."""
     start_ns, end_ns = TRAIN[0], HELD_OUT[1]
-    rates = measure_poisson(window(start_ns, end_ns), start_ns, end_ns, 30, 1)
+    rates = measure_poisson([window(start_ns, end_ns)], start_ns, end_ns, 30, 1)
     inside = [bool(rates.market_interval[0] <= MARKET_PER_S <= rates.market_interval[1])]
     for level in range(12):
         low, high = rates.limit_interval[:, level]
@@ -43,16 +43,16 @@ def test_poisson_rates_are_recovered() -> None:
 
 def test_rates_of_wider_levels_are_sums() -> None:
     tape = window(*TRAIN)
-    one, two = (measure_poisson(tape, *TRAIN, 30, width) for width in (1, 2))
+    one, two = (measure_poisson([tape], *TRAIN, 30, width) for width in (1, 2))
     assert np.allclose(two.limit_per_s[:5], one.limit_per_s[:10].reshape(5, 2).sum(axis=1), rtol=0.05)
 
 
 def test_a_calibrated_flow_has_the_measurements_of_its_day() -> None:
     start_ns, end_ns = TRAIN
-    known = measure_flow(window(start_ns, end_ns, 10), start_ns, end_ns)
+    known = measure_flow([window(start_ns, end_ns, 10)], start_ns, end_ns)
     population = flow_population(known, FreeParameters(), "again", 10, "0.01")
     tape = build_tape(simulate(population, 2, end_ns), 10).window(start_ns, end_ns)
-    again = measure_flow(tape, start_ns, end_ns)
+    again = measure_flow([tape], start_ns, end_ns)
     for name, count in known.counts.items():
         assert abs(again.counts[name] / count - 1) < 0.25, name
     assert np.allclose(again.next_share[:, 1], known.next_share[:, 1], atol=0.03)
@@ -82,7 +82,7 @@ def test_patient_orders_do_not_change_the_others() -> None:
 
 
 def test_impact_grows_with_the_prefactor() -> None:
-    known = measure_flow(window(*TRAIN, levels=10), *TRAIN)
+    known = measure_flow([window(*TRAIN, levels=10)], *TRAIN)
     assert impact_ticks(known, 1.0) == pytest.approx(2 * impact_ticks(known, 0.5)) and impact_ticks(known, 1.0) > 0
 
 
@@ -96,4 +96,4 @@ def test_impact_grows_with_the_prefactor() -> None:
 def test_windows_with_too_little_data_are_refused(start_ns: int, end_ns: int, message: str) -> None:
     tape = window(start_ns, start_ns + 3 * MINUTE_NS)
     with pytest.raises(CalibrationError, match=message):
-        measure_flow(tape if "minutes" in message else tape.part(0, 300), start_ns, end_ns)
+        measure_flow([tape if "minutes" in message else tape.part(0, 300)], start_ns, end_ns)

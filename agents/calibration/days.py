@@ -1,0 +1,118 @@
+"""The days of a calibration: those that are fitted, and those that are only scored."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+
+from serl.agents.calibration.caveats import TOUCH_ONLY
+from serl.agents.calibration.errors import CalibrationError
+from serl.agents.calibration.measure import check_window
+from serl.agents.calibration.objective import Window
+from serl.agents.realism.days import day_origin
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.tape import build_tape
+from serl.history.day import Day, SymbolReference, select_symbol
+
+LEVELS_MAX = 10
+"""Levels per side at most."""
+
+
+@dataclass(frozen=True)
+class NamedDay:
+    """A day and the name of its file, for errors and results."""
+
+    name: str
+    day: Day
+
+
+@dataclass(frozen=True)
+class CalibrationDay:
+    """The hours of one symbol of a day."""
+
+    name: str
+    origin: str
+    day: Day
+    """With this symbol only."""
+    train: Window | None
+    """None: a test day, which takes no part in the fit."""
+    held_out: Window
+
+    @property
+    def symbol(self) -> SymbolReference:
+        """The symbol's reference data."""
+        return self.day.reference.symbols[0]
+
+
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Names the day in errors."""
+    try:
+        yield
+    except (CalibrationError, RealismError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def cut_days(
+    fitted: Sequence[NamedDay], tests: Sequence[NamedDay], train: tuple[int, int], held_out: tuple[int, int], *,
+    symbol: str | None, levels: int, touch_only: bool,
+) -> list[CalibrationDay]:  # fmt: skip
+    """The fitted days, then the test days, all with as many levels as the fitted day with the fewest (levels 0) shows.
+
+    CalibrationError if a day is given twice, if tick or lot sizes differ, if a day shows the touch alone, if a test day shows fewer levels
+    than the fitted ones, or a training window has too little data; errors as build_tape and Tape.window.
+    """
+    _check_distinct([*fitted, *tests])
+    shown = min(_levels_shown(one.day, levels) for one in fitted)
+    if shown == 1 and not touch_only:
+        alone = next(one.name for one in fitted if _levels_shown(one.day, levels) == 1)
+        raise CalibrationError(f"{alone}: {TOUCH_ONLY}")
+    for one in tests:
+        if _levels_shown(one.day, levels) < shown:
+            raise CalibrationError(
+                f"{one.name}: expected a test day that shows {shown} levels a side like the days of the fit, got "
+                f"{_levels_shown(one.day, levels)}; give another test day, or fewer --levels"
+            )
+    days = [_cut(one, symbol, shown, train, held_out) for one in fitted]
+    days += [_cut(one, symbol, shown, None, held_out) for one in tests]
+    for cut in days[1:]:
+        _check_sizes(days[0], cut)
+    return days
+
+
+def _cut(
+    one: NamedDay, symbol: str | None, levels: int, train: tuple[int, int] | None, held_out: tuple[int, int]
+) -> CalibrationDay:
+    with _errors_of(one.name):
+        tape = build_tape(one.day, levels, symbol)
+        training = None if train is None else Window(tape.window(*train), *train)
+        scored = Window(tape.window(*held_out), *held_out)
+        if training is not None:
+            check_window(training.tape, training.start_ns, training.end_ns)
+    return CalibrationDay(one.name, day_origin(one.day), select_symbol(one.day, tape.symbol), training, scored)
+
+
+def _levels_shown(day: Day, levels: int) -> int:
+    return min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX)
+
+
+def _check_distinct(days: Sequence[NamedDay]) -> None:
+    """A day that is given twice would count double, or be tested on what it was fitted to."""
+    seen: dict[bytes, str] = {}
+    for one in days:
+        content = one.day.commands.tobytes()
+        if content in seen:
+            raise CalibrationError(
+                f"{one.name}: expected each day once, got the same day as {seen[content]}; leave one out"
+            )
+        seen[content] = one.name
+
+
+def _check_sizes(first: CalibrationDay, other: CalibrationDay) -> None:
+    for name in ("tick_size", "lot_size"):
+        expected, found = getattr(first.symbol, name), getattr(other.symbol, name)
+        if Decimal(expected) != Decimal(found):
+            raise CalibrationError(
+                f"{other.name}: expected a {name.replace('_', ' ')} of {expected} as in {first.name}, got {found}; "
+                "calibrate days of one size together"
+            )
