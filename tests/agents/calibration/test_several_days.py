@@ -4,6 +4,7 @@ import dataclasses
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_days_that_do_not_fit_together_are_refused(folder: Path, tmp_path: Path)
     touch = dataclasses.replace(day, reference=dataclasses.replace(day.reference, levels=1))
     write_day(touch, tmp_path / "touch.day")
     first, wide, alone, output = folder / "a.day", tmp_path / "wide.day", tmp_path / "touch.day", tmp_path / "out.yaml"
-    cases = [
+    cases: list[tuple[list[Any], str]] = [
         ([wide], r"wide\.day: expected a tick size of 0\.01 as in a\.day, got 0\.05; calibrate"),
         (["--test-day", wide], r"wide\.day: expected a tick size of 0\.01 as in a\.day, got 0\.05"),
         ([alone], r"touch\.day: expected a day with at least two levels a side, got the touch alone"),
