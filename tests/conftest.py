@@ -1,5 +1,6 @@
 """Fixtures of all tests, and their order. Screenshots are written to the folder SERL_SCREENSHOTS."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ exchange (which `make test` compiles before); the tests beside it need none of t
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_rarely()
+gc.disable()  # until all tests are collected: they stay
 forked.install()
 settings.register_profile("busy", deadline=None)  # a machine that does much else is no failure
 settings.load_profile("busy")
@@ -36,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: next((rank for rank, path in enumerate(FIRST) if item.nodeid.startswith(path)), len(FIRST))
     )
+
+
+def pytest_collection_finish() -> None:
+    """From here on Python looks for garbage, but not among what has been imported and collected."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

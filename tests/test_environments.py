@@ -55,6 +55,7 @@ def test_a_seed_determines_orders_and_simulated_days() -> None:
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.long
 def test_a_day_may_answer_and_other_markets_may_not(day: Path) -> None:
     plain, answering = (made(2, data=day, answers=answers, actions="market") for answers in ("none", "square_root"))
     costs = []

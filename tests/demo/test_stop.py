@@ -158,6 +158,7 @@ def test_ctrl_c_ends_the_researcher_too(
     assert not demo.printed("no researcher from here on")
 
 
+@pytest.mark.long
 def test_sigterm_does_so_too(tmp_path: Path) -> None:
     stop_at(Demo(tmp_path, SLOWLY), replay_runs, os.kill, signal.SIGTERM)
 

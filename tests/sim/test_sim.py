@@ -29,6 +29,7 @@ def test_seeds_pass_and_replay_exactly_wherever_they_run(seeds: str, again: int 
         assert f"seed {again} passed; history {history}" in alone.stdout, alone.stdout + alone.stderr
 
 
+@pytest.mark.long
 def test_planted_bugs_are_found() -> None:
     """Those that few seeds find; `python -m tests.sim --bugs` plants all."""
     names = (

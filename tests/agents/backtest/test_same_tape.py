@@ -130,6 +130,7 @@ def market_with_rules(folder: Path) -> tuple[PopulationConfig, dict[str, object]
     return population, {"symbols": population.symbol_settings}
 
 
+@pytest.mark.long
 def test_a_strategy_in_a_market_with_rules_makes_the_tape_of_a_served_exchange(tmp_path: Path) -> None:
     """Phases, auctions, interruptions, bands that follow the market, pro-rata matching; and it pays the fees."""
     population, settings = market_with_rules(tmp_path)

@@ -50,6 +50,7 @@ def calibrated(day: Path, few_pairs: None) -> tuple[Path, str]:
     return found, run(day, "-o", found / "fitted.yaml", *WINDOWS, *options)
 
 
+@pytest.mark.long
 def test_end_to_end(calibrated: tuple[Path, str]) -> None:
     folder, shown = calibrated
     output, baseline = folder / "fitted.yaml", folder / "poisson.yaml"

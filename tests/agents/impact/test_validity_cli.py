@@ -31,6 +31,7 @@ def day() -> Day:
     return generate_day(1, start_ns=TEN_NS, end_ns=TEN_NS + 900 * SECOND_NS)
 
 
+@pytest.mark.long
 def test_a_population_and_a_day_side_by_side(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "x.day")
     population = tmp_path / "flow.yaml"

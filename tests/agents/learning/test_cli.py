@@ -54,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.long
 def test_train_and_evaluate(folder: Path) -> None:
     run, reports = folder / "run", folder / "reports"
     done = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))

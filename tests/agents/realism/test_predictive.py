@@ -30,6 +30,7 @@ def periodic(size: int, period: int = 40) -> Tape:
     return dataclasses.replace(tape, book_ticks=ticks)
 
 
+@pytest.mark.long
 def test_a_predictable_move_is_forecast() -> None:
     tape = periodic(6000)
     train, test = sample_windows(tape.part(0, 4000), TRAINING_MAX), sample_windows(tape.part(4000, 6000), TEST_MAX)

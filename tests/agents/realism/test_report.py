@@ -63,6 +63,7 @@ def test_without_bootstraps_baseline_and_predictive(days: Path, tmp_path: Path) 
     assert "PredictiveScore score" not in output.read_text()
 
 
+@pytest.mark.long
 def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     arguments = [str(days / "a.day"), str(days / "a.day"), "-o", str(output), "--no-predictive"]

@@ -74,6 +74,7 @@ def test_merged_holds_adapter_and_norms(tmp_path: Path) -> None:
     assert isinstance(refused.exception, SerlError) and "new or empty folder" in str(refused.exception)
 
 
+@pytest.mark.long
 def test_a_run_of_earlier_defaults_is_exported_with_the_layers_that_it_trained(tmp_path: Path) -> None:
     tuned_run(tmp_path, layers=1)
     database, config = run.open_run(tmp_path)

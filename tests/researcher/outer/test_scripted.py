@@ -57,6 +57,7 @@ def scripted_config(url: str, **changes: Any) -> OuterConfig:
     return config_of(**values | changes)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_a_run_with_every_kind_every_operator_and_every_mistake(tmp_path: Path) -> None:
     script, small_script = Script(), Script(0.0)
