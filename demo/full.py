@@ -31,8 +31,8 @@ EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
 """Child processes whose failure does not end the demo."""
 POLL_S = 0.25
-RESEARCHER_NICENESS = 5
-"""Added niceness of the researcher: a market in lockstep is only as fast as its slowest turn."""
+RESEARCHER_NICENESS = 19
+"""Added niceness of the researcher: a market in lockstep is only as fast as its slowest turn, so the researcher gets what is left."""
 LEAD_S = 300
 """Market time before the window of the second order, so that its policy has seen some of the market."""
 Steps = Iterator[str | None]

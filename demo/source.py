@@ -40,7 +40,7 @@ def simulated(population: str, seed: int) -> Source:
         )
     require_one_symbol(config, "the demo")
     name = config.symbol_names[0]
-    order = DemoOrder(name, "sell", 2500, "09:31-09:41", 10, CLOSE)
+    order = DemoOrder(name, "sell", 1500, "09:31-09:37", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
     return Source(order, f"{name}={config.tick_sizes[0]}", data, seed, None, population, HOSTS)
 
@@ -49,7 +49,7 @@ def replayed(history: Path, path: Path) -> Source:
     """A day of history, written to `path` as a day file."""
     day = load_day(history)
     name = day.reference.symbols[0].name
-    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:31-09:41", 10, "09:50"), None)
+    return _day_source(day, path, DemoOrder(name, "sell", 1500, "09:31-09:37", 10, "09:46"), None)
 
 
 def generated(seed: int, path: Path) -> Source:

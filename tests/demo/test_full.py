@@ -51,7 +51,7 @@ def test_simulated_traders_and_an_execution(done: tuple[Path, str]) -> None:
     tmp_path, printed = done
     numbers = json.loads((tmp_path / "demo.json").read_text())
     assert list(numbers["executions"]) == ["twap"]
-    assert numbers["executions"]["twap"]["filled_lots"] == 2500
+    assert numbers["executions"]["twap"]["filled_lots"] == 1500
     page = (tmp_path / "demo.html").read_text()
     assert "data:image/png;base64," in page
     assert "this has no interval" in page
@@ -67,8 +67,8 @@ def test_simulated_traders_and_an_execution(done: tuple[Path, str]) -> None:
     kinds = flow.as_json("DEMO")["kinds"]
     assert set(kinds) == {group.trader for group in load_population("small").groups} | {"twap"}
     _, market_orders, _, lots = map(sum, kinds["twap"])
-    assert market_orders >= 60
-    assert lots >= 2500
+    assert market_orders >= 36
+    assert lots >= 1500
 
 
 def test_the_report_so_far_is_written_while_the_researcher_works(done: tuple[Path, str], tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     assert done.returncode == 2, "one part of what was asked for is missing"
     assert "no researcher from here on, as with --no-researcher: model exited with status 2" in done.stdout
     numbers = json.loads((output / "demo.json").read_text())
-    assert numbers["executions"]["twap"]["filled_lots"] == 2500
+    assert numbers["executions"]["twap"]["filled_lots"] == 1500
     assert numbers["research"]["failed"].startswith("model exited with status 2; its output: ")
     assert "The researcher failed: model exited" in (output / "demo.html").read_text()
     assert "report: " in done.stdout and "Traceback" not in done.stderr

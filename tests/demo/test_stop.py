@@ -173,7 +173,7 @@ def test_the_page_stays_until_ctrl_c_which_is_then_no_error(tmp_path: Path) -> N
         (address,) = re.findall(r"dashboard (http\S+)", demo.log.read_text())
         with urllib.request.urlopen(address, timeout=SOON_S) as reply:
             assert reply.status == 200
-        assert json.loads((demo.output / "demo.json").read_text())["executions"]["twap"]["filled_lots"] == 2500
+        assert json.loads((demo.output / "demo.json").read_text())["executions"]["twap"]["filled_lots"] == 1500
         return True
 
     stop_at(demo, page_is_still_there, os.killpg, signal.SIGINT, status=0)
