@@ -13,10 +13,6 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.t
 TORCH := torch==2.13.0
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --no-loadscope-reorder
 
-# what mypy checks; a third of its time is the tests, which `make test` runs and does not check
-SOURCE := -p serl -p benchmarks
-MYPY ?= $(SOURCE) -p tests
-
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 MYPY='$(SOURCE)' lint compiled model $(COLLECTED)
+	$(MAKE) --no-print-directory -j2 lint compiled model $(COLLECTED)
 	$(PYTEST)
 
 # so that the workers do not each compile the same imports
@@ -39,7 +35,7 @@ test-long: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(MYPY)
+	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
 compiled: $(DEV)
