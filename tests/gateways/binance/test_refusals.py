@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateways.binance.gateway_fixture import SECRETS, Gateway, now_ms, sign, start_gateway
-from tests.server_fixture import Served
+from tests.server_fixture import start_exchange
 
 ORDER = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": "1", "price": "10.00"}
 KEY = {"X-MBX-APIKEY": "ALICE"}
@@ -85,12 +85,14 @@ def test_paths_methods_and_bodies(gateway: Gateway) -> None:
 
 
 @pytest.fixture
-def limited(exchange: Served, tmp_path: Path) -> Iterator[Gateway]:
-    with start_gateway(exchange.endpoint, tmp_path, "--weight-per-minute", "100", "--orders-per-10s", "2") as gateway:
+def limited(tmp_path: Path) -> Iterator[Gateway]:
+    """A gateway to an exchange of its own: its orders, and its sessions in place of others, would disturb the shared one."""
+    limits = ("--weight-per-minute", "100", "--orders-per-10s", "2")
+    with start_exchange(symbols="DEMO") as served, start_gateway(served.endpoint, tmp_path, *limits) as gateway:
         yield gateway
 
 
-def test_rate_limits(exchange: Served, limited: Gateway) -> None:
+def test_rate_limits(limited: Gateway) -> None:
     limits = {
         (each["rateLimitType"], each["interval"]): each["limit"]
         for each in limited.public("exchangeInfo")["rateLimits"]
