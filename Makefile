@@ -6,12 +6,11 @@ FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 BENCH := $(VENV)/installed-bench
-COLLECTED := $(VENV)/collected
 # every package but PyTorch, which each platform has from another place, is checked against the hashes of constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps uv==0.13.9
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 TORCH := torch==2.13.0
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 4
 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,12 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model $(COLLECTED)
+	$(MAKE) --no-print-directory -j2 lint compiled model
 	$(PYTEST)
-
-# so that the workers do not each compile the same imports
-$(COLLECTED): $(DEV) $(shell find tests -name '*.py')
-	$(BIN)/python -m pytest --collect-only -qq > $(COLLECTED) || (cat $(COLLECTED); rm $(COLLECTED); exit 1)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
@@ -78,7 +73,7 @@ interop: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "long or not long" tests/gateways
 	test -d $(VENV)/interop || $(PYTHON) -m venv $(VENV)/interop
 	sed -E '/^(pandas|fsspec)==/,/[^\\]$$/d' constraints.txt > $(VENV)/interop/constraints.txt
-	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[nautilus,history]' hypothesis playwright pytest pytest-timeout pytest-xdist
+	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[nautilus,history]' hypothesis playwright pytest pytest-timeout
 	OMP_NUM_THREADS=1 $(VENV)/interop/bin/python -m pytest -m "long or not long" tests/gateways/nautilus
 
 $(RUN): pyproject.toml constraints.txt setup.py
