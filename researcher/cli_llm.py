@@ -60,10 +60,9 @@ def verify(names: tuple[str, ...]) -> None:
 def unpack(name: str) -> None:
     """Write the fp32 copy of a model next to its file. The first tuning run does this by itself."""
     from serl.researcher.llm.models import find
-    from serl.researcher.tuning.base import dequantised_folder, load_base
+    from serl.researcher.tuning.base import dequantised
 
-    load_base(find(name))
-    click.echo(f"{name}: {dequantised_folder(find(name))}")
+    click.echo(f"{name}: {dequantised(find(name))}")
 
 
 @llm.command(epilog="Example: serl llm serve --model tiny --port 8080")
