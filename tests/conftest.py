@@ -19,6 +19,7 @@ __all__ = ["pytest_addoption", "pytest_runtestloop"]
 
 FIRST = (
     "tests/test_docs_sessions.py",
+    "tests/sim/",
     "tests/exchange/",
     "tests/researcher/outer/test_whole.py",
     "tests/demo/",

@@ -1,12 +1,13 @@
 """`--workers N`: tests in N forks of this process, which has imported and collected everything.
 
-Each fork takes the next file of tests when it has finished one, and sends its reports here. pytest-xdist starts interpreters that each
-import and collect everything again: ten seconds of processor time for each, where all tests of a run take ten minutes.
+Each fork takes file after file, and sends its reports here. pytest-xdist starts interpreters that each import and collect everything
+again: ten seconds of processor time for each, and half a minute for their messages.
 """
 
 import itertools
 import multiprocessing
 import os
+import signal
 import traceback
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -14,22 +15,37 @@ from typing import Any
 
 import pytest
 
+STOP_S = 10
 FORK = multiprocessing.get_context("fork")
-NUMBER_BYTES = 4
 
 
-class Queue:
-    """The numbers 0 to count - 1 in a pipe: each is read by one process."""
+class Schedule:
+    """Which test is next, among all workers: the next one of the same file, for its fixtures; then a file that nobody has begun, then one with
+    others."""
 
-    def __init__(self, count: int) -> None:
-        self._reader, writer = os.pipe()
-        with open(writer, "wb") as file:
-            file.write(b"".join(number.to_bytes(NUMBER_BYTES, "little") for number in range(count)))
+    def __init__(self, items: list[pytest.Item]) -> None:
+        self.files = [list(same) for _, same in itertools.groupby(items, key=lambda item: item.path)]
+        self._taken = FORK.Array("l", len(self.files))
+        self._file: int | None = None
 
-    def take(self) -> int | None:
-        """The next number; None when there is none left."""
-        taken = os.read(self._reader, NUMBER_BYTES)
-        return int.from_bytes(taken, "little") if taken else None
+    def take(self) -> pytest.Item | None:
+        """The next test of this process; None when there is none left."""
+        with self._taken.get_lock():
+            left = [len(items) - taken for items, taken in zip(self.files, self._taken.get_obj(), strict=True)]
+            if self._file is None or not left[self._file]:
+                self._file = self._choose(left)
+            if self._file is None:
+                return None
+            self._taken[self._file] += 1
+            return self.files[self._file][-left[self._file]]
+
+    def _choose(self, left: list[int]) -> int | None:
+        begun = self._taken.get_obj()
+        unbegun = next((number for number, taken in enumerate(begun) if not taken), None)
+        if unbegun is not None:
+            return unbegun
+        most = max(range(len(left)), key=left.__getitem__)
+        return most if left[most] else None
 
 
 class Sender:
@@ -38,17 +54,17 @@ class Sender:
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config, self._connection = config, connection
 
-    def send(self, **message: Any) -> None:
+    def send(self, kind: str, value: Any) -> None:
         """Sends a message."""
-        self._connection.send(message)
+        self._connection.send((kind, value))
 
-    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Says which test is next."""
-        self.send(started=nodeid, location=location)
+        self.send("started", nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report."""
-        self.send(report=self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        self.send("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,48 +78,61 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     count = session.config.option.workers
     if not count or session.config.option.collectonly or session.testsfailed:
         return None
-    files = [list(items) for _, items in itertools.groupby(session.items, key=lambda item: item.path)]
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-    queue = Queue(len(files))
+    schedule = Schedule(session.items)
     workers: dict[Connection, BaseProcess] = {}
     try:
         for number in range(count):
             ours, its = FORK.Pipe(duplex=False)
-            process = FORK.Process(target=work, args=(session, files, queue, its, number))
+            process = FORK.Process(target=work, args=(session, schedule, its, number))
             process.start()
             its.close()  # so that it is closed once the worker has ended
             workers[ours] = process
         gather(session, workers)
     finally:
         for process in workers.values():
-            process.terminate()
-            process.join()
+            stop(process)
     return True
 
 
+def stop(process: BaseProcess) -> None:
+    """Interrupts a worker that still runs, which ends its fixtures."""
+    if process.is_alive() and process.pid is not None:
+        os.kill(process.pid, signal.SIGINT)
+        process.join(STOP_S)
+        process.terminate()
+    process.join()
+
+
 def gather(session: pytest.Session, workers: dict[Connection, BaseProcess]) -> None:
-    """Passes the workers' reports on until all have ended."""
-    running: dict[Connection, dict[str, Any]] = {}
+    """Passes the workers' reports on until all have ended. Tests that a worker took with it are failures."""
+    to_do = {item.nodeid: item.location for item in session.items}
+    running: dict[Connection, str] = {}
     listening = list(workers)
     while listening:
         for connection in wait(listening):
             assert isinstance(connection, Connection)
             try:
-                message = connection.recv()
+                kind, value = connection.recv()
             except EOFError:
+                kind, value = "ended", None
+            if kind == "started":
+                running[connection] = value
+            elif kind == "report":
+                done = session.config.hook.pytest_report_from_serializable(config=session.config, data=value)
+                if done.when == "teardown":
+                    del to_do[done.nodeid], running[connection]
+                report(session, done)
+            elif kind == "error":
+                raise RuntimeError(f"a worker failed:\n{value}")
+            else:
                 listening.remove(connection)
                 workers[connection].join()
                 if connection in running:
-                    report(session, lost(running[connection], workers[connection].exitcode))
-                continue
-            if "started" in message:
-                running[connection] = message
-            elif "ended" in message:
-                running.pop(connection, None)
-            elif "error" in message:
-                raise RuntimeError(f"a worker failed:\n{message['error']}")
-            else:
-                report(session, session.config.hook.pytest_report_from_serializable(config=session.config, data=message["report"]))  # fmt: skip
+                    nodeid, status = running[connection], workers[connection].exitcode
+                    report(session, failed(nodeid, to_do.pop(nodeid), f"its process ended with status {status}"))
+    for nodeid, location in to_do.items():
+        report(session, failed(nodeid, location, "has not run: the process that had taken it ended"))
 
 
 def report(session: pytest.Session, done: pytest.TestReport) -> None:
@@ -113,25 +142,24 @@ def report(session: pytest.Session, done: pytest.TestReport) -> None:
         raise session.Failed(session.shouldfail)
 
 
-def lost(running: dict[str, Any], status: int | None) -> pytest.TestReport:
-    """The report of a test whose worker died."""
-    location = tuple(running["location"])
-    text = f"the worker ended with status {status} in this test; the tests after it in this file have not run"
-    return pytest.TestReport(running["started"], location, {}, "failed", text, "call")
+def failed(nodeid: str, location: tuple[str, int | None, str], text: str) -> pytest.TestReport:
+    """The report of a test that its worker cannot send."""
+    return pytest.TestReport(nodeid, location, {}, "failed", text, "call")
 
 
-def work(session: pytest.Session, files: list[list[pytest.Item]], queue: Queue, connection: Connection, number: int) -> None:  # fmt: skip
-    """Runs files of tests until there are none left."""
+def work(session: pytest.Session, schedule: Schedule, connection: Connection, number: int) -> None:
+    """A worker: runs tests until there are none left."""
     sender = Sender(session.config, connection)
     try:
         prepare(session.config, number)
         session.config.pluginmanager.register(sender)
-        run(session, files, queue)
-        sender.send(ended=number)
+        run(session, schedule)
     except KeyboardInterrupt:
         pass
     except BaseException:
-        sender.send(error=traceback.format_exc())
+        sender.send("error", traceback.format_exc())
+    finally:
+        session._setupstate.teardown_exact(None)
 
 
 def prepare(config: pytest.Config, number: int) -> None:
@@ -147,14 +175,10 @@ def prepare(config: pytest.Config, number: int) -> None:
     factory._basetemp.mkdir()
 
 
-def run(session: pytest.Session, files: list[list[pytest.Item]], queue: Queue) -> None:
-    """Runs files of tests. The next file is taken before the last test of one, because fixtures live on that both need."""
-    number = queue.take()
-    while number is not None:
-        items, number = files[number], None
-        for item, following in itertools.zip_longest(items, items[1:]):
-            if following is None and (number := queue.take()) is not None:
-                following = files[number][0]
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if session.shouldfail:
-                return
+def run(session: pytest.Session, schedule: Schedule) -> None:
+    """Runs tests. Each is told the next one, because fixtures live on that both need."""
+    item = schedule.take()
+    while item is not None and not session.shouldfail:
+        following = schedule.take()
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item = following
