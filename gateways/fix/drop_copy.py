@@ -34,7 +34,7 @@ class DropCopies(StoredApplication):
         self._admin: Request | None = None
         self._queries: Request | None = None
         self._names: list[str] = []
-        self._asking: asyncio.Future[list[Any]] | None = None
+        self._request: asyncio.Future[list[Any]] | None = None
 
     def _restore(self, record: list[Any]) -> None:
         if record[0] == OUTBOUND:
@@ -70,8 +70,8 @@ class DropCopies(StoredApplication):
 
     async def _ask(self, request: Request, *arguments: Any) -> list[Any]:
         """Asks in a thread, which a cancelled caller leaves to its end: the sockets are closed after it."""
-        self._asking = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
-        return await asyncio.shield(self._asking)
+        self._request = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
+        return await asyncio.shield(self._request)
 
     async def _learn_names(self) -> int:
         """Learns the names of the participants; returns the number of events so far."""
@@ -95,10 +95,10 @@ class DropCopies(StoredApplication):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._asking is not None:
-            await asyncio.wait([self._asking])
-            self._asking.exception()  # it was raised, or nobody waits for it
-            self._asking = None
+        if self._request is not None:
+            await asyncio.wait([self._request])
+            self._request.exception()  # it was raised, or nobody waits for it
+            self._request = None
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
