@@ -30,7 +30,7 @@ test-long: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p serl -p tests -p benchmarks
+	$(BIN)/pyrefly check --summary=none
 	$(BIN)/lint-imports
 
 compiled: $(DEV)
@@ -107,4 +107,4 @@ $(DOCS): $(RUN)
 	touch $(DOCS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output site
+	rm -rf $(VENV) build dist *.egg-info .ruff_cache .pytest_cache .hypothesis demo-output site

@@ -89,7 +89,7 @@ def _socket_frame(number: int) -> bytes:
         "method": "order.place",
         "params": {**values, "signature": _sign(payload), "returnRateLimits": False},
     }
-    del request["params"]["returnRateLimits"]  # type: ignore[attr-defined]
+    del request["params"]["returnRateLimits"]
     data = json.dumps(request).encode()
     return struct.pack("!BBH", 0x81, 0x80 | 126, len(data)) + bytes(4) + data
 

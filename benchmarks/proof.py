@@ -68,7 +68,7 @@ class Proof:
     def found(self) -> dict[tuple[str, str], list[float]]:
         """PA on fresh days by method and task, a value for each seed."""
         return {
-            (method, task): [figures(self.output, task, seed, method)["fresh_bps"] for seed in self.seeds]  # type: ignore[index]
+            (method, task): [figures(self.output, task, seed, method)["fresh_bps"] for seed in self.seeds]  # pyrefly: ignore[unsupported-operation]
             for method in self.methods
             for task in self.tasks
         }

@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from serl.agents.learning.ppo_config import PPOConfig
 
 
-class Adapter(VecEnv):  # type: ignore[misc]
+class Adapter(VecEnv):
     """Adapter of a VectorEnv to Stable-Baselines3's VecEnv; collects the returns of finished episodes."""
 
     def __init__(self, env: VectorEnv, seed: int) -> None:

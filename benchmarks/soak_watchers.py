@@ -6,7 +6,6 @@ import urllib.request
 from collections import Counter
 from multiprocessing.connection import Connection
 from typing import Any
-from urllib.error import URLError
 
 import msgpack
 import numpy as np
@@ -202,6 +201,6 @@ def scrape(metrics_url: str, dashboard_url: str, control: Any, report: Connectio
                         except TimeoutError:
                             break
                     report.send((dict(counts), [], []))
-        except (OSError, URLError, WebSocketException) as error:
+        except (OSError, WebSocketException) as error:
             counts[f"scrape {type(error).__name__}"] += 1
             time.sleep(1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 
-class ToyExecution(VectorEnv):  # type: ignore[misc]
+class ToyExecution(VectorEnv):
     """See the module. Observations: time left, inventory, signal, 1, and noise up to `size` numbers; actions: share of the rest."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -51,5 +51,5 @@ class ToyExecution(VectorEnv):  # type: ignore[misc]
             info = {"final_obs": self._observe()}
             self._inventory[done], self._left[done] = 1, self._steps
         nothing = np.zeros(self.num_envs, bool)
-        ends = (nothing, done) if self._truncates else (done, nothing)
-        return self._observe(), rewards, *ends, info
+        terminated, truncated = (nothing, done) if self._truncates else (done, nothing)
+        return self._observe(), rewards, terminated, truncated, info

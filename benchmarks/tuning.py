@@ -92,7 +92,8 @@ class Study:
     def fresh_tuner(self, **changes: Any) -> Tuner:
         """A tuner of the untuned model."""
         base = replace(self.base, model=copy.deepcopy(self.base.model))  # a tuner changes its model for good
-        return Tuner(base, TuningConfig(**{"microbatch": 8, **self.settings, **changes}))
+        settings: dict[str, Any] = {"microbatch": 8, **self.settings, **changes}
+        return Tuner(base, TuningConfig(**settings))
 
     def written(self, tuner: Tuner, truth: Truth, n: int, rng: np.random.Generator) -> list[float]:
         """True scores of modules that the model writes."""

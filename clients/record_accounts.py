@@ -117,8 +117,11 @@ class AccountsRecorder:
             first_time_ns=max(0, self._first_ns),
             last_time_ns=self.time_ns,
             source_rows=self._sequence,
-            parameters={"endpoint": self.endpoint, HASH: self.tape.hexdigest()}
-            | {name: int(self._limits.get(name, 0)) for name in LIMITS},
+            parameters={
+                "endpoint": self.endpoint,
+                HASH: self.tape.hexdigest(),
+                **{name: int(self._limits.get(name, 0)) for name in LIMITS},
+            },
             participants=(EXCHANGE, *participants),
         )
         self._writer.finish(reference)

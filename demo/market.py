@@ -2,11 +2,11 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
 from serl.clients.blocking import Exchange, connect
+from serl.clients.values import FeedMessage
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.wire import Kind
@@ -42,10 +42,10 @@ class Watcher:
 
     def receive(self, timeout_s: float) -> None:
         """Receive messages for up to `timeout_s`."""
-        item: Any = self.client.wait(timeout_s)
+        item = self.client.wait(timeout_s)
         while item is not None:
-            if str(item[0]).startswith("trade/"):
-                self.trades += len(item[1][-1])
+            if isinstance(item, FeedMessage) and item.topic.startswith("trade/"):
+                self.trades += len(item.message[-1])
             item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def table(self) -> Table:

@@ -69,7 +69,7 @@ def entry(function: Any, kind: Any = None, keep: bool = True) -> Any:
         return cfunc(kind or types.int64(*[types.int64] * 7), cache=keep and FOLDER.is_dir(), **_OPTIONS)(function)
 
 
-class _Part(JITCodeLibrary):  # type: ignore[misc]
+class _Part(JITCodeLibrary):
     """Code that lives on in the code of others only: neither optimized nor made machine code of its own.
 
     The one thing here that numba does not promise to keep; what it saves is in docs/architecture.md.
@@ -100,7 +100,7 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
         self._finalize_final_module()
 
 
-class _PartCompiler(Compiler):  # type: ignore[misc]
+class _PartCompiler(Compiler):
     """numba's own, into a Part."""
 
     inlining: str | None = None

@@ -253,7 +253,7 @@ class ExchangeConfig(_Section):
     @property
     def needs_full_rule_book(self) -> bool:
         """Whether the full rule book is loaded at the start, rather than by the first order that needs it."""
-        default_rules = all(symbol == SymbolConfig(**symbol.reference) for symbol in self.symbols)
+        default_rules = all(symbol == SymbolConfig.model_validate(symbol.reference) for symbol in self.symbols)
         limited = any(account.has_limits for account in self.accounts.values())
         return self.full_rule_book or limited or not default_rules
 

@@ -33,7 +33,7 @@ WORD = ir.IntType(64)
 
 def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
     """The tuple with a handle of its arrays as they are now, and of the owner's words: anew whenever an array is another one."""
-    *fields, handle = arrays._fields  # type: ignore[attr-defined]
+    *fields, handle = arrays._fields  # pyrefly: ignore[missing-attribute]
     assert handle == "handle"
     words = np.zeros(OWN_WORDS + WORDS * len(fields), np.int64)
     words[:OWN_WORDS] = own
@@ -43,10 +43,10 @@ def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
         at = OWN_WORDS + WORDS * place
         words[at] = array.ctypes.data
         words[at + 1 : at + 1 + array.ndim] = array.shape
-    return arrays._replace(handle=words)  # type: ignore[attr-defined]
+    return arrays._replace(handle=words)  # pyrefly: ignore[missing-attribute]
 
 
-class Pointed(types.Type):  # type: ignore[misc]
+class Pointed(types.Type):
     """The numba type of a NamedTuple of arrays."""
 
     def __init__(self, name: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> None:
@@ -84,7 +84,7 @@ def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) ->
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):  # type: ignore[misc]
+class _Fields(AttributeTemplate):
     key = Pointed
 
     def generic_resolve(self, kind: Any, name: str) -> Any:

@@ -115,7 +115,7 @@ class Exchange:
                 self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
                 Subscriptions(self._sockets["feed"], self.login, refusals, limits.unknown_topics_max),
             )  # fmt: skip
-            self.lockstep = None
+            self.lockstep: Lockstep | None = None
             if config.clock.kind == "lockstep":
                 self.lockstep = Lockstep(
                     self.core,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ class Snapshot:
         return digest.hexdigest()
 
 
-def without_unused(values: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+def without_unused(values: NDArray[Any], columns: int) -> NDArray[Any]:
     """The first `columns`, and those behind them up to the last one that is used: the hash is that of versions that had no others."""
     used = np.flatnonzero(values[:, columns:].any(axis=0))
     return values[:, : columns + (int(used[-1]) + 1 if len(used) else 0)]

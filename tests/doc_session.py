@@ -19,7 +19,7 @@ from tests.doc_blocks import ROOT, Block, commands, outputs
 from tests.server_fixture import free_endpoint
 from tests.test_help import ALL
 
-BANNERS = {
+BANNERS: dict[tuple[str, ...], str] = {
     ("exchange", "start"): "  journal",
     ("dashboard",): "operator",
     ("binance", "start"): "  account",

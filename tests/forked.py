@@ -77,7 +77,7 @@ def words_of(arguments: Any, environment: Any) -> tuple[list[str], bool, tuple[s
     return words[1:], unbuffered, COMMANDS[command]
 
 
-class Forked(REAL):  # type: ignore[misc]
+class Forked(REAL):
     """See the module."""
 
     def _execute_child(self, *arguments: Any, **options: Any) -> None:
@@ -108,4 +108,4 @@ class Forked(REAL):  # type: ignore[misc]
 def install() -> None:
     """Replaces `subprocess.Popen`, unless SERL_TEST_FORK is 0."""
     if os.environ.get("SERL_TEST_FORK") != "0":
-        subprocess.Popen = Forked  # type: ignore[misc]
+        subprocess.Popen = Forked  # pyrefly: ignore[bad-assignment]

@@ -21,7 +21,7 @@ def parsed(words: list[str]) -> str:
     command: click.Command = serl
     context = click.Context(command)
     while isinstance(command, click.Group):
-        name, command, words = command.resolve_command(context, words)  # type: ignore[assignment]
+        name, command, words = command.resolve_command(context, words)  # pyrefly: ignore[bad-assignment]
         context = click.Context(command, parent=context, info_name=name)
     command.make_context(context.info_name, words, parent=context.parent)
     return context.command_path.strip()

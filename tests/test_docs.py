@@ -82,7 +82,7 @@ def test_the_backtest_in_python_trades(capsys: pytest.CaptureFixture[str]) -> No
     bot, used, _ = blocks("tutorials/backtest-a-bot.md", "python")
     names: dict[str, object] = {}
     exec(compile(f"{bot.text}\n{used.text}", "backtest-a-bot.md", "exec"), names)
-    assert len(names["result"].fill_rows) > 0  # type: ignore[attr-defined]
+    assert len(names["result"].fill_rows) > 0  # pyrefly: ignore[missing-attribute]
     assert "filled 10 at" in capsys.readouterr().out
 
 

@@ -78,7 +78,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     count = session.config.option.workers
     if not count or session.config.option.collectonly or session.testsfailed:
         return None
-    session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    session.config._tmp_path_factory.getbasetemp()  # pyrefly: ignore[missing-attribute]
     schedule = Schedule(session.items)
     workers: dict[Connection, BaseProcess] = {}
     try:
@@ -112,10 +112,7 @@ def gather(session: pytest.Session, workers: dict[Connection, BaseProcess]) -> N
     while listening:
         for connection in wait(listening):
             assert isinstance(connection, Connection)
-            try:
-                kind, value = connection.recv()
-            except EOFError:
-                kind, value = "ended", None
+            kind, value = receive(connection)
             if kind == "started":
                 running[connection] = value
             elif kind == "report":
@@ -133,6 +130,14 @@ def gather(session: pytest.Session, workers: dict[Connection, BaseProcess]) -> N
                     report(session, failed(nodeid, to_do.pop(nodeid), f"its process ended with status {status}"))
     for nodeid, location in to_do.items():
         report(session, failed(nodeid, location, "has not run: the process that had taken it ended"))
+
+
+def receive(connection: Connection) -> tuple[str, Any]:
+    """The next message of a worker."""
+    try:
+        return connection.recv()
+    except EOFError:
+        return "ended", None
 
 
 def report(session: pytest.Session, done: pytest.TestReport) -> None:
@@ -170,7 +175,7 @@ def prepare(config: pytest.Config, number: int) -> None:
     capture.stop_global_capturing()
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory: Any = config._tmp_path_factory  # pyrefly: ignore[missing-attribute]
     factory._basetemp = factory.getbasetemp() / f"worker-{number}"
     factory._basetemp.mkdir()
 

@@ -109,7 +109,7 @@ def become(request: dict[str, Any]) -> None:
 
 def end(status: int) -> None:
     """Ends the process as Python does, but does not take apart what was imported: that copies all of it, and takes as long as a start."""
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # pyrefly: ignore[missing-attribute]
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush(), sys.stderr.flush()

@@ -78,7 +78,7 @@ class Result:
         own = rows["symbol"][:, None] == np.arange(count)
         changes = np.where(own, signed[:, None], 0), np.where(own, -(signed * prices.astype(exact))[:, None], 0)
         start = np.zeros((1, count), exact)
-        return tuple(np.concatenate([start, np.cumsum(one, axis=0, dtype=exact)]) for one in changes)  # type: ignore[return-value]
+        return tuple(np.concatenate([start, np.cumsum(one, axis=0, dtype=exact)]) for one in changes)  # pyrefly: ignore[bad-return]
 
     @cached_property
     def positions(self) -> NDArray[np.int64]:

@@ -194,7 +194,7 @@ def _tuples_to_lists(value: Any) -> Any:
     """Replaces tuples by lists, because plain YAML has no tuples."""
     if isinstance(value, dict):
         return {key: _tuples_to_lists(item) for key, item in value.items()}
-    return [_tuples_to_lists(item) for item in value] if isinstance(value, list | tuple) else value
+    return [_tuples_to_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def to_json(found: Calibration) -> dict[str, Any]:

@@ -122,8 +122,8 @@ def mean_scores(days: Sequence[HeldOutScores]) -> HeldOutScores:
     return HeldOutScores(
         mean(lambda one: one.mean_l1), mean(lambda one: one.mean_wasserstein), mean(lambda one: one.facts_shared),
         mean(lambda one: one.signs_shared),
-        {name: mean(lambda one, name=name: one.score_l1[name]) for name in first.score_l1},  # type: ignore[misc]
-        {name: mean(lambda one, name=name: one.fact_values[name]) for name in first.fact_values},  # type: ignore[misc]
+        {name: mean(lambda one, name=name: one.score_l1[name]) for name in first.score_l1},
+        {name: mean(lambda one, name=name: one.fact_values[name]) for name in first.fact_values},
         mean(lambda one: one.one_sided_share), mean(lambda one: one.levels_missing_share),
         [round(float(count)) for count in np.mean([one.messages for one in days], axis=0)],
     )  # fmt: skip

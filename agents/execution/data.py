@@ -173,7 +173,7 @@ def idle_frames(market: ExecutionMarket, episodes: Rows) -> Rows:
 
 def split_rows(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
     """Table rows: data set, part, stocks, dates, stock-days, hours, first and last date."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for dataset in datasets:
         for name, part in dataset.parts.items():
             length = sum(hours.end_ns - hours.start_ns for hours in part.hours) / 3600 / SECOND_NS

@@ -35,7 +35,7 @@ def _set(target: dict[str, Any] | list[Any], path: Path, value: Any, source: str
                 f"{source}: expected a list of {'.'.join(here)} in the population's file to index, got none; give the whole list"
             )
         current = {}
-    elif not isinstance(current, dict | list):
+    elif not isinstance(current, (dict, list)):
         if rest:
             raise ExperimentError(
                 f"{source}: expected a mapping or a list at {'.'.join(here)}, got {current!r}; end the key there"
@@ -91,9 +91,14 @@ def _unknown(values: dict[str, Any], path: Path) -> tuple[str, Sequence[str]] | 
             return ".".join(path[: place + 1]), list(known)
         known = _profile(setting) if part == "profile" else known[part]
         setting = setting[part]
-        if not known or not isinstance(known, dict | list) or type(setting) is not type(known):
+        if not known or not _are_containers(known, setting):
             return None
     return None
+
+
+def _are_containers(known: Any, setting: Any) -> bool:
+    """Whether both are mappings, or both are lists."""
+    return isinstance(known, (dict, list)) and type(setting) is type(known)
 
 
 def _profile(group: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from serl.agents.execution.environment.interface import Interface
 
 
-class ConcatVectorEnv(VectorEnv):  # type: ignore[misc]
+class ConcatVectorEnv(VectorEnv):
     """The given vector environments as one, in order. LayoutMismatchError unless all have the observations and actions of the first.
 
     Their episodes must not be truncated. `unwrapped` is the first one."""

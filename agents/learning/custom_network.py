@@ -21,14 +21,14 @@ CHECKED_ROWS = 3
 """Observations in the trial run of a network that was loaded from a file."""
 
 
-class CustomNetwork(nn.Module):  # type: ignore[misc]
+class CustomNetwork(nn.Module):
     """Wraps a module, (B, size) to (B, outputs) and (B,) values, with the interface of an ActorCritic. Of `config` it uses the settings of
     the action distribution.
 
     Parameters that only the values depend on learn at the critic's rate, all others at the actor's. The order of all parameters, and with it
     the result of training, is that of an ActorCritic where the module has the layers of one."""
 
-    memory = None
+    memory: None = None
 
     def __init__(self, module: nn.Module, config: NetworkConfig, size: int, low: Any, high: Any) -> None:
         super().__init__()

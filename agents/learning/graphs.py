@@ -77,7 +77,7 @@ LAYERS: dict[type[nn.Module], tuple[str, tuple[str, ...]]] = {
 IDENTITY_LAYERS = (nn.Identity, nn.Dropout)
 
 
-class _Tracer(fx.Tracer):  # type: ignore[misc]
+class _Tracer(fx.Tracer):
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         """Known layers are single operations; the tracer enters all other modules."""
         return type(module) in LAYERS or isinstance(module, IDENTITY_LAYERS)
@@ -142,7 +142,7 @@ class _GraphBuilder:
             self._layer(node)
         elif node.op == "output":
             results = node.args[0]
-            return [self._argument(item) for item in (results if isinstance(results, tuple | list) else (results,))]
+            return [self._argument(item) for item in (results if isinstance(results, (tuple, list)) else (results,))]
         elif node.op not in ("call_function", "call_method"):  # an argument
             if self._references:
                 raise NotExportableError(
@@ -159,7 +159,7 @@ class _GraphBuilder:
                     f"{getattr(target, '__name__', target)!r}; use operations of this list"
                 )
             arguments = node.args
-            if name == "reshape" and len(arguments) > 1 and not isinstance(arguments[1], tuple | list):
+            if name == "reshape" and len(arguments) > 1 and not isinstance(arguments[1], (tuple, list)):
                 arguments = (arguments[0], tuple(arguments[1:]))
             self._append(node, name, *arguments, **node.kwargs)
         return None
@@ -182,7 +182,7 @@ def trace_graph(function: nn.Module | Callable[[Any], Any]) -> "Graph":
     return Graph({"nodes": builder.nodes, "given": results}, builder.tensors)
 
 
-class Graph(nn.Module):  # type: ignore[misc]
+class Graph(nn.Module):
     """Runs a graph: observations (B, d) to a tuple of tensors. NotExportableError for a graph outside the limits and lists of this module."""
 
     def __init__(self, graph: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -288,7 +288,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
         yield value
     elif isinstance(value, slice):
         yield from _tensors([value.start, value.stop, value.step])
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _tensors(item)
 
@@ -311,7 +311,7 @@ def numbers_at_most(name: str, arguments: list[Any], named: dict[str, Any]) -> i
     tensors = list(_tensors([*arguments, *named.values()]))
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if name in ("cat", "stack"):
-        return sum(map(math.prod, shapes))
+        return sum(math.prod(shape) for shape in shapes)
     if name in ("matmul", "linear") and len(shapes) > 1:
         left, right, *bias = shapes
         right = right[::-1] if name == "linear" else right

@@ -77,7 +77,7 @@ def _layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     )
 
 
-class HALOPNetwork(nn.Module):  # type: ignore[misc]
+class HALOPNetwork(nn.Module):
     """Actor, twin critics and DQN. A state is an observation, the queue at each of 2 R + 1 ticks around the same-side touch, and the tick size
     in bps."""
 

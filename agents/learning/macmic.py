@@ -66,7 +66,7 @@ class MacMicConfig(RecurrentPPOConfig):
     )
 
 
-class MacMicNetwork(nn.Module):  # type: ignore[misc]
+class MacMicNetwork(nn.Module):
     """The networks of both levels."""
 
     def __init__(self, observation_size: int, config: MacMicConfig, generator: torch.Generator) -> None:

@@ -13,7 +13,7 @@ from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.perceptron import Perceptron
 
 
-class ActorCritic(nn.Module):  # type: ignore[misc]
+class ActorCritic(nn.Module):
     """Observations (.., size) to parameters of the action distribution and a value. `seed` determines the orthogonal initial weights."""
 
     def __init__(self, config: NetworkConfig, observation_size: int, low: Any, high: Any, seed: int) -> None:

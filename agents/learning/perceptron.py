@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from serl.agents.learning.network_config import Activation
 
 
-class Perceptron(nn.Module):  # type: ignore[misc]
+class Perceptron(nn.Module):
     """Linear layers of the given sizes with an activation between them. Initial weights are orthogonal (gain sqrt 2, `gain` in the last
     layer), biases 0."""
 

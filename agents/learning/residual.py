@@ -37,7 +37,7 @@ def corrected_actions(env: ExecutionVectorEnv, rule: Rule, residual: Any, name: 
     return shares_of(env, rule_outputs(env, rule, name) + BOUNDS * residual)
 
 
-class ResidualVectorEnv(VectorEnv):  # type: ignore[misc]
+class ResidualVectorEnv(VectorEnv):
     """An execution environment whose actions are residuals on a rule. `unwrapped` is the environment itself."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012

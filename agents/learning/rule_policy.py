@@ -51,9 +51,11 @@ def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
     if "graph" in values:
         return graph_rule(Graph.from_json(values), len(names))
     try:
-        terms = Terms(
-            **{**values, "names": tuple(values["names"]), "terms": tuple(Term(**term) for term in values["terms"])}
-        )
+        tuples: dict[str, Any] = {
+            "names": tuple(values["names"]),
+            "terms": tuple(Term(**term) for term in values["terms"]),
+        }
+        terms = Terms(**{**values, **tuples})
         known = all(
             term.output in OUTPUTS and term.shape in SHAPES and 0 <= term.column < len(names) for term in terms.terms
         )

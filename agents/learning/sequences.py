@@ -28,7 +28,7 @@ class RecurrentPPOConfig(BaselineConfig):
     gradient_norm_max: float = Field(0.5, gt=0)
 
 
-class RecurrentActorCritic(nn.Module):  # type: ignore[misc]
+class RecurrentActorCritic(nn.Module):
     """A GRU over the steps of an order, then a layer on its output and the current inputs; log-probabilities of actions and a value."""
 
     def __init__(self, inputs: int, actions: int, units: int, generator: torch.Generator) -> None:
@@ -56,7 +56,7 @@ class RecurrentActorCritic(nn.Module):  # type: ignore[misc]
     @torch.no_grad()
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`forward` for one step: (B, size) to (B, actions), (B,) and the memory after it."""
-        log_probs, values, after = self(inputs.unsqueeze(0), state)
+        log_probs, values, after = self(inputs.unsqueeze(0), state)  # pyrefly: ignore[not-callable]  # a Module is Any here
         return log_probs[0], values[0], after
 
 

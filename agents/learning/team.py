@@ -119,7 +119,7 @@ def received_messages(communicate: Communicate, observations: Any, agents: int) 
     return np.concatenate([messages_of_others(np.asarray(communicate(team))) for team in teams])
 
 
-class TeamVectorEnv(VectorEnv):  # type: ignore[misc]
+class TeamVectorEnv(VectorEnv):
     """An execution environment whose observations end with the messages that the others sent at the previous decision, 0 at first.
     `unwrapped` is the environment without messages."""
 

@@ -20,7 +20,7 @@ from serl.agents.positions.observation import Observer
 from serl.exchange.records import Rows
 
 
-class PositionVectorEnv(VectorEnv, ABC):  # type: ignore[misc]
+class PositionVectorEnv(VectorEnv, ABC):
     """See the module. `reset(seed=...)` determines all following episodes.
 
     features: names of what `observe` returns. actions: the space of one agent.

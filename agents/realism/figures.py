@@ -102,7 +102,7 @@ def _edges(samples: list[Floats], discrete: bool) -> Floats:
     if step > 0:
         width = max(step, round(width / step) * step)
         low -= step / 2
-    return np.asarray(low + width * np.arange(max(1, int(np.ceil((high - low) / width))) + 1))
+    return np.asarray(low + width * np.arange(max(1, int(np.ceil((high - low) / width))) + 1), np.float64)
 
 
 def responses(measurement: Measurement) -> bytes:

@@ -104,7 +104,7 @@ def sample_windows(tape: Tape, samples_max: int) -> WindowSamples:
 
 
 def _build_model(torch: Any, features: int) -> Any:
-    class Forecaster(torch.nn.Module):  # type: ignore[misc]
+    class Forecaster(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.lstm = torch.nn.LSTM(features, HIDDEN, batch_first=True)

@@ -115,7 +115,7 @@ def volume_per_minute(tape: Tape) -> Floats:
     """60 x the lots executed in each second that has an execution."""
     second = tape.time_ns[tape.trades] // SECOND_NS
     _, group = np.unique(second, return_inverse=True)
-    return np.asarray(60.0 * np.bincount(group, weights=tape.qty_lots[tape.trades]))
+    return np.asarray(60.0 * np.bincount(group, weights=tape.qty_lots[tape.trades]), np.float64)
 
 
 def ofi(tape: Tape, level: int = 0) -> Floats:

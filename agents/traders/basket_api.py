@@ -1,6 +1,6 @@
 """What a trader of a basket may call besides trader_api.py: leg 0 is its own symbol, legs 1 to `market.legs` the members."""
 
-from typing import Any
+from typing import Any, LiteralString
 
 from serl.agents.traders.addresses import load_float64, load_int64
 from serl.agents.traders.records import LEG, LEG_SHIFT
@@ -8,7 +8,7 @@ from serl.agents.traders.trader_api import IOC, NEW, add_request
 from serl.exchange.compiling import inlined
 
 
-def _offset(field: str) -> int:
+def _offset(field: LiteralString) -> int:
     assert LEG.fields is not None
     return int(LEG.fields[field][1])
 

@@ -112,7 +112,7 @@ class TradersBeside:
         running = {process.sentinel: host for host, process in enumerate(self._processes.processes)}
         while running:
             for sentinel in wait(list(running)):
-                host = running.pop(sentinel)  # type: ignore[arg-type]
+                host = running.pop(sentinel)  # pyrefly: ignore[bad-argument-type]
                 if not self._stopping.is_set():
                     self._report_end(host)
 

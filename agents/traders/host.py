@@ -17,7 +17,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.timeline import Timeline, day_offset_ns
 from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
-from serl.clients.session import Grant
+from serl.clients.values import FeedMessage
 from serl.exchange.ahead import warm_rule_book
 from serl.exchange.config import time_of_day_text
 from serl.exchange.gateway.accept import END_NS
@@ -143,7 +143,7 @@ class Host:
     def _buffer(self, item: Any) -> None:
         """Buffers an item and all others of the inbox: rows of the feed and own reports."""
         while item is not None:
-            if isinstance(item, tuple) and not isinstance(item, Grant):
+            if isinstance(item, FeedMessage):
                 topic, message = item
                 if message[0] == FeedKind.ROWS:
                     self._buffer_public(topic.split("/")[1], message)

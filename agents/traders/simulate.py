@@ -52,7 +52,7 @@ class Simulation:
         """Commands in the chunks before it."""
         self._events = np.zeros(EVENT_ROWS, EVENT)
         self._kept, self._kept_count = np.zeros(0, EVENT), np.zeros(1, np.int64)
-        self._venue = None
+        self._venue: SimulatedVenue | None = None
         if population.has_rules:
             self._venue = SimulatedVenue(
                 population, self.market, EVENT_ROWS, self._execute, lambda: int(next_arrival(self.crowd.traders))

@@ -1,6 +1,6 @@
 """The functions that a trader's function may call; they are inlined into it. Prices in ticks, quantities in lots, times in ns."""
 
-from typing import Any
+from typing import Any, LiteralString
 
 from serl.agents.traders.addresses import load_float64, load_int32, load_int64, store_float64
 from serl.agents.traders.records import FLOW_ROWS, NODE, REQUESTS_MAX
@@ -16,7 +16,7 @@ SECOND_NS = 1_000_000_000
 _NODE_BYTES = NODE.itemsize
 
 
-def _offset(field: str) -> int:
+def _offset(field: LiteralString) -> int:
     assert NODE.fields is not None
     return int(NODE.fields[field][1])
 

@@ -92,7 +92,7 @@ class Limits:
     def _order_limits(self) -> list[tuple[str, int, int, str]]:
         """(interval, its number, limit, suffix of the header) of each limit of orders that is set."""
         limits = (self.settings.orders_per_10_s, self.settings.orders_per_day)
-        return [(*window, limit) for window, limit in zip(ORDER_WINDOWS, limits, strict=True) if limit]  # type: ignore[misc]
+        return [(*window, limit) for window, limit in zip(ORDER_WINDOWS, limits, strict=True) if limit]  # pyrefly: ignore[bad-return]
 
     def count_order(self, login: str, count: int = 1) -> None:
         """Charges new orders. Raises BinanceError beyond a limit."""

@@ -203,7 +203,9 @@ class Market:
         status = (await client.ask(Kind.STATUS, listing.number))[5]
         symbol.trading = not status[0] and status[1] == Phase.CONTINUOUS
         bids, asks = (symbol.book.levels(side, 1) for side in (0, 1))
-        symbol.best = (*(bids[0][:2] if bids else (0, 0)), *(asks[0][:2] if asks else (0, 0)))
+        bid_ticks, bid_lots = bids[0][:2] if bids else (0, 0)
+        ask_ticks, ask_lots = asks[0][:2] if asks else (0, 0)
+        symbol.best = (bid_ticks, bid_lots, ask_ticks, ask_lots)
         symbol.best_id = symbol.book.update_id
 
     def _take_trades(self, symbol: SymbolMarket, reply: list[Any]) -> None:

@@ -141,7 +141,7 @@ class StreamSocket:
             if account is None:
                 self._hub.listen(stream, self)
             else:
-                account.listen((self, stream), lambda text, stream=stream: self.event(stream, text))  # type: ignore[misc]
+                account.listen((self, stream), lambda text, stream=stream: self.event(stream, text))
 
     def _unsubscribe(self, streams: list[str]) -> None:
         for stream in streams:

@@ -3,7 +3,7 @@
 from nautilus_trader.config import LiveDataClientConfig, LiveExecClientConfig
 
 
-class SerlDataClientConfig(LiveDataClientConfig, frozen=True):  # type: ignore[call-arg]
+class SerlDataClientConfig(LiveDataClientConfig, frozen=True):
     """Market data of an exchange. Clients with the same endpoint and participant share a connection.
 
     Attributes:
@@ -21,7 +21,7 @@ class SerlDataClientConfig(LiveDataClientConfig, frozen=True):  # type: ignore[c
     currency: str = "USD"
 
 
-class SerlExecClientConfig(LiveExecClientConfig, frozen=True):  # type: ignore[call-arg]
+class SerlExecClientConfig(LiveExecClientConfig, frozen=True):
     """Orders of a participant; the first five as in `SerlDataClientConfig`.
 
     Attributes:

@@ -45,7 +45,7 @@ def changes_of(book: L2Book | L3Book, items: Iterable[list[int]]) -> list[Change
 def content_of(book: L2Book | L3Book) -> list[Change]:
     """All of a book, as additions; at each price in time priority."""
     if isinstance(book, L3Book):
-        return [(BookAction.ADD, number, *order) for number, order in book.orders.items()]
+        return [(BookAction.ADD, number, side, ticks, lots) for number, (side, ticks, lots) in book.orders.items()]
     return [
         (BookAction.ADD, 0, side, level.price_ticks, level.qty_lots) for side in range(2) for level in book.levels(side)
     ]

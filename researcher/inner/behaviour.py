@@ -1,6 +1,7 @@
 """What a scored policy does, and on which orders it gains: figures for the archive and for prompts."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning.evaluation import Outcome
@@ -30,7 +31,7 @@ def behaviour_of(episodes: Rows, outcome: Outcome, without_us: Outcome, advantag
     return {name: round(float(value), 4) for name, value in found.items() if np.isfinite(value)}
 
 
-def _groups(episodes: Rows, without_us: Outcome) -> dict[str, Floats]:
+def _groups(episodes: Rows, without_us: Outcome) -> dict[str, NDArray[np.bool_]]:
     """(n,) masks of orders by group."""
     day_ns = 86_400_000_000_000
     time_ns, qty_lots, sign = episodes["start_ns"] % day_ns, episodes["qty_lots"], episodes["sign"]

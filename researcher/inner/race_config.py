@@ -56,7 +56,7 @@ class Race(BaseModel):
 
 def stages_of_rungs(rungs: Any, kept: Any) -> dict[str, Any]:
     """The race that the former settings `rungs` and `kept` meant: one seed, and a share of the candidates continues at each rung."""
-    if not isinstance(rungs, list | tuple) or not all(isinstance(share, int | float) for share in rungs):
+    if not isinstance(rungs, (list, tuple)) or not all(isinstance(share, int | float) for share in rungs):
         raise ValueError(f"rungs: expected shares like [0.25, 0.5, 1], got {rungs!r}; better set race.stages")
     return {
         "trainings": None,

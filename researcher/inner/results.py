@@ -24,7 +24,9 @@ class Trial:
 
 def score_of(values: Mapping[str, Any]) -> Score:
     """The inverse of dataclasses.asdict for a Score, also of those that earlier versions wrote."""
-    rows = {name: tuple(values.get(name, ())) for name in ("advantages_bps", "clusters", "controls_bps")}
+    rows: dict[str, Any] = {
+        name: tuple(values.get(name, ())) for name in ("advantages_bps", "clusters", "controls_bps")
+    }
     return Score(**{**values, **rows})
 
 
@@ -45,7 +47,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
     }
     of_twap = [score.twap_bps for score in scores if score.twap_bps is not None]
     twap_bps = float(np.mean(of_twap)) if of_twap else None
-    found = Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+    found = Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # pyrefly: ignore[bad-argument-type]
     return dataclasses.replace(found, twap_bps=twap_bps)
 
 

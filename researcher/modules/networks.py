@@ -11,7 +11,7 @@ from serl.researcher.modules.specs import AgentSpec
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}
 
 
-class _Layer(nn.Module):  # type: ignore[misc]
+class _Layer(nn.Module):
     """Linear layer, optional layer norm and activation, with a residual connection if requested and the sizes match."""
 
     def __init__(self, spec: AgentSpec, before: int, after: int) -> None:
@@ -35,7 +35,7 @@ def _stack(spec: AgentSpec, first: int, widths: Sequence[int]) -> tuple[nn.Seque
     return nn.Sequential(*layers), first
 
 
-class SpecNetwork(nn.Module):  # type: ignore[misc]
+class SpecNetwork(nn.Module):
     """A shared trunk with a policy head and a value head. Initial weights are those of the default network (learning/perceptron.py), determined
     by the seed of PyTorch: orthogonal with gain sqrt 2, .01 in the policy's last layer, so that first actions are near their mid-range, and 1 in
     the value's; biases are 0."""

@@ -67,7 +67,7 @@ class DekProposer:
         arms = self._operators.arms(past)
         if rng.random() < self._config.search.model_share:
             arms = [arm for arm in arms if arm.model] or arms
-        groups = [[arm for arm in arms if bool(PARENTS[arm.operator]) == parents] for parents in (False, True)]  # type: ignore[index]
+        groups = [[arm for arm in arms if bool(PARENTS[arm.operator]) == parents] for parents in (False, True)]  # pyrefly: ignore[bad-index]
         first = groups[int(rng.random() >= self._config.fresh_share)]
         return choose_arm(first or arms, past.paid(), rng)
 

@@ -68,7 +68,7 @@ def _normalised_code(text: str) -> str:
             node.id = number.get(node.id, node.id)
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and _is_docstring(body[0]):
-            node.body = body[1:]  # type: ignore[attr-defined]
+            node.body = body[1:]  # pyrefly: ignore[missing-attribute]
     return ast.dump(tree, annotate_fields=False)
 
 

@@ -52,9 +52,14 @@ def _row(line: str, place: str, model_sha256: str, grammars: Mapping[str, str | 
         raise TuningError(
             f"{place}: expected the present form and schema of {kind}, got another; leave out lines of older versions"
         )
-    tokens = {name: tuple(module[name]) for name in ("prompt_ids", "token_ids")}
-    made = Experience(**{**module, **tokens, "grammar": grammars[kind]})
-    return Scored(**{**found, "module": made, "score": Measurement(**score) if score else None, "fresh": False})
+    inputs: dict[str, Any] = {name: tuple(module[name]) for name in ("prompt_ids", "token_ids")}
+    inputs["grammar"] = grammars[kind]
+    made: dict[str, Any] = {
+        "module": Experience(**{**module, **inputs}),
+        "score": Measurement(**score) if score else None,
+        "fresh": False,
+    }
+    return Scored(**{**found, **made})
 
 
 def _hash(grammar: str | None) -> str | None:

@@ -157,13 +157,13 @@ def test_errors_name_the_reason(exchange: Served) -> None:
         with pytest.raises(
             PriceOffTick, match=r"got 100\.5; convert a price with instrument\('AMZN'\)\.ticks\(price\)"
         ):
-            carol.buy("AMZN", 1, 100.5)  # type: ignore[arg-type]
+            carol.buy("AMZN", 1, 100.5)  # pyrefly: ignore[bad-argument-type]
         with pytest.raises(ConfigError, match=r"qty_lots: expected an integer, got 1\.5"):
-            carol.buy("AMZN", 1.5, 100)  # type: ignore[arg-type]
+            carol.buy("AMZN", 1.5, 100)  # pyrefly: ignore[bad-argument-type]
         assert (taken := carol.sell("JS", 1)).state == "done" and taken.reason == "MARKET_REMAINDER"
         order = carol.buy("DEMO", 1, 5, post_only=True)
         with pytest.raises(ConfigError, match=r"price_ticks: expected an integer, got 4\.5"):
-            carol.replace(order, 1, 4.5)  # type: ignore[arg-type]
+            carol.replace(order, 1, 4.5)  # pyrefly: ignore[bad-argument-type]
         with pytest.raises(Rejected, match="WOULD_CROSS"):
             carol.sell("DEMO", 1, 5, post_only=True)
         carol.cancel(order)

@@ -176,8 +176,8 @@ def test_sockets_without_a_session_follow_the_feed_with_a_token(guarded: Served)
 
 def test_a_stranger_cannot_operate_an_open_exchange(open_to_all: Served) -> None:
     for token in ("", "guess", "\0", None):
-        for request in ([Kind.OPERATE, token, HALT, 0], [Kind.STOP, token], [Kind.COMMAND_COPY, token, 0]):
-            assert ask(open_to_all, "admin", *request)[:2] == [97, "not_permitted"]
+        for kind, values in ((Kind.OPERATE, (HALT, 0)), (Kind.STOP, ()), (Kind.COMMAND_COPY, (0,))):
+            assert ask(open_to_all, "admin", kind, token, *values)[:2] == [97, "not_permitted"]
     with RawClient(open_to_all.endpoint) as raw:
         assert raw.login("stranger")[9] is False
         raw.send(HALT, 1, 0, 0)

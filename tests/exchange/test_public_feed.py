@@ -38,8 +38,8 @@ class PublicView:
         self._feed = Feed(socket, ["AMZN"], 1, 0, lambda participant: None, subscriptions)
         self._feed.read_subscriptions(0, 0)
         self._queries = object.__new__(Queries)
-        self._queries._core = SimpleNamespace(market=self.market, symbols=["AMZN"])  # type: ignore[assignment]
-        self._queries._sessions = SimpleNamespace(limits={"depth_max": 10, "snapshot_orders_max": 1000})  # type: ignore[assignment]
+        self._queries._core = SimpleNamespace(market=self.market, symbols=["AMZN"])  # pyrefly: ignore[bad-assignment]
+        self._queries._sessions = SimpleNamespace(limits={"depth_max": 10, "snapshot_orders_max": 1000})  # pyrefly: ignore[bad-assignment]
         self._next_id = dict.fromkeys((OPERATOR, ANN, BOB), 1)
         self.send(OPERATOR, CommandKind.RULE, flags=Rule.MATCHING, price_ticks=MATCHING[matching])
 

@@ -84,9 +84,9 @@ def wait_for_intervals(client: Exchange, count: int) -> None:
         seen[0] += message[0] == FeedKind.TIME
         receive(topic, message)
 
-    client.core._receive_feed = counting  # type: ignore[method-assign]
+    client.core._receive_feed = counting  # pyrefly: ignore[method-assign]
     until(lambda: seen[0] >= count, client)
-    client.core._receive_feed = receive  # type: ignore[method-assign]
+    client.core._receive_feed = receive  # pyrefly: ignore[method-assign]
 
 
 def lose_the_last(served: Served, symbol: str, then: Callable[[Exchange, Any], None]) -> None:
@@ -104,10 +104,10 @@ def lose_the_last(served: Served, symbol: str, then: Callable[[Exchange, Any], N
             else:
                 receive(topic, message)
 
-        follower.core._receive_feed = lossy  # type: ignore[method-assign]
+        follower.core._receive_feed = lossy  # pyrefly: ignore[method-assign]
         trader.buy(symbol, 1, 102)
         until(lambda: bool(lost), follower)
-        follower.core._receive_feed = receive  # type: ignore[method-assign]
+        follower.core._receive_feed = receive  # pyrefly: ignore[method-assign]
         assert book.bid_ticks == 101
         then(follower, book)
         trader.mass_cancel()

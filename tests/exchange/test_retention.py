@@ -317,10 +317,10 @@ def test_what_finishes_while_files_are_compressed_is_compressed_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = start(tmp_path, compress=True)
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[Any]] = []
     is_started = threading.Event(), threading.Event()
 
-    def started(program: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+    def started(program: list[str], **options: Any) -> "subprocess.Popen[Any]":
         is_first = not processes
         process = popen(["cat"], stdin=subprocess.PIPE, **options) if is_first else popen(program, **options)
         processes.append(process)

@@ -170,7 +170,7 @@ def test_batch_auctions(tmp_path: Path) -> None:
             done = len(ann.fills())
             ann.buy("AMZN", 10, 103)
             bob.sell("AMZN", 10, 101)
-            until(lambda done=done: len(ann.fills()) > done, ann)  # type: ignore[misc]
+            until(lambda done=done: len(ann.fills()) > done, ann)
         assert phase(ann) == Phase.INTRADAY
 
 

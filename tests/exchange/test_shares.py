@@ -92,7 +92,7 @@ def test_what_a_busy_machine_takes_away_is_not_charged() -> None:
 
 def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
     is_limited = [False]
-    strangers = Strangers(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # type: ignore[arg-type]
+    strangers = Strangers(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # pyrefly: ignore[bad-argument-type]
     assert all(strangers.may_be_answered(1) for _ in range(2 * ANSWERS_MIN))
     is_limited[0] = True
     answers = {route: sum(strangers.may_be_answered(route) for _ in range(100)) for route in range(1, 4)}

@@ -37,7 +37,7 @@ def replay_to_rows(day: Day, rows: list[int]) -> Iterator[Market]:
 def top(market: Market, count: int) -> tuple[Levels, Levels]:
     """The best levels of symbol 0."""
     bids, asks = market.book(0, count)
-    return tuple({int(row["price_ticks"]): int(row["qty_lots"]) for row in side} for side in (bids, asks))  # type: ignore[return-value]
+    return tuple({int(row["price_ticks"]): int(row["qty_lots"]) for row in side} for side in (bids, asks))  # pyrefly: ignore[bad-return]
 
 
 def best(levels: Levels, side: int, count: int) -> Levels:

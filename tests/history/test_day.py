@@ -61,7 +61,7 @@ def test_round_trip(day: Day, tmp_path: Path) -> None:
 def test_failed_write_leaves_the_old_file(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     before = (tmp_path / "a.parquet").read_bytes()
-    bad = replace(day, reference=replace(day.reference, counts={"x": object()}))  # type: ignore[dict-item]
+    bad = replace(day, reference=replace(day.reference, counts={"x": object()}))  # pyrefly: ignore[bad-assignment]
     with pytest.raises(TypeError):
         write_day(bad, tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == before

@@ -137,7 +137,7 @@ def test_options_that_a_format_does_not_accept(
 @pytest.mark.parametrize("name", ["tick_size", "lot_size"])
 def test_invalid_sizes(name: str, size: str) -> None:
     with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: expected a decimal above 0, got '{size}'"):
-        Options(**{name: size})  # type: ignore[arg-type]
+        Options(**{name: size})  # pyrefly: ignore[bad-argument-type]
 
 
 @pytest.mark.parametrize("date", ["2019-13-45", "20190102", "2019-W01-1", "today"])

@@ -26,7 +26,7 @@ def day() -> Day:
 
 def levels(market: Market, symbol: int = 0) -> tuple[Levels, Levels]:
     bids, asks = market.book(symbol)
-    return tuple({int(row["price_ticks"]): int(row["qty_lots"]) for row in side} for side in (bids, asks))  # type: ignore[return-value]
+    return tuple({int(row["price_ticks"]): int(row["qty_lots"]) for row in side} for side in (bids, asks))  # pyrefly: ignore[bad-return]
 
 
 def random_commands(count: int, seed: int) -> Rows:

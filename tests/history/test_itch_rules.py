@@ -12,7 +12,7 @@ from serl.history.itch.messages import LAYOUTS, decode, encode
 from tests.history.itch_sample import Fields, add, file_bytes, import_itch, imported, order_message, state
 from tests.history.sample import commands_of_row
 
-LENGTHS = dict(zip("SRHYLVWKJhAFECXDUPQBINO", (
+LENGTHS: dict[str, int] = dict(zip("SRHYLVWKJhAFECXDUPQBINO", (
     12, 39, 25, 20, 26, 35, 12, 28, 35, 21, 36, 40, 31, 36, 23, 19, 35, 44, 40, 19, 50, 20, 48,
 ), strict=True))  # fmt: skip
 """From the specification."""

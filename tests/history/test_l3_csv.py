@@ -28,7 +28,7 @@ def csv_text(*events: Event) -> str:
 
 def imported(folder: Path, *events: Event, **options: str) -> Day:
     (folder / "bitstamp_btcusd_x.csv").write_text(csv_text(*events))
-    return import_day(folder / "bitstamp_btcusd_x.csv", Options(**options))  # type: ignore[arg-type]
+    return import_day(folder / "bitstamp_btcusd_x.csv", Options(**options))  # pyrefly: ignore[bad-argument-type]
 
 
 def test_created_changed_and_deleted_orders(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_market_matches_crossing_orders(tmp_path: Path) -> None:
 
 
 def test_names_and_lots(tmp_path: Path) -> None:
-    day = imported(tmp_path, (1, 0, "10.00", 500, "created", "bid"), symbols=("X",), lot_size="0.000001")  # type: ignore[arg-type]
+    day = imported(tmp_path, (1, 0, "10.00", 500, "created", "bid"), symbols=("X",), lot_size="0.000001")  # pyrefly: ignore[bad-argument-type]
     assert day.commands["qty_lots"][0] == 5 and day.reference.symbols[0].name == "X"
     with pytest.raises(SourceError, match="--lot-size"):
         imported(tmp_path, (1, 0, "10.00", 500, "created", "bid"), lot_size="0.1e-9")

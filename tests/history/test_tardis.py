@@ -39,7 +39,7 @@ def imported(folder: Path, rows: list[Row], trades: list[Row] | None = None, **o
     (folder / BOOK).write_text(text(BOOK_HEADER, rows))
     if trades is not None:
         (folder / TRADES).write_text(text(TRADES_HEADER, trades))
-    return import_day(folder / BOOK, Options(**{"lot_size": "1", **options}))  # type: ignore[arg-type]
+    return import_day(folder / BOOK, Options(**{"lot_size": "1", **options}))  # pyrefly: ignore[bad-argument-type]
 
 
 def test_rows_of_one_time_are_one_message(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_sizes_are_rounded_and_the_tick_is_found(tmp_path: Path) -> None:
     day = imported(tmp_path, [(1, "true", "bid", "0.30", "0.2"), (1, "true", "ask", "0.42", "2.6")])
     assert day.commands["qty_lots"].tolist() == [1, 3] and day.commands["price_ticks"].tolist() == [5, 7]
     assert day.reference.symbols[0].tick_size == "0.06"
-    given = imported(tmp_path, [(1, "true", "bid", "0.30", "0.2")], tick_size="0.01", symbols=("X",), lot_size="")  # type: ignore[arg-type]
+    given = imported(tmp_path, [(1, "true", "bid", "0.30", "0.2")], tick_size="0.01", symbols=("X",), lot_size="")  # pyrefly: ignore[bad-argument-type]
     assert (given.commands["price_ticks"][0], given.commands["qty_lots"][0], given.reference.symbols[0].name) == (
         30,
         20_000,

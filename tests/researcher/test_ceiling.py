@@ -57,7 +57,7 @@ def test_a_search_finds_the_better_half_and_keeps_its_trials(tmp_path: Path) -> 
         return -((value - 0.8) ** 2)
 
     def draw(trial: object) -> float:
-        return float(trial.suggest_float("x", 0, 1))  # type: ignore[attr-defined]
+        return float(trial.suggest_float("x", 0, 1))  # pyrefly: ignore[missing-attribute]
 
     for trials in (15, 30):
         best = search(draw, evaluate, tmp_path / "journal", trials, 2, lambda done: None, [{"x": 0.7}], 3)

@@ -87,7 +87,7 @@ def install() -> None:
         setattr(module, name, value)
     _once(server, "warm_loop")
     _once(server, "warm_rule_book")
-    Market.warm = staticmethod(lambda: None)  # type: ignore[method-assign]
+    Market.warm = staticmethod(lambda: None)  # pyrefly: ignore[method-assign]
 
 
 def _once(module: Any, name: str) -> None:

@@ -62,7 +62,8 @@ class Thread:
 
     def __init__(self, target: Callable[[], object], name: str = "", daemon: bool = True) -> None:
         del daemon
-        self.name, self.until = name, None  # type: str, Callable[[], bool] | None
+        self.name = name
+        self.until: Callable[[], bool] | None = None
         self.error: BaseException | None = None
         self._target = target
         process = Current.process

@@ -18,7 +18,7 @@ from serl.exchange.records import Rows
 WINDOW = ("day", "start_ns", "interval_ns", "steps")
 
 
-class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
     """K agents, named agent_0 and so on, in a replay market with one book.
 
     shared: one parent order is split as evenly as whole lots allow (at least one lot each), and every agent gets the reward of the whole
@@ -40,7 +40,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self.shared, self.message_size = shared, message_size
         self.possible_agents = [f"agent_{number}" for number in range(market.agents)]
         self.agents: list[str] = []
-        self.render_mode = None
+        self.render_mode: str | None = None
         self._reward = reward
         self._random: np.random.Generator | None = None
         self._messages = np.zeros((market.agents, message_size), np.float32)

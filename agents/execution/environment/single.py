@@ -10,7 +10,7 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
 
 
-class SingleEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
+class SingleEnv(gymnasium.Env[Any, Any]):
     """A view of a vector environment of one. All continuous actions are in [-1, 1], as most libraries expect; discrete ones are the same.
 
     An episode terminates at the end of its window, of which what is left is part of the observation; it is never truncated. The info of the

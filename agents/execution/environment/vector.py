@@ -41,7 +41,7 @@ Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
 PRICE_ADVANTAGE = PriceAdvantage()
 
 
-class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
+class ExecutionVectorEnv(VectorEnv):
     """See the module. `reset(seed=...)` determines all following episodes."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012

@@ -13,6 +13,8 @@ from serl.exchange.errors import ConfigError
 Floats = NDArray[np.float64]
 SCHEDULE_MODES = ("market", "limit", "hybrid")
 """Action modes in which a schedule can send any quantity."""
+NO_INTERFACE: Interface | None = None
+"""Of a policy that works with any observations and actions."""
 
 
 class Policy(Protocol):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.execution.policies.policy import SCHEDULE_MODES, Floats, lots_to_actions, require_mode
+from serl.agents.execution.policies.policy import NO_INTERFACE, SCHEDULE_MODES, Floats, lots_to_actions, require_mode
 from serl.exchange.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ class Participation:
 
     name = "pov"
     modes = SCHEDULE_MODES
-    interface = None
+    interface = NO_INTERFACE
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
@@ -42,7 +42,7 @@ class Aggressive:
 
     name = "aggressive"
     modes = ("market", "hybrid")
-    interface = None
+    interface = NO_INTERFACE
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """See Policy."""
@@ -60,7 +60,7 @@ class Passive:
 
     name = "passive"
     modes = ("hybrid",)
-    interface = None
+    interface = NO_INTERFACE
 
     def __post_init__(self) -> None:
         if not 0 <= self.cross_share <= 1:
@@ -90,7 +90,7 @@ class Patience:
 
     name = "patience"
     modes = ("hybrid",)
-    interface = None
+    interface = NO_INTERFACE
 
     def __post_init__(self) -> None:
         if not (self.rest_slices >= 0 and self.late_slices >= -1 and self.place >= 0):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.execution.policies.policy import SCHEDULE_MODES, Floats, lots_to_actions, require_mode
+from serl.agents.execution.policies.policy import NO_INTERFACE, SCHEDULE_MODES, Floats, lots_to_actions, require_mode
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -23,7 +23,7 @@ class Schedule:
 
     name = ""
     modes = SCHEDULE_MODES
-    interface = None
+    interface = NO_INTERFACE
 
     def target_share(self, episodes: Rows, step: Any) -> Any:
         """(N,) target share of the quantity after the first `step` slices: 0 at step 0, 1 after the last."""

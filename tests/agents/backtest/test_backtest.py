@@ -90,7 +90,7 @@ def test_commands_never_overtake_each_other() -> None:
         def draw_ns(self, numbers: Any) -> Any:
             return 10**9 - numbers
 
-    result = backtest(Two, day=small_day(), delays=Falling(), events_kept=True)  # type: ignore[arg-type]
+    result = backtest(Two, day=small_day(), delays=Falling(), events_kept=True)  # pyrefly: ignore[bad-argument-type]
     assert result.events is not None
     own = result.events[result.events["participant"] == 1]
     assert own["order_id"].tolist() == sorted(own["order_id"].tolist()) and len(own) == 300

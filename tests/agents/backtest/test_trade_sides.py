@@ -68,7 +68,7 @@ def test_the_query_has_them(tmp_path: Path) -> None:
             owner = EXCHANGE if kind == PRINT else (ANN, BOB)[number % 2]
             offline.send(kind, MONDAY_NS + number, owner, qty_lots=5, **fields)
         queries = object.__new__(Queries)
-        queries._core, queries._sessions = offline.core, SimpleNamespace(limits={"trades_kept": 10})  # type: ignore[assignment]
+        queries._core, queries._sessions = offline.core, SimpleNamespace(limits={"trades_kept": 10})  # pyrefly: ignore[bad-assignment]
         assert [trade[4] for trade in queries._last_trades(0, 10)] == AGGRESSORS
 
 

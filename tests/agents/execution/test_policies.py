@@ -18,7 +18,7 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.choose import NAMES, make_policy
-from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.policy import NO_INTERFACE, Policy
 from serl.agents.execution.policies.reactive import Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, remaining_share
 from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap
@@ -151,7 +151,7 @@ def test_market_schedules_fill_their_targets(day: Day, curve: VolumeCurve) -> No
 class VolumeRecorder:
     """Wraps a policy and records what others have traded at each of its decisions."""
 
-    interface = None
+    interface = NO_INTERFACE
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.name, self.modes = policy, policy.name, policy.modes

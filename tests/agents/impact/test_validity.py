@@ -1,5 +1,7 @@
 """Validity checks on responses whose law is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,7 @@ def test_runs_are_resampled_as_a_whole() -> None:
     """A factor common to a run changes the impact, not its exponent."""
     found = responses(noise=0.0)
     factor = np.random.default_rng(1).lognormal(0, 0.5, size=(found.runs, 1, 1, 1))
-    scaled = Responses(**{**vars(found), "impact_ticks": found.impact_ticks * factor})
+    scaled = replace(found, impact_ticks=found.impact_ticks * factor)
     delta, buys = (checks_of(scaled)[name] for name in ("square root of size", "buys move the mid up"))
     assert delta.high - delta.low < 1e-9 < 5 < buys.high - buys.low
 

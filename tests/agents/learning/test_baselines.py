@@ -47,7 +47,7 @@ def run(kind: str, folder: Path, steps: int | None = None, **changes: Any) -> Ba
     make, count, settings = KINDS[kind]
     update = changes | ({} if steps is None else {"steps": steps})
     settings = {name: value.model_copy(update=update) for name, value in settings.items()}
-    made = build_training(TrainingConfig(algorithm=kind, **settings), [make(count)], folder)
+    made = build_training(TrainingConfig.model_validate({"algorithm": kind, **settings}), [make(count)], folder)
     assert isinstance(made, BaselineTraining)
     return made
 
@@ -184,7 +184,7 @@ def test_an_infinite_gradient_stops_before_the_weights_change(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unsuitable_environments_are_refused(tmp_path: Path, kind: str) -> None:
-    config = TrainingConfig(algorithm=kind)
+    config = TrainingConfig.model_validate({"algorithm": kind})
     with pytest.raises(ConfigError, match="expected an execution environment"):
         build_training(config, [ToyExecution(4)], tmp_path)
     with pytest.raises(ConfigError, match="set market"):
@@ -232,7 +232,7 @@ def test_gains_on_twap_add_up() -> None:
         fills = {"lots": lots[step], "notional": lots[step] * price[step]}
         remaining -= lots[step]
         ahead = remaining - qty * (1 - (step + 1) / steps)
-        total += float(gain_on_twap(1, qty, fills, ahead, middle[step], middle[step + 1]))  # type: ignore[arg-type]
+        total += float(gain_on_twap(1, qty, fills, ahead, middle[step], middle[step + 1]))  # pyrefly: ignore[bad-argument-type]
     expected = ((lots * price).sum() - qty * middle[:-1].mean()) / (1e7 * qty) * 1e4
     assert total == pytest.approx(expected, rel=1e-4)
 

@@ -20,7 +20,7 @@ from serl.agents.learning.ppo_config import PPOConfig
 SIZE, OUTPUTS = 12, 4
 
 
-class Branches(nn.Module):  # type: ignore[misc]
+class Branches(nn.Module):
     """Uses typical operations of such networks."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
         torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
-class Conditional(nn.Module):  # type: ignore[misc]
+class Conditional(nn.Module):
     """Its control flow depends on tensor values."""
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,7 +57,7 @@ class Conditional(nn.Module):  # type: ignore[misc]
         return (seen, seen[:, 0]) if seen.sum() > 0 else (-seen, seen[:, 0])
 
 
-class Sorting(nn.Module):  # type: ignore[misc]
+class Sorting(nn.Module):
     """An operation that is not on the list."""
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,7 @@ class Sorting(nn.Module):  # type: ignore[misc]
         return torch.sort(seen)[0], seen[:, 0]
 
 
-class Masked(nn.Module):  # type: ignore[misc]
+class Masked(nn.Module):
     """Has a second argument."""
 
     def forward(self, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -124,7 +124,7 @@ def test_the_size_of_a_result_is_known_before(name: str, arguments: list[Any]) -
     assert numbers_at_most(name, arguments, {}) == FUNCTIONS[name](*arguments).numel()
 
 
-class Apart(nn.Module):  # type: ignore[misc]
+class Apart(nn.Module):
     """The perceptrons of an ActorCritic for autograd."""
 
     def __init__(self, size: int, outputs: int) -> None:
@@ -160,7 +160,7 @@ def test_the_gradient_is_that_of_ppo(family: Any) -> None:
     torch.testing.assert_close(ours.network.log_std.grad, custom.network.log_std.grad, rtol=1e-4, atol=1e-6)
 
 
-class Shared(nn.Module):  # type: ignore[misc]
+class Shared(nn.Module):
     """A trunk, a norm whose weight only the value uses, and two heads."""
 
     def __init__(self, size: int, outputs: int) -> None:

@@ -40,7 +40,7 @@ def test_windows_lie_in_continuous_trading_so_that_forced_completion_does(tmp_pa
         (time_of_day_ns(start), time_of_day_ns(end) - latency_ns - 1) for start, end in spans
     }
     orders = Scenario(config).sampler
-    assert all(one.volume_lots_per_s > 0 and one.lot_multiple == 5 for one in hours) and orders.hours == hours  # type: ignore[attr-defined]
+    assert all(one.volume_lots_per_s > 0 and one.lot_multiple == 5 for one in hours) and orders.hours == hours  # pyrefly: ignore[missing-attribute]
     with pytest.raises(ConfigError, match="at least 180 s of continuous trading"):
         Simulated(market(tmp_path, {"day": NOON}, duration_s=180)).hours("train")
 

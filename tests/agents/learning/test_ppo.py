@@ -22,7 +22,13 @@ TWAP_RETURN = -4.0 / 8
 
 
 def learner(env: ToyExecution, network: NetworkConfig, **changes: Any) -> PPO:
-    settings = {"minibatch": 256, "rollout_steps": 32, "epochs": 8, "actor_learning_rate": 2e-3, "gamma": 1.0}
+    settings: dict[str, Any] = {
+        "minibatch": 256,
+        "rollout_steps": 32,
+        "epochs": 8,
+        "actor_learning_rate": 2e-3,
+        "gamma": 1.0,
+    }
     made = PPO([env], PPOConfig(**(settings | changes)), network)
     made.reset()
     return made
@@ -118,7 +124,7 @@ def test_steps_equal_those_of_torch_adam() -> None:
     reference = torch.optim.Adam([{"params": theirs[:2], "lr": 0.1}, {"params": theirs[2:], "lr": 0.3}], eps=1e-5)
     for _ in range(20):
         for group in (ours, theirs):
-            sum((parameter**4).sum() for parameter in group).backward()
+            sum(((parameter**4).sum() for parameter in group), torch.zeros(())).backward()
         adam.step([0.1, 0.3])
         reference.step()
         reference.zero_grad()

@@ -40,7 +40,7 @@ def environment(count: int = 20) -> ExecutionVectorEnv:
     return ExecutionVectorEnv(StaticBars(bars, count, participation=0.5), Sales(3, 10), actions="hybrid")
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module):
     """A shared layer."""
 
     def __init__(self, size: int, outputs: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import uvicorn
+import uvicorn.server
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin

@@ -27,7 +27,7 @@ class Gateway:
 
     def client(self, login: str = "", **options: object) -> FixClient:
         """A connection with the right password; with an account that no other test uses if none is named."""
-        return FixClient(self.port, login or next(self.logins), PASSWORD, **options)  # type: ignore[arg-type]
+        return FixClient(self.port, login or next(self.logins), PASSWORD, **options)  # pyrefly: ignore[bad-argument-type]
 
     def kill(self) -> None:
         """Sends SIGKILL and waits for the exit."""

@@ -296,7 +296,7 @@ def test_orders_are_cancelled_on_disconnect_where_the_account_says_so(gateway: G
                 answer = None
             if answer is not None:
                 break
-            again.__init__(gateway.port, "leaver", again.password, seq=client.seq, expected=client.expected)  # type: ignore[misc]
+            again.__init__(gateway.port, "leaver", again.password, seq=client.seq, expected=client.expected)
         again.expected += 1
         has(again.receive("8"), t150=4, t39=4, t58="DISCONNECT", t11="o")
 

@@ -38,7 +38,7 @@ TargetCompID=SERL
 """
 
 
-class Application(fix.Application):  # type: ignore[misc, name-defined]
+class Application(fix.Application):
     """Puts what happens into a queue."""
 
     def __init__(self) -> None:
@@ -87,7 +87,8 @@ class Application(fix.Application):  # type: ignore[misc, name-defined]
         """The next event of a kind; of messages, the next with this MsgType."""
         while True:
             event, text = self.events.get(timeout=WAIT_S)
-            fields = dict(field.split("=", 1) for field in (text or "").split("\x01") if field)
+            parts = (field.partition("=") for field in (text or "").split("\x01") if field)
+            fields: dict[str, str] = {tag: value for tag, _, value in parts}
             if event == kind and fields.get("35", "") == name:
                 return fields
 

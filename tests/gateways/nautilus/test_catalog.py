@@ -131,7 +131,7 @@ def test_settings_that_cannot_be_are_refused(day: Day, tmp_path: Path, options: 
 
     write_day(day, tmp_path / "demo.day")
     with pytest.raises(ConfigError, match=error):
-        export_day(tmp_path / "demo.day", tmp_path / "catalog", **options)  # type: ignore[arg-type]
+        export_day(tmp_path / "demo.day", tmp_path / "catalog", **options)  # pyrefly: ignore[bad-argument-type]
     assert not list(tmp_path.rglob("*.parquet"))
 
 

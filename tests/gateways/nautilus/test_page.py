@@ -25,7 +25,7 @@ def test_the_backtest_of_the_page_trades(tmp_path: Path, monkeypatch: pytest.Mon
     export_day(simulate(tmp_path, "09:45"), "catalog")
     names: dict[str, object] = {}
     exec(compile(blocks("gateways/nautilus.md", "python")[0].text, "nautilus.md", "exec"), names)
-    assert len(names["fills"]) > 4  # type: ignore[arg-type]
+    assert len(names["fills"]) > 4  # pyrefly: ignore[bad-argument-type]
 
 
 def test_the_live_node_of_the_page_trades_until_it_is_interrupted() -> None:

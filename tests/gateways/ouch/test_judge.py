@@ -40,7 +40,7 @@ def message(name: str, letter: str, direction: str, text: str) -> Any:
     """A message class of the judge's own kind."""
     record = type(f"{name}Record", (Record,), {"Fields": fields(text)})
 
-    class Defined(ouch.Message, indicator=ord(letter), direction=direction):  # type: ignore[misc,call-arg]
+    class Defined(ouch.Message, indicator=ord(letter), direction=direction):
         BodyRecord = record
 
     Defined.__name__ = name

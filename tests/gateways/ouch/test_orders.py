@@ -185,7 +185,7 @@ def test_a_reference_number_that_does_not_increase_is_ignored(market: Market) ->
 def test_a_wrong_order_is_rejected(market: Market, message: dict[str, bytes], reason: Reject) -> None:
     (ref,) = market.refs(1)
     with market.client() as alice:
-        alice.send(enter(ref, **message))  # type: ignore[arg-type]
+        alice.send(enter(ref, **message))  # pyrefly: ignore[bad-argument-type]
         rejected = alice.message()
         assert (rejected["type"], rejected["user_ref"], rejected["reason"]) == ("J", ref, reason)
         assert rejected["cl_ord_id"] == b"mine".ljust(14)

@@ -44,7 +44,7 @@ class Feed:
         self.exclusive = exclusive
         self.received: list[bytes] = []
 
-    def receive(self, _from: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    def receive(self, connection: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         self.received += [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def add(self, count: int, size: int = 8) -> None:
@@ -289,7 +289,7 @@ def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
 def test_a_client_that_does_not_read_is_cut_and_costs_no_memory(tmp_path: Path) -> None:
     async def main(it: Service) -> None:
         reader, _, _ = await it.logged_in()
-        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        reader._transport.pause_reading()  # pyrefly: ignore[missing-attribute]
         (connection,) = it.feed.readers
         for _ in range(200):
             it.feed.add(100, 400)

@@ -69,7 +69,7 @@ def test_training_hours_alone_train_the_same_policy(
 def test_the_file_has_only_training_days_of_bars_and_no_names(bars: MarketConfig) -> None:
     source = open_source(bars)
     days = sorted({each.day for each in source.hours(TRAIN)})
-    table = source.data.table  # type: ignore[attr-defined]
+    table = source.data.table  # pyrefly: ignore[missing-attribute]
     with np.load(training_data.file_of(bars)) as arrays:
         assert set(arrays.files) == {"hours", "values", "starts_ns", "bar_ns", "dates", "half_spreads"}
         np.testing.assert_array_equal(arrays["values"], table.bars.values[days])
@@ -82,7 +82,7 @@ def test_the_file_has_no_book_or_trade_of_the_fold_that_is_scored_nor_of_later_h
     config = settings.of_seed(1).market
     spans = [(each.start_ns, each.end_ns + 1_000_000) for each in open_source(config).hours(TRAIN)]
     assert len(spans) == 2  # the fold lies between them
-    found = training_data.read(training_data.file_of(config), config).days[0]  # type: ignore[union-attr]
+    found = training_data.read(training_data.file_of(config), config).days[0]  # pyrefly: ignore[missing-attribute]
     assert isinstance(found, RecordedDay)
     whole = recorded_books(read_day(config.data[0]), LEVELS)
     inside = sum(int(((whole["time_ns"] >= start) & (whole["time_ns"] <= end)).sum()) for start, end in spans)

@@ -76,7 +76,7 @@ def test_a_changed_file_is_refused(pinned: models.Model) -> None:
 )
 def test_a_wrong_download_is_not_kept(pinned: models.Model, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
-        fetch(replace(pinned, **changes))  # type: ignore[arg-type]
+        fetch(replace(pinned, **changes))  # pyrefly: ignore[bad-argument-type]
     assert not list(models_folder().iterdir())
 
 

@@ -32,7 +32,7 @@ def walk() -> BarDays:
     closes = 10_000 * np.exp(np.cumsum(2e-3 * random.standard_normal((2, BARS)), axis=1))
     opens = np.concatenate((np.full((2, 1), 10_000.0), closes[:, :-1]), axis=1)
     highs, lows = np.maximum(opens, closes) + 5, np.minimum(opens, closes) - 5
-    values = np.stack((opens, highs, lows, closes, (highs + lows + closes) / 3, random.integers(100, 900, (2, BARS))), axis=-1)  # fmt: skip
+    values = np.stack((opens, highs, lows, closes, (highs + lows + closes) / 3, random.integers(100, 900, (2, BARS))), axis=-1, dtype=np.float64)  # fmt: skip
     return BarDays(MINUTE_NS * np.arange(BARS), MINUTE_NS, values)
 
 

@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tuned_run(folder: Path, updates: int = 2, **tuning: Any) -> Tuner:
     """A run whose model has had some updates; the tuner after the last."""
-    settings = {"rank": 4, "learning_rate": 0.05, **tuning}
+    settings: dict[str, Any] = {"rank": 4, "learning_rate": 0.05, **tuning}
     config = config_of(proposer="dek", model="small", low_level={"tuning": settings})
     run.begin(folder, config, "test", resume=False).close()
     (folder / run.TUNING).mkdir()

@@ -11,8 +11,8 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.identity import behaviour_identity, rule_inputs, text_identity
 
 POLICY = {"take_percent": 0, "rest_percent": 400, "offset_percent": 0, "late_percent": 10, "finish_percent": 5}
-TERM = {"output": "take", "observed": "spread", "shape": "negative", "weight_percent": 20}
-LEAN = {"output": "rest", "observed": "imbalance", "shape": "linear", "weight_percent": -50}
+TERM: dict[str, object] = {"output": "take", "observed": "spread", "shape": "negative", "weight_percent": 20}
+LEAN: dict[str, object] = {"output": "rest", "observed": "imbalance", "shape": "linear", "weight_percent": -50}
 
 
 def policy(*terms: dict[str, object], **changes: object) -> Candidate:

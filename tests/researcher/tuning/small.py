@@ -29,4 +29,5 @@ def small_base() -> Base:
 
 
 def small_tuner(**settings: Any) -> Tuner:
-    return Tuner(small_base(), TuningConfig(**{"rank": 4, "alpha": 8.0, **settings}))
+    values: dict[str, Any] = {"rank": 4, "alpha": 8.0, **settings}
+    return Tuner(small_base(), TuningConfig(**values))

@@ -32,7 +32,7 @@ def test_answers_become_experience() -> None:
 @pytest.mark.parametrize("bad", [{"performance_bps": math.nan}, {"token_ids": ()}, {"prompt_ids": ()}])
 def test_bad_experience_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(TuningError):
-        Experience(**{"prompt_ids": (1,), "token_ids": (2,), "performance_bps": 0.0, **bad})  # type: ignore[arg-type]
+        Experience(**{"prompt_ids": (1,), "token_ids": (2,), "performance_bps": 0.0, **bad})  # pyrefly: ignore[bad-argument-type]
 
 
 def test_settings_of_old_runs_are_read_and_refused_in_new_files() -> None:

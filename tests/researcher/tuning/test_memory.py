@@ -12,7 +12,7 @@ from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.memory import Sizes, needed_bytes, require_memory
 
 TINY = Sizes(134_515_008, 30, 576, 1536, 49_152)
-MEASURED_MIB = {
+MEASURED_MIB: dict[tuple[int | None, int, int, int], int] = {
     (None, 1, 40, 40): 1107, (None, 1, 200, 40): 1357, (None, 2, 200, 40): 1781, (None, 2, 200, 160): 2433, (None, 4, 200, 160): 3988,
     (10, 1, 40, 40): 1034, (10, 1, 200, 40): 1117, (10, 2, 200, 40): 1345, (10, 2, 200, 160): 1789, (10, 4, 200, 160): 2651,
 }  # fmt: skip

@@ -26,7 +26,8 @@ def scored(token: int, value: float | None, error: float = 0.1, **changes: Any) 
 
 
 def pool(rows: list[Scored], **settings: Any) -> Pool:
-    return Pool(rows, TuningConfig(**{"denoise": False, **settings}))
+    values: dict[str, Any] = {"denoise": False, **settings}
+    return Pool(rows, TuningConfig(**values))
 
 
 def test_a_minibatch_has_fresh_and_earlier_modules() -> None:

@@ -88,7 +88,7 @@ def test_what_is_kept_is_bounded_and_the_least_recently_used_goes_first() -> Non
 def test_a_model_that_does_more_than_run_its_layers_is_refused() -> None:
     model = small_tuner().base.model
 
-    class Scaling(type(model.model)):  # type: ignore[misc]
+    class Scaling(type(model.model)):  # pyrefly: ignore[invalid-inheritance]
         def forward(self, inputs_embeds: torch.Tensor, **settings: Any) -> Any:
             return super().forward(inputs_embeds=3 * inputs_embeds, **settings)
 

@@ -14,7 +14,8 @@ DAYS = bars((1000, 1010, 990, 1000, 1001, 500), (1000, 1030, 1000, 1020, 1010, 1
 
 def market(**rules: Any) -> StaticBars:
     """Of the three minutes, without costs unless said."""
-    return StaticBars(DAYS, 1, **({"half_spread_bps": 0.0} | rules))
+    values: dict[str, Any] = {"half_spread_bps": 0.0, **rules}
+    return StaticBars(DAYS, 1, **values)
 
 
 def test_a_market_child_is_filled_bar_by_bar_up_to_its_share() -> None:
