@@ -103,7 +103,9 @@ def test_a_subscription_ends_with_its_connection() -> None:
                 wait_for_feed(feed, raw, ids)
 
 
-@pytest.mark.parametrize("flood", [b"\x00l2/AMZN/", b"\x01l2/AMZN/", b"\x01nothing"])
+@pytest.mark.parametrize(
+    "flood", [b"\x00l2/AMZN/", pytest.param(b"\x01l2/AMZN/", marks=pytest.mark.long), b"\x01nothing"]
+)
 def test_a_flood_of_subscriptions_delays_no_order(flood: bytes) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, raw_connection(served.endpoint) as attacker:
         raw.login("honest")

@@ -111,7 +111,9 @@ def test_the_micro_level_alone(tmp_path: Path) -> None:
     assert evaluated(hybrid(64, 0.0), made.learner)[0] > 3.5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "halop" else pytest.mark.long) for kind in KINDS]
+)
 def test_a_loaded_policy_acts_like_the_saved_one(tmp_path: Path, kind: str) -> None:
     make, count, _ = KINDS[kind]
     saved = run(kind, tmp_path, steps=2_000).run()

@@ -53,6 +53,7 @@ def events(folder: Path, until_ns: int) -> Rows:
     return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
 
 
+@pytest.mark.long
 def test_a_paced_lockstep_run_of_the_calibrated_population_equals_the_one_in_process(tmp_path: Path) -> None:
     """It reacts to its own orders within microseconds; on a clock that keeps running, late orders would fill the book."""
     population = load_population("amzn")

@@ -33,7 +33,7 @@ def test_exchange_info_and_filters(gateway: Gateway) -> None:
 def test_trades_candles_and_tickers(gateway: Gateway) -> None:
     taken = make_trade(gateway, "50.00", 3)
     trade_id = taken["fills"][0]["tradeId"]
-    eventually(lambda: gateway.public("trades", symbol="DEMOUSDT", limit=1)[0]["id"], trade_id)
+    eventually(lambda: [each["id"] for each in gateway.public("trades", symbol="DEMOUSDT", limit=1)], [trade_id])
     make_trade(gateway, "52.00", 1)
     eventually(lambda: gateway.public("ticker/price", symbol="DEMOUSDT")["price"], "52.00000000")
     first = gateway.public("historicalTrades", symbol="DEMOUSDT", fromId=trade_id)[0]

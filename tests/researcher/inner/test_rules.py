@@ -31,7 +31,7 @@ def policy(form: Form, text: str | None = None) -> Candidate:
     return Candidate({Kind.POLICY: Module(form, text or example(Kind.POLICY, form))})
 
 
-@pytest.mark.parametrize("form", ["spec", "code"])
+@pytest.mark.parametrize("form", ["spec", pytest.param("code", marks=pytest.mark.long)])
 def test_a_policy_is_scored_without_training(form: Form, tmp_path: Path) -> None:
     found = evaluate(policy(form), SETTINGS, BUDGET, tmp_path)
     assert found.stage == "done", found.reason
@@ -63,7 +63,7 @@ def test_an_even_rule_costs_what_a_twap_costs(tmp_path: Path) -> None:
     [
         ("def decide(now):\n    return now.spread", "dry run", "expected shape (16, 3)"),
         pytest.param("import torch\n\n\ndef decide(now):\n    return 0 * torch.stack((now.spread,) * 3, 1)", "dry run", "the policy never trades", marks=pytest.mark.long),
-        ("import torch\n\n\ndef decide(now):\n    if now.spread.sum() > 0:\n        return torch.stack((now.spread,) * 3, 1)\n    return torch.stack((now.drift,) * 3, 1)", "dry run", "cannot be traced"),
+        pytest.param("import torch\n\n\ndef decide(now):\n    if now.spread.sum() > 0:\n        return torch.stack((now.spread,) * 3, 1)\n    return torch.stack((now.drift,) * 3, 1)", "dry run", "cannot be traced", marks=pytest.mark.long),
         pytest.param("def decide(now):\n    return now.profit", "dry run", "profit", marks=pytest.mark.long),
     ],
 )  # fmt: skip

@@ -102,6 +102,7 @@ def test_a_bandit_is_learnt_and_served(base: Base, served: ServedModel, tmp_path
     assert texts.count(CHOICES[rewarded]) >= 7
 
 
+@pytest.mark.long
 def test_masks_are_those_of_the_endpoint(base: Base, served: ServedModel) -> None:
     schema = {
         "type": "object",
