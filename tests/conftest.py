@@ -66,5 +66,5 @@ def screenshots(tmp_path: Path) -> Path:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Names bytes by their length: some contain the time, and every test process must collect the same names."""
+    """Names bytes by their length: some contain the time, and a test has the same name in every run."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None

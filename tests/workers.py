@@ -1,7 +1,7 @@
 """`--workers N`: tests in N forks of this process, which has imported and collected everything.
 
 Each fork takes file after file, and sends its reports here. pytest-xdist starts interpreters that each import and collect everything
-again: ten seconds of processor time for each, and half a minute for their messages.
+again: ten seconds of processor time for each.
 """
 
 import itertools

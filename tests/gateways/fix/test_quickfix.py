@@ -87,8 +87,8 @@ class Application(fix.Application):
         """The next event of a kind; of messages, the next with this MsgType."""
         while True:
             event, text = self.events.get(timeout=WAIT_S)
-            parts = (field.partition("=") for field in (text or "").split("\x01") if field)
-            fields: dict[str, str] = {tag: value for tag, _, value in parts}
+            parts: Any = (field.split("=", 1) for field in (text or "").split("\x01") if field)
+            fields: dict[str, str] = dict(parts)
             if event == kind and fields.get("35", "") == name:
                 return fields
 
