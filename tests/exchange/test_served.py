@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import connect
+from serl.clients.values import FeedMessage
 from serl.exchange.keys import new_keys
 from serl.exchange.records import COMMAND
 from tests.server_fixture import RawClient, Served, launch, start_exchange
@@ -194,6 +195,14 @@ def test_cancel_on_disconnect(exchange: Served) -> None:
 
 def test_a_followed_book_equals_the_snapshot(exchange: Served) -> None:
     with connect(exchange.endpoint, "maker") as maker, connect(exchange.endpoint, "watcher") as watcher:
+        heard = set[str]()
+        watcher.subscribe("l2", "AMZN")
+        watcher.subscribe("l3", "AMZN")
+        while len(heard) < 2:  # what happens before a subscription counts shows as a gap
+            maker.cancel(maker.buy("AMZN", 1, 1))
+            item = watcher.wait(0.05)
+            if isinstance(item, FeedMessage):
+                heard.add(item.topic)
         l2, l3 = watcher.follow("AMZN"), watcher.follow("AMZN", "l3")
         orders = [maker.buy("AMZN", 1 + index, 100 - index) for index in range(20)]
         maker.replace(orders[0], 5, 90)
