@@ -57,6 +57,7 @@ fuzz: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(TARGET) --runs $(RUNS)
 
 bench: $(BENCH)
+	$(MAKE) --no-print-directory model
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
 docs: $(DOCS)

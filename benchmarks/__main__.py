@@ -1,9 +1,11 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
 
 import argparse
 import importlib
 import json
+import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
@@ -25,6 +27,7 @@ NAMES = (
     "environments",
     "ppo",
     "researcher",
+    "suite",
 )
 APART = ("llm", "making", "directional", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus")
 """Benchmarks that need fetched models, other packages, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
@@ -44,19 +47,29 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _page(results: dict[str, dict[str, Any]]) -> str:
-    lines = [
-        "# Benchmarks",
-        "",
-        f"Made by `make bench` on {platform.machine()}, {platform.system()}, Python {platform.python_version()}, "
-        f"{time.strftime('%Y-%m-%d')}. Machines differ, and shared machines are noisy: compare the ratios, whose two "
-        "sides were measured in the same run.",
-    ]
-    for name, values in results.items():
-        module = importlib.import_module(f"benchmarks.{name}")
-        lines += ["", f"## {name}", "", (module.__doc__ or "").strip(), "", "| figure | value |", "|---|---|"]
-        lines += [f"| {key} | {_text(value)} |" for key, value in _flat(values).items()]
-    return "\n".join(lines) + "\n"
+TITLE = """# Benchmarks
+
+Made by `make bench`, or each section by `python -m benchmarks NAME --write docs/benchmarks.md`. Machines differ, and shared machines are noisy: compare the ratios, whose two sides were measured in the same run.
+"""
+
+
+def _section(name: str, values: dict[str, Any]) -> str:
+    module = importlib.import_module(f"benchmarks.{name}")
+    machine = f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    rows = [f"| {key} | {_text(value)} |" for key, value in _flat(values).items()]
+    return "\n".join(
+        [(module.__doc__ or "").strip(), "", "| figure | value |", "|---|---|", *rows, "", f"Measured {time.strftime('%Y-%m-%d')} on {machine}."]
+    )  # fmt: skip
+
+
+def _write(page: Path, name: str, values: dict[str, Any]) -> None:
+    """Replaces the section of this benchmark, and leaves the others as they are."""
+    parts = re.split(r"^## (\w+)\n", page.read_text() if page.exists() else "", flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
+    sections[name] = _section(name, values)
+    page.write_text(
+        TITLE + "".join(f"\n## {each}\n\n{sections[each]}\n" for each in (*NAMES, *APART) if each in sections)
+    )
 
 
 def main() -> None:
@@ -66,20 +79,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=[*NAMES, *APART, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--write", type=Path, help="also write a Markdown page")
+    parser.add_argument(
+        "--write", type=Path, help="a Markdown page, in which the section of each benchmark is replaced"
+    )
     arguments = parser.parse_args()
     names = NAMES if arguments.name == "all" else (arguments.name,)
     results: dict[str, dict[str, Any]] = {}
     for name in names:
         results[name] = importlib.import_module(f"benchmarks.{name}").run()
+        if arguments.write:  # at once: the next one may fail
+            _write(arguments.write, name, results[name])
         if not arguments.json:
             print(name, flush=True)
             for key, value in _flat(results[name]).items():
                 print(f"  {key:36} {_text(value)}", flush=True)
     if arguments.json:
         print(json.dumps(results if arguments.name == "all" else results[arguments.name]))
-    if arguments.write:
-        arguments.write.write_text(_page(results))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clone import Clone
 from serl.exchange.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
 ORDER = """
 import sys
@@ -39,34 +39,6 @@ from serl.agents.traders.simulate import simulate
 for seed in range(100):
     simulate(load_population("liquid"), seed)
 """
-
-
-class Clone:
-    """A fresh clone with an environment and an empty cache of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "serl"
-        self._environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": ""}
-        subprocess.run(["git", "clone", "--quiet", ROOT, self.folder], check=True)
-
-    def run(self, *command: str) -> tuple[float, str]:
-        """(seconds, output) of a command in it; a name without a folder is one of its environment. Raises CalledProcessError."""
-        began = time.perf_counter()
-        done = subprocess.run(
-            self._place(command), cwd=self.folder, env=self._environment, check=True, stdout=subprocess.PIPE, text=True
-        )
-        return time.perf_counter() - began, done.stdout
-
-    def start(self, *command: str) -> "subprocess.Popen[bytes]":
-        """The same in the background, with its output in a file."""
-        with (self.folder / f"{command[1]}.log").open("wb") as log:
-            return subprocess.Popen(
-                self._place(command), cwd=self.folder, env=self._environment, stdout=log, stderr=log, start_new_session=True
-            )  # fmt: skip
-
-    def _place(self, command: tuple[str, ...]) -> list[str]:
-        own = self.folder / ".venv" / "bin" / command[0]
-        return [str(own) if own.exists() else command[0], *command[1:]]
 
 
 def _size_mib(folder: Path) -> float:
