@@ -59,6 +59,7 @@ fuzz: $(DEV)
 bench: $(BENCH)
 	$(MAKE) --no-print-directory model
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
+	$(BIN)/python -m benchmarks suite --write docs/benchmarks.md
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -27,9 +27,8 @@ NAMES = (
     "environments",
     "ppo",
     "researcher",
-    "suite",
 )
-APART = ("llm", "making", "directional", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus")
+APART = ("llm", "making", "directional", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus", "suite")
 """Benchmarks that need fetched models, other packages, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
 
 
