@@ -15,7 +15,8 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "serl"
-        self._environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": ""}
+        self._environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        self._environment.pop("PYTHONPATH", None)
         subprocess.run(["git", "clone", "--quiet", ROOT, self.folder], check=True)
         if SHARED.exists():
             (folder / SHARED.name).symlink_to(SHARED)
