@@ -251,8 +251,8 @@ class ClientCore:
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`.
 
-        Without a reply for `REPLY_TIMEOUT_S` from an exchange that is heard otherwise, it asks again: a connection that broke has lost the
-        query or its reply."""
+        If an exchange that sends other messages has not replied for `REPLY_TIMEOUT_S`, it asks again: a broken connection has lost the query
+        or its reply."""
         self._request += 1
         request = self._request
         asked_s = self._queried_s = time.monotonic()
