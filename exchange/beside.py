@@ -58,7 +58,9 @@ def traders_of(
     given = {"--hosts": hosts, "--seed": seed, "--flow": flow}
     if population is None:
         if idle := [name for name, value in given.items() if value is not None]:
-            raise click.UsageError(f"{', '.join(idle)}: expected --with POPULATION, got none; add it, or leave out {idle[0]}")
+            raise click.UsageError(
+                f"{', '.join(idle)}: expected --with POPULATION, got none; add it, or leave out {idle[0]}"
+            )
         return None
     make: MakeTraders = context.find_root().obj
     return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow))

@@ -401,9 +401,7 @@ def _check_band(symbol: SymbolConfig, price_ticks_max: int) -> None:
             f"{where}.band_ppm: expected a band that follows the market, or fixed band_low_ticks and band_high_ticks, got both; remove one"
         )
     if symbol.reference_ticks is not None and symbol.band_ppm is None:
-        raise ConfigError(
-            f"{where}.reference_ticks: expected band_ppm with it, got none; set band_ppm too"
-        )
+        raise ConfigError(f"{where}.reference_ticks: expected band_ppm with it, got none; set band_ppm too")
     if (symbol.reference_ticks or 0) >= price_ticks_max:
         raise ConfigError(
             f"{where}.reference_ticks: expected a price below limits.price_ticks_max ({price_ticks_max}), got {symbol.reference_ticks}"
