@@ -41,9 +41,9 @@ def raise_descriptor_limit(connections_max: int) -> int:
 
 
 PERIOD_S, SHARE = 0.02, 0.01
-"""The connections are looked at once in this time, less often where that would take more than this share of it."""
+"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time."""
 AHEAD = 64
-"""Descriptors above the highest one known that are looked at, for new connections; once a second all are."""
+"""Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
 
 
 class Connections:

@@ -32,10 +32,10 @@ from serl.exchange.strangers import Strangers
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
-"""What the rate of cancels counts, and what is accepted while the disk is full."""
+"""The commands that the rate of cancels counts, and that are accepted while the disk is full."""
 
 LOGIN_MESSAGES = 9
-"""What a BYE is charged to its participant besides itself: the login that it ends took as long as so many PINGs."""
+"""Messages that a BYE is charged in addition to itself: the login that it ends took as long as this many PINGs."""
 
 
 class Control:

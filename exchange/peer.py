@@ -59,7 +59,7 @@ class Refusals:
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
         self.sessions_ended: Counter[str] = Counter()
-        """By the codes of docs/protocol.md, as the errors are."""
+        """By the codes of docs/protocol.md, like `errors`."""
         self.credentials = self.connections_closed = 0
         self.heard: set[int] = set()
         """Descriptors of connections, besides those of sessions, that a message was read from; connections.py clears it."""

@@ -258,7 +258,7 @@ CASH_MAX = 1 << 53
 """Ticks x lots of the largest trade: a float holds that exactly. Sums of trades may go beyond 64 bits."""
 
 FEE_PPM_MAX = 1_000_000
-"""All of the notional."""
+"""A fee of the whole notional."""
 FEE_LOTS_MAX = 1 << 62
 """Microticks x lots of the largest trade's fee by the lot."""
 MICRO = 1_000_000
@@ -343,10 +343,10 @@ BALANCES, WIDE_BALANCES = 5, 8
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""
 LIMIT_COLUMNS = int(Setting.OWN_FEES)
-"""The first of them, which bear on what is accepted and matched; the others are the fees."""
+"""The first of them, which affect what is accepted and matched; the others are fees."""
 
 NO_TERM = 9
-"""The number of no term. Column of Snapshot.terms with a bit for each term that was given; its own bit (1 << NO_TERM): an unknown one."""
+"""Not the number of a term. The column of Snapshot.terms with a bit for each given term; the bit 1 << NO_TERM means an unknown term."""
 TERM_COLUMNS = max(Term) + 1
 """Columns of Snapshot.terms: values by Term, and NO_TERM."""
 ACCOUNT_SELF_TRADE = 255

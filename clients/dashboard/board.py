@@ -11,7 +11,7 @@ OPERATOR_SECTIONS = {"standings"}
 """Sections that only pages with the operator token get: they show what participants cannot read of each other."""
 OPERATOR_S = 3.0
 TRADES_A_FRAME = 60
-"""A page that has shown the symbol before gets at most this many at once; one that begins gets all that are kept."""
+"""Trades sent at once to a page that has shown the symbol before, at most; a new page gets all that are kept."""
 
 
 @dataclass
