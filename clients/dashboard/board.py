@@ -62,7 +62,7 @@ class Board:
         return time.monotonic() - self._operator_s < OPERATOR_S
 
     def frame(self, cursor: Cursor) -> dict[str, Any]:
-        """Everything new for a page, and advances its cursor; empty if nothing is."""
+        """Returns everything new for a page, and advances its cursor; empty if nothing is new."""
         frame: dict[str, Any] = {}
         if cursor.operator:
             self._operator_s = time.monotonic()
