@@ -98,7 +98,7 @@ def compiled_code() -> Iterator[Finding]:
     if code_cache.is_kept("book"):
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
     else:
-        advice = "none; the first start compiles for about 10 s"
+        advice = "nothing; the first start compiles for about 10 s"
         yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
     if libzmq.AVAILABLE:
         yield Finding("libzmq", "ok", "bundled with pyzmq")
@@ -181,7 +181,7 @@ def _ports(name: str, numbers: range, user: str, option: str) -> Finding:
     if not taken:
         return Finding(name, "ok", "free")
     by = ", ".join(f"{port} by {listening_process(port) or 'a process of another user'}" for port in taken)
-    return Finding(name, "optional", f"taken: {by}", f"none, if this is {user} of yours; start another with {option}{free_port()}")  # fmt: skip
+    return Finding(name, "optional", f"taken: {by}", f"nothing, if this is {user} of yours; start another with {option}{free_port()}")  # fmt: skip
 
 
 def disk() -> Iterator[Finding]:
