@@ -12,7 +12,7 @@ WAIT_S = 0.05
 
 
 class Arrivals:
-    """Receives what arrives for a client and wakes all of its tasks. An error of the receipt is raised by each task that waits."""
+    """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
@@ -42,7 +42,7 @@ class Arrivals:
         await woken
 
     def tell_others(self) -> None:
-        """Wakes the other tasks if the present one received something: nothing more need arrive for them."""
+        """Wakes the other tasks if the present one received something: perhaps no further message arrives to wake them."""
         if self._waiting and self._core.received != self._known:
             self._wake()
 

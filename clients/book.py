@@ -45,7 +45,7 @@ class _FeedBook(ABC):
         return True
 
     def note_epoch(self, epoch: int) -> None:
-        """The epoch of a TIME message: after a restart of the exchange a book may be wrong although no message of its topic has come since."""
+        """Notes the epoch of a TIME message: after a restart of the exchange, a book may be wrong although no message of its topic has arrived since."""
         if not self.needs_snapshot and epoch != self.epoch:
             self.needs_snapshot = True
             self.gaps += 1

@@ -218,8 +218,8 @@ class ClientCore:
             yield from self._wait_for_reply(command_id, "MASS_CANCEL")
 
     def send_command(self, message: bytes) -> None:
-        """Sends a command; while the session logs in again it waits among the unanswered ones, which WELCOME sends in their order: a later
-        command that arrived before them would make the exchange take them for repeated ones."""
+        """Sends a command. While the session logs in again, the command waits with the unanswered ones, which are sent in order after WELCOME: if a
+        later command arrived before them, the exchange would take them for repeated ones."""
         if self.session.live:
             self.send(message)
 
@@ -251,8 +251,8 @@ class ClientCore:
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`.
 
-        Without a reply for `REPLY_TIMEOUT_S` from an exchange that is heard otherwise, it asks again: a connection that broke has lost the
-        query or its reply."""
+        If an exchange that sends other messages has not replied for `REPLY_TIMEOUT_S`, it asks again: a broken connection has lost the query
+        or its reply."""
         self._request += 1
         request = self._request
         asked_s = self._queried_s = time.monotonic()

@@ -30,7 +30,7 @@ class EventFile:
             self._file.write((",".join(FIELDS) + "\n").encode())
 
     def _last_sequence(self) -> int:
-        """The event number of the last complete line; cuts the file off behind it."""
+        """The event number of the last complete line; truncates the file after it."""
         size = self._file.seek(0, io.SEEK_END)
         self._file.seek(max(0, size - LINE_BYTES_MAX))
         tail = self._file.read()
@@ -41,7 +41,7 @@ class EventFile:
             sequence = self._sequence_in(complete.decode().splitlines()[-1])
         except (ValueError, KeyError, TypeError, IndexError):
             raise NotAnEventFile(
-                f"{self.path}: expected a file of `serl drop-copy`, got one that ends otherwise; choose another file"
+                f"{self.path}: expected a file of `serl drop-copy`, got one whose last line is no event; choose another file"
             ) from None
         self._file.truncate(size - len(tail) + len(complete))
         self._file.seek(0, io.SEEK_END)

@@ -1,4 +1,4 @@
-"""What an exchange did, refused and is limited to, as metrics for Prometheus; and whether it is there and takes orders."""
+"""Metrics of an exchange for Prometheus: what it did and refused, and its limits. Also its health: whether it answers and takes orders."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ COUNTERS = {
     "commands": "Journaled commands, since the journal began.",
     "events": "Events, since the journal began.",
     "messages": "Messages to the orders socket.",
-    "credentials_refused": "Tokens and keys that were wrong or without the permission.",
-    "connections_closed": "Connections closed because there were too many, or one of them asked too much.",
+    "credentials_refused": "Tokens and keys that were wrong or lacked the permission.",
+    "connections_closed": "Connections closed because there were too many, or because one sent too much.",
 }
 LABELLED = {
     "errors": ("code", "Messages answered with ERROR."),

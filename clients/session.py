@@ -296,7 +296,7 @@ class Session:
         raise RequestRejected(code, text)
 
     def set_reference_data(self, symbols: list[Any], clock: list[Any], limits: dict[str, Any]) -> None:
-        """What WELCOME and INFO tell of the exchange."""
+        """Stores what WELCOME and INFO say about the exchange."""
         self.limits, self.clock = limits, clock
         self.instruments = {
             instrument.name: instrument for instrument in (Instrument.of(*symbol) for symbol in symbols)

@@ -39,8 +39,8 @@ def demo(
 ) -> None:  # fmt: skip
     """Run an exchange, a market, a dashboard, an executor and the researcher.
 
-    A report is written after the first execution, and again at the end. Then the market and the dashboard stay until Ctrl-C, unless there is
-    --no-dashboard or --quick. Ctrl-C stops everything at any time.
+    A report is written after the first execution, and again at the end. Then the market and the dashboard stay until Ctrl-C, unless
+    --no-dashboard or --quick is given. Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
     from serl.extras import require_reports
@@ -49,7 +49,7 @@ def demo(
     pace = speed or ("max" if quick else SPEED)
     rate = parse_speed(pace)
     if rate is None and not quick:
-        raise click.UsageError("--speed max: only with --quick; use a number, like 30")
+        raise click.UsageError("--speed: expected a number without --quick, got max; use one like 30")
     if dashboard and not quick:
         from serl.clients.dashboard.server import bind
 
@@ -79,9 +79,11 @@ def demo(
 def _check_options(day: Path | None, quick: bool, population: str | None, seed: int | None) -> None:
     """Reject options without effect."""
     if population is not None and (quick or day is not None):
-        raise click.UsageError("--population: only for simulated traders; omit --day and --quick, or omit --population")
+        raise click.UsageError(
+            "--population: expected simulated traders, got --day or --quick; omit these, or omit --population"
+        )
     if seed is not None and day is not None:
-        raise click.UsageError("--seed: no effect with --day, where nothing is random; omit it")
+        raise click.UsageError("--seed: expected none with --day, in which nothing is random; omit it")
 
 
 def _source(day: Path | None, quick: bool, population: str, seed: int, path: Path) -> "Source":

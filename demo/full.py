@@ -254,7 +254,7 @@ class Scene:
             yield None
         if one.process.returncode:
             self.research_failure = one.failure()
-            yield f"no researcher from here on, as with --no-researcher: {self.research_failure}"
+            yield f"continuing without the researcher, which failed: {self.research_failure}"
         else:
             yield from one.output.rstrip().split("\n")[printed:]
 
@@ -278,14 +278,14 @@ class Scene:
 
         policy = winner(self.plan.research)
         if policy is None:
-            yield "researcher: none of its candidates ended with a score, so there is no policy to execute"
+            yield "researcher: no candidate has a score, so there is no policy to execute"
             return
         assert self.watcher is not None
         order, sessions = self.plan.order, self.watcher.sessions
         begin_ns = self._next_minute_ns()
         end_ns = begin_ns + order.duration_ns
         if end_ns > time_of_day_ns(CLOSE):
-            yield f"researcher: it is too late in the market's day to execute what it found; the policy is {policy}"
+            yield f"researcher: it is too late in the market's day to execute the best policy, {policy}"
             return
         window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(end_ns)}"
         set_clock(self.endpoint, "", CURRENT_TIME, run=False)

@@ -23,8 +23,8 @@ def write_report(scene: Scene) -> Path:
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
     parts = ["<h2>Executions</h2>", table(list(FIGURES.values()), [_row(summary) for summary, _ in found.values()])]
     parts.append(
-        "<p>One parent order each, at different times of one day: this has no interval and does not compare the policies; "
-        "<code>serl evaluate</code> does.</p>"
+        "<p>Each row is one parent order, at its own time of the day: too little to compare the policies or to give intervals. "
+        "<code>serl evaluate</code> compares policies.</p>"
     )
     parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]
     if plan.researcher:
@@ -55,7 +55,7 @@ def _research(scene: Scene) -> tuple[dict[str, Any], str]:
     if not scene.research_ended:
         return {
             "ended": False
-        }, "<p>The researcher is still at work. This report is written again when it has ended.</p>"
+        }, "<p>The researcher is still running. This report is written again when it has ended.</p>"
     return _found(scene.plan)
 
 

@@ -40,7 +40,7 @@ def show(plan: Plan) -> None:
         path = write_report(scene)
         print_line(f"report: {path} and {path.with_suffix('.json')}")
         if plan.dashboard_port is not None:
-            print_line("the market and its page go on; Ctrl-C ends them")
+            print_line("the market and its page keep running; Ctrl-C stops them")
             _stay(scene, live)
     if scene.research_failure is not None:
         raise scene.research_failure

@@ -1,6 +1,6 @@
-"""What processes of their own compile at an exchange's first start on a machine, while its own process compiles the rest (`warm`).
+"""The pieces of code that separate processes compile at an exchange's first start on a machine, while its own process compiles the rest (`warm`).
 
-`python -m serl.exchange.ahead PIECE` compiles one; who needs it meanwhile waits for that (`code_cache.alone`).
+`python -m serl.exchange.ahead PIECE` compiles one piece; a process that needs the piece meanwhile waits for it (`code_cache.alone`).
 """
 
 import gc
@@ -17,7 +17,7 @@ from serl.exchange.snapshot import SPECIAL
 
 
 def warm_rule_book() -> None:
-    """Compiles or loads the full rule book, and what else is for special orders only."""
+    """Compiles or loads the full rule book, and everything else that only special orders need."""
     full_rule_book()
     from serl.exchange.kernel.rulebook.auction import indicative
     from serl.exchange.kernel.rulebook.restore import restore_rules, restore_specials
@@ -31,7 +31,7 @@ def warm_rule_book() -> None:
 
 
 PIECES: dict[str, Callable[[], object]] = {"book": fast_path, "rulebook": warm_rule_book}
-"""By the name that each is compiled `alone` under."""
+"""By name; each is compiled under this name by `alone`."""
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ class Bands:
         return np.where(phases == CONTINUOUS, -1, symbols[:, LAST_TICKS] * len(Phase) + phases)
 
     def rows(self, time_ns: int) -> list[Rows]:
-        """RULE rows of the references that change at a time; everything before it must have been executed."""
+        """RULE rows for the references that change at `time_ns`; everything before that time must have been executed."""
         for events in self._events.new():
             self._read_rows(events)
         self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence

@@ -17,7 +17,7 @@ def speed_text(speed: float) -> str:
 
 
 def print_banner(settings: "ExchangeConfig", server: "Exchange", seconds: float, traders: "Traders | None") -> None:
-    """Prints what an exchange is that is ready, and lets its traders join."""
+    """Prints the endpoints and settings of an exchange that is ready, and lets its traders join."""
     recovery = server.core.recovery
     names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")
     folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"

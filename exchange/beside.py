@@ -10,7 +10,7 @@ from serl.exchange.config import ExchangeConfig
 
 
 class TradersOptions(NamedTuple):
-    """What the command line says about the traders."""
+    """The options of the command line about the traders."""
 
     population: str
     hosts: int
@@ -23,19 +23,19 @@ class Traders(Protocol):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Settings of the exchange (nested, like configs/exchange.yaml) that hold where neither its file nor its options say otherwise."""
+        """Default settings of the exchange (nested, like configs/exchange.yaml); its file and its options override them."""
         ...
 
     def start(self, settings: ExchangeConfig) -> None:
-        """Starts the processes, which compile. ConfigError if this exchange cannot have these traders."""
+        """Starts the processes, which then compile. ConfigError if this exchange cannot have these traders."""
         ...
 
     def wait_until_compiled(self) -> None:
-        """Waits until the traders need nothing more than the exchange."""
+        """Waits until the processes have compiled and only wait for the exchange."""
         ...
 
     def join(self) -> str:
-        """Lets the traders log in: the exchange is there. Returns who they are, in one line."""
+        """Lets the traders log in, once the exchange is ready. Returns a description of them in one line."""
         ...
 
     def stop(self) -> None:
@@ -53,12 +53,14 @@ MakeTraders = Callable[[TradersOptions], Traders]
 def traders_of(
     context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None
 ) -> Traders | None:
-    """The traders that the options of `serl exchange start` name; None without --with. The context's object, which the command line sets,
-    makes them."""
+    """The traders that the options of `serl exchange start` name; None without --with. The object of the click context, which the command line
+    sets, creates them."""
     given = {"--hosts": hosts, "--seed": seed, "--flow": flow}
     if population is None:
         if idle := [name for name, value in given.items() if value is not None]:
-            raise click.UsageError(f"{', '.join(idle)}: only with --with POPULATION; add it, or leave out {idle[0]}")
+            raise click.UsageError(
+                f"{', '.join(idle)}: expected --with POPULATION, got none; add it, or leave out {idle[0]}"
+            )
         return None
     make: MakeTraders = context.find_root().obj
     return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow))

@@ -1,34 +1,34 @@
-"""What clients may cost the exchange's loop: shares of its time, and messages of one connection."""
+"""Limits on what clients cost the exchange's loop: shares of its time, and messages per connection."""
 
 import time
 from collections.abc import Callable, Sequence
 
 BURST_S = 0.02
-"""Work that may be done at once after a rest."""
+"""Work that a source may do at once after it was idle."""
 QUIET_S = 0.1
-"""Without an order for this long, everything else is served without a limit to its share: nobody waits."""
+"""When no order has arrived for this long, everything else is served without a limit, because no order waits."""
 BURST_PERIODS_S = 5.0
-"""A rate allows bursts of what it grants in this time."""
+"""A rate allows bursts of as much as it grants in this time."""
 TRACKED_MAX = 4096
 """Keys whose charges are remembered before those without debt are forgotten."""
 
 
 processor_time_s = time.thread_time
-"""The clock of costs. On a busy machine it stands still while others run: with real time a login cost many times its work, and hundreds of
-clients that came back at once gave up and tried again, for minutes."""
+"""The clock that measures costs. It stands still while other processes run. Measured in real time, a login on a busy machine cost many times its
+work, and when hundreds of clients reconnected at once, they gave up and tried again for minutes."""
 
 
 class Budget:
-    """Limits the work for one source to a share of the time, so that a flood of it cannot delay orders. Until the time is earned, the work
-    waits in libzmq and then in TCP, where it slows its sender.
+    """Limits the work for one source to a share of the time, so that a flood of requests cannot delay orders. Until the source has earned the
+    time, its requests wait in libzmq and then in TCP, which slows their sender.
 
-    Sources in one `ring` have the share together: those that wait for time get equal parts of it.
+    The sources in one `ring` share the time: those that wait for it get equal parts.
     """
 
     def __init__(
         self, share: float, ring: list["Budget"] | None = None, is_limited: Callable[[], bool] = lambda: True
     ) -> None:
-        """is_limited: whether work counts. What nobody waited for does not hold back what comes later."""
+        """is_limited: returns whether work is charged now. Work that delays nobody is free, and does not delay later work."""
         self._share, self._is_limited = share, is_limited
         self._free_s = 0.0
         self.spent_s = 0.0
@@ -58,7 +58,7 @@ class Charges:
         self._charged: dict[int, tuple[float, float]] = {}
 
     def take(self, key: int, units: float = 1.0, owes: bool = True) -> bool:
-        """Charges a key. Returns False if it had nothing left; with `owes` it is charged all the same, and must earn that first."""
+        """Charges a key. Returns False if it had nothing left; with `owes` it is charged anyway, and must earn that first."""
         if not self._per_s:
             return True
         now_s, full = time.monotonic(), self._per_s * BURST_PERIODS_S
@@ -72,7 +72,7 @@ class Charges:
 
 
 class Shares:
-    """Budgets of the sources of work besides orders, which have a share of the time together while orders arrive."""
+    """Budgets of all sources of work other than orders. While orders arrive, together they get one share of the time."""
 
     def __init__(self, names: Sequence[str], share: float) -> None:
         ring: list[Budget] = []
@@ -85,7 +85,7 @@ class Shares:
         return self._budgets[name]
 
     def note_order(self) -> None:
-        """Orders have arrived."""
+        """Notes that orders have arrived."""
         self._last_order_s = time.monotonic()
 
     @property
@@ -102,7 +102,7 @@ class Shares:
         return {name: each.wait_s() if self.are_limited else 0.0 for name, each in self._budgets.items()}
 
     def begin_turn(self) -> None:
-        """A turn of the loop begins, in which sources may be served."""
+        """Notes that a turn of the loop begins, in which sources may be served."""
         self._before_s, self._began_s = [each.spent_s for each in self._budgets.values()], processor_time_s()
 
     def end_turn(self) -> None:

@@ -25,8 +25,8 @@ class ScheduledCommand(NamedTuple):
 
 
 class Calendar:
-    """Every entry of each symbol's day: on a live clock each day again, else once. It begins yesterday: the phase in which that day ended
-    is this one's pop_until its first entry."""
+    """The entries of each symbol's day: every day on a live clock, once on any other. They begin with yesterday's, because the last phase of
+    yesterday applies until the first entry of today."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class Calendar:
         self._next = next(self._scheduled, None)
 
     def __deepcopy__(self, memo: object) -> "Calendar":
-        """One with the same commands ahead; between two times, not while commands of the same time are partly popped."""
+        """A calendar with the same commands ahead. Not to be called while only some of the commands of one time are popped."""
         other = Calendar(self._config, self.next_ns - 1)
         for _ in other.pop_until(self.next_ns - 1):
             pass
@@ -72,7 +72,7 @@ class Calendar:
 
 def daily_times_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
     """The local time `of_day_ns` after midnight in a time zone, yesterday, today and on each following day, in nanoseconds since 1970. A time
-    skipped at the start of summer time is taken in winter time; of a time repeated at its end, the first counts. Without a zone there is
+    that the start of summer time skips is read as winter time; if its end repeats a time, the first counts. Without a zone there are only
     one day, which starts at 0, and the day before it."""
     if zone is None:
         return iter([of_day_ns - DAY_NS, of_day_ns])

@@ -27,7 +27,7 @@ DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
 BACKGROUND_NICENESS = 10
-"""Added niceness of what compiles the full rule book, which nobody may need, while the exchange serves and its traders compile."""
+"""Added niceness of the process that compiles the full rule book, perhaps for nobody, while the exchange serves and its traders compile."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")

@@ -1,7 +1,7 @@
-"""Where compiled code is kept, and who compiles it. Imports no compiler: a start can ask before it waits for one.
+"""Where compiled code is stored, and which process compiles it. Imports no compiler, so that a start can check the cache before it loads one.
 
-What a function calls lives on in its cached code, and numba's cache looks only at the file of the function itself. So the cache's folder has a name
-made from all sources that have to do with compiled code: after an update it is another one.
+The cached code of a function contains the functions that it calls, but numba's cache checks only the file of the function itself. The name of the
+cache's folder therefore contains a checksum of all sources that affect compiled code: an update gets a new folder.
 """
 
 import os
@@ -19,17 +19,17 @@ from pathlib import Path
 import serl
 
 CONSTANTS = ("records.py", "state.py", "constants.py")
-"""Files without compiled functions whose constants are part of them."""
+"""Files without compiled functions, whose constants are compiled into those of other files."""
 
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
-"""What a file with compiled functions has."""
+"""Matches every file with compiled functions."""
 
 UNUSED_DAYS = 7
-"""A cache of other sources is deleted when no process has started with it for so long."""
+"""A cache of other sources is deleted when no process has started with it for this long."""
 
 
 def _sources() -> int:
-    """A checksum over serl's source files that have to do with compiled code."""
+    """A checksum of serl's source files that affect compiled code."""
     checksum = 0
     for folder, folders, names in os.walk(os.path.dirname(serl.__file__), followlinks=True):
         folders.sort()
@@ -43,7 +43,7 @@ def _sources() -> int:
 
 
 def _folder() -> Path:
-    """Where compiled code is kept: in NUMBA_CACHE_DIR, else beside serl's sources, else (they are read-only) in the user's cache."""
+    """Where compiled code is stored: in NUMBA_CACHE_DIR, else beside serl's sources, or if these are read-only, in the user's cache."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     beside = Path(serl.__file__).parent / "__pycache__"
     given = os.environ.get("NUMBA_CACHE_DIR")
@@ -71,18 +71,18 @@ def delete_unused(base: Path) -> None:
 
 
 FOLDER = _folder()
-"""Where compiled code of these sources is kept; no such folder: nowhere can be written to, and nothing is kept."""
+"""The folder of the compiled code of these sources. If it does not exist, no folder is writable, and nothing is stored."""
 
 
 def is_kept(name: str) -> bool:
-    """Whether what `alone(name)` compiles is there."""
+    """Whether the code that is compiled within `alone(name)` is stored."""
     path = FOLDER / name
     return path.exists() and path.stat().st_size > 0
 
 
 @contextmanager
 def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Compiles something that no other process compiles meanwhile: who comes second waits, after calling `wait`, and then loads it."""
+    """Lets only one process at a time compile `name` within the block. A second one calls `wait`, waits, and then loads what the first compiled."""
     if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
         yield
         return
@@ -103,7 +103,7 @@ def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 @contextmanager
 def compiled_beside(*pieces: str, niceness: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Has the pieces (of `ahead.PIECES`) that are not there yet compiled by processes of their own, which end with the context, not with Ctrl-C.
+    """Compiles the pieces (of `ahead.PIECES`) that are not stored yet in separate processes, which end with the context, not with Ctrl-C.
     niceness: is added to theirs."""
     command = [sys.executable, "-m", "serl.exchange.ahead"]
     missing = [piece for piece in pieces if not is_kept(piece)]

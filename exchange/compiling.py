@@ -1,8 +1,8 @@
 """How functions are compiled.
 
-Without numba's reference counting: nothing is allocated while matching, so there is nothing to count. Compile times follow from what LLVM
-is given: a function that others call is compiled once for itself and linked into each of them, which `merged` ones are not. numba copies a
-merged function with all that is merged into it, so long ones cost more than they save.
+They do without numba's reference counting: matching allocates nothing, so there is nothing to count. Compile times depend on how much code LLVM
+gets. A function that others call is compiled once and linked into each of them. A `merged` function is not: numba copies it, with everything
+merged into it, into its caller, so merging a long function costs more than it saves.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,11 +60,11 @@ def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
 
 _ALLOCATING = {"_nrt": True, "error_model": "python"}
 allocating = compiled(**_ALLOCATING)
-"""For functions that Python calls and that make arrays of their own."""
+"""For functions that Python calls and that allocate arrays."""
 
 
 def entry(function: Any, kind: Any = None, keep: bool = True) -> Any:
-    """A function that is called by its `.address`; without a `kind`, the numba type of its signature, from seven int64 to one."""
+    """A function that is called through its `.address`. `kind`: the numba type of its signature; by default seven int64 to one."""
     with _kept_here():
         return cfunc(kind or types.int64(*[types.int64] * 7), cache=keep and FOLDER.is_dir(), **_OPTIONS)(function)
 
@@ -158,9 +158,9 @@ def apart(function: Any) -> Any:
 
 
 def merged(function: Any) -> Any:
-    """For functions of one caller, and of one line: numba makes them part of the caller, nothing is compiled for themselves."""
+    """For functions with one caller or one line: numba copies them into the caller and compiles nothing separately."""
     return njit(inline="always", **_OPTIONS)(function)
 
 
 int64: Any = np.int64
-"""Signed 64 bits, to type checkers an int: what compiled code must say wherever a narrower field takes part in sums."""
+"""Signed 64 bits; type checkers see an int. Compiled code must convert with it wherever a narrower field is part of a sum."""

@@ -171,11 +171,11 @@ class RetentionConfig(_Section):
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything may go."""
+        """Whether old files are ever removed."""
         return self.size is not None or self.age is not None
 
     def exceeded(self, total_bytes: int, age_s: float) -> bool:
-        """Whether the oldest file goes: the journal is too large, or the file too old."""
+        """Whether the oldest file is removed: the journal is too large, or the file too old."""
         too_large = self.size is not None and total_bytes > size_bytes(self.size)
         return too_large or (self.age is not None and age_s > duration_s(self.age))
 
@@ -401,9 +401,7 @@ def _check_band(symbol: SymbolConfig, price_ticks_max: int) -> None:
             f"{where}.band_ppm: expected a band that follows the market, or fixed band_low_ticks and band_high_ticks, got both; remove one"
         )
     if symbol.reference_ticks is not None and symbol.band_ppm is None:
-        raise ConfigError(
-            f"{where}.reference_ticks: expected a band_ppm, which the reference belongs to, got none; set it too"
-        )
+        raise ConfigError(f"{where}.reference_ticks: expected band_ppm with it, got none; set band_ppm too")
     if (symbol.reference_ticks or 0) >= price_ticks_max:
         raise ConfigError(
             f"{where}.reference_ticks: expected a price below limits.price_ticks_max ({price_ticks_max}), got {symbol.reference_ticks}"

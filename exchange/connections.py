@@ -41,18 +41,18 @@ def raise_descriptor_limit(connections_max: int) -> int:
 
 
 PERIOD_S, SHARE = 0.02, 0.01
-"""The connections are looked at once in this time, less often where that would take more than this share of it."""
+"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time."""
 AHEAD = 64
-"""Descriptors above the highest one known that are looked at, for new connections; once a second all are."""
+"""Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
 
 
 class Connections:
-    """Closes connections beyond a number, never those of sessions, and those that send what never becomes a message.
+    """Closes connections beyond the maximum number (never those of sessions), and connections whose bytes never become a complete message.
 
-    libzmq accepts every connection; without a limit the process would run out of descriptors, with which the journal needs files too. And it
-    stores the frames of a message until the last one has come, whatever they take: the exchange hears nothing of them before. So a
-    connection is closed that has sent more than `unread_bytes_max` since the last message that was read from it, although every complete
-    one had been read in the meantime. Where the system does not tell what a connection has received (all but Linux), this is not limited.
+    libzmq accepts every connection; without a limit the process would run out of descriptors, which the journal needs for its files too. libzmq
+    also stores the frames of a message, however large, until the last one arrives; until then the exchange does not see them. A connection is
+    therefore closed if it has sent more than `unread_bytes_max` since the last message that was read from it, although every complete message
+    has been read meanwhile. Only Linux tells how much a connection has received; elsewhere this is not limited.
     """
 
     def __init__(self, ports: Sequence[int], connections_max: int, unread_bytes_max: int, refusals: Refusals) -> None:
@@ -137,8 +137,8 @@ def _queued_bytes(row: np.void) -> int:
 
 
 def close_connection(descriptor: int, port: int) -> None:
-    """Closes a TCP connection to a port of the exchange that libzmq holds, which then notices. Does nothing if the descriptor is no such one
-    any more."""
+    """Closes a TCP connection of libzmq to a port of the exchange; libzmq notices it. Does nothing if the descriptor is no such connection any
+    more."""
     connection = open_connection(descriptor, port)
     if connection is not None:
         with contextlib.suppress(OSError), connection:
@@ -146,8 +146,8 @@ def close_connection(descriptor: int, port: int) -> None:
 
 
 def open_connection(descriptor: int, port: int) -> socket.socket | None:
-    """A socket object of its own for a connection to a port, which stays this connection's whoever closes the descriptor. None if the
-    descriptor is no such one."""
+    """A separate socket object for a connection to a port. It stays with this connection even if another owner closes the descriptor. None if
+    the descriptor is not such a connection."""
     try:
         connection = _duplicate(descriptor)
     except OSError:

@@ -32,10 +32,10 @@ from serl.exchange.strangers import Strangers
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
-"""What the rate of cancels counts, and what is accepted while the disk is full."""
+"""The commands that the rate of cancels counts, and that are accepted while the disk is full."""
 
 LOGIN_MESSAGES = 9
-"""What a BYE is charged to its participant besides itself: the login that it ends took as long as so many PINGs."""
+"""Messages that a BYE is charged in addition to itself: the login that it ends took as long as this many PINGs."""
 
 
 class Control:
@@ -93,7 +93,7 @@ class Control:
     def _cut(self, route: int, slot: int) -> None:
         """Ends the session of a connection that sends too much besides orders, and closes the connection."""
         if slot < 0 or self._gateway.status[slot] == FREE:
-            text = "the exchange has no time for strangers; connect again later"
+            text = "the exchange is too busy to serve connections that are not logged in; connect again later"
             self._strangers.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
             return
         self._strangers.close(route, self._peer(), pack(Kind.HEARTBEAT, self._clock.now_ns()))
@@ -134,7 +134,7 @@ class Control:
             self._promise(slot, time_ns)
         else:
             raise RequestError(
-                "malformed", f"expected a kind of the orders socket, got {kind}; docs/protocol.md lists them"
+                "malformed", f"expected a message kind of the orders socket, got {kind}; docs/protocol.md lists them"
             )
 
     def _promise(self, slot: int, time_ns: int) -> None:

@@ -163,7 +163,7 @@ class Core:
         return True
 
     def make_room(self) -> bool:
-        """After a full disk: writes what waits and takes orders again if that succeeds. Tries each `RETRY_S` at most."""
+        """After a full disk: writes what waits, and takes orders again if that succeeds. Tries at most once per `RETRY_S`."""
         if not self.journal.is_full:
             return True
         if time.monotonic() < self._next_retry:

@@ -62,7 +62,7 @@ NEXT_ID, CURRENT_TIME = 0, -1
 ROWS = struct.Struct("@q8xqqqqHHBBBB")
 pack, unpack = ROWS.pack_into, ROWS.unpack_from
 """A COMMAND row: time_ns, command_id, order_id, price_ticks, qty_lots, symbol, participant, kind, side, time_in_force, flags.
-It takes nothing but integers that fit: struct.error."""
+Values other than integers that fit raise struct.error."""
 
 BYTES = np.dtype((np.void, EVENT.itemsize))
 """An EVENT row in one piece: numpy copies structured rows field by field."""
@@ -71,13 +71,13 @@ BYTES = np.dtype((np.void, EVENT.itemsize))
 class Entry:
     """Commands to a market, one call each; not from several threads at once.
 
-    `symbol` is a name or a number. `command_id` goes on from the participant's last one, and names the order it creates. `time_ns` is that of
-    the last command where it is not given.
+    `symbol` is a name or a number. By default `command_id` follows the participant's last one; it is also the id of the order that it creates.
+    By default `time_ns` is that of the last command.
 
-    Name what you give beyond quantity and price: that parameters may be given by place as well only makes calls quicker.
+    Pass everything beyond quantity and price by keyword; positional arguments are accepted because such calls are faster.
 
-    Rejected, whose `reason` names the Reason: the book did not take it; `events` has the REJECTED. ConfigError: an argument is not an integer
-    of 64 bits, or there is no such symbol or participant; nothing was sent.
+    Raises Rejected if the book does not take the command: `reason` names the Reason, and `events` has the REJECTED event. Raises ConfigError if
+    an argument is not a 64-bit integer, or there is no such symbol or participant; then nothing was sent.
     """
 
     def __init__(self, names: list[str], limits: MarketLimits, state: State) -> None:
@@ -106,7 +106,7 @@ class Entry:
         self._entry[HANDLE] = self._state.handle.ctypes.data
 
     def __getstate__(self) -> Any:
-        """What copies and pickles are made of: no addresses. Events and trades stay behind."""
+        """The state for copies and pickles: without addresses, events and trades."""
         return self.names, self.limits, self.state
 
     def __setstate__(self, made_of: Any) -> None:
@@ -117,7 +117,7 @@ class Entry:
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
-        """Buys; without a price at the market. The order_id. `terms` as docs/orders.md explains them."""
+        """Sends a buy order, without a price a market order. Returns its order_id. `terms`: see docs/orders.md."""
         return self._new(
             BUY, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
         )
@@ -127,7 +127,7 @@ class Entry:
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
-        """Sells; see `buy`."""
+        """Sends a sell order; see `buy`."""
         return self._new(
             SELL, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
         )
@@ -135,7 +135,7 @@ class Entry:
     def cancel(
         self, order_id: Integer, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> bool:  # fmt: skip
-        """Takes an order out of the book. False, as of `reduce` and `replace`: none of that order_id is open, it was filled or cancelled before."""
+        """Cancels an order. Returns False, as `reduce` and `replace` do, if no order of that order_id is open: it was filled or cancelled before."""
         if type(order_id) is not int:  # not through `_change`: nothing is sent as often
             order_id = integer("order_id", order_id)
         if type(participant) is not int:
@@ -159,14 +159,14 @@ class Entry:
         self, order_id: Integer, qty_lots: Integer, participant: Integer = 0, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> bool:  # fmt: skip
-        """Takes qty_lots off what is open; the order keeps its place."""
+        """Reduces the open quantity by qty_lots; the order keeps its time priority."""
         return self._change(REDUCE, order_id, qty_lots, 0, participant, command_id, time_ns)
 
     def replace(
         self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer = 0,
         command_id: Integer | None = None, time_ns: Integer | None = None, terms: Terms = NO_TERMS,
     ) -> bool:  # fmt: skip
-        """New total quantity, price and terms, under the same order_id; docs/orders.md says when the order keeps its place."""
+        """Gives an order a new total quantity, price and terms, under the same order_id; docs/orders.md says when it keeps its time priority."""
         if terms is not NO_TERMS:
             rows = replacement(
                 terms=terms, order_id=integer("order_id", order_id), qty_lots=integer("qty_lots", qty_lots),
@@ -179,16 +179,16 @@ class Entry:
     def mass_cancel(
         self, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> int:  # fmt: skip
-        """Cancels a participant's orders in a symbol, or all of them; how many."""
+        """Cancels a participant's orders in a symbol, or all of them. Returns how many."""
         number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
         row = command(CommandKind.MASS_CANCEL, symbol=number, **self._sender(participant, command_id, time_ns))
         self._done(self._run(row), row.tobytes(), 0)
         return int(self._events[self._entry[COUNT] - 1]["qty_lots"])
 
     def submit(self, commands: Rows) -> Rows:
-        """Executes COMMAND rows (participant and time set) in order; the EVENT rows that came of them.
+        """Executes COMMAND rows (participant and time set) in order. Returns the EVENT rows that they cause.
 
-        Sequences are assigned here, going on from the last one. The rows given are not changed. ConfigError where they are no COMMAND rows.
+        Sequences are assigned here, following the last one. The given rows are not changed. ConfigError if they are not COMMAND rows.
         """
         if not isinstance(commands, np.ndarray) or commands.ndim != 1 or commands.dtype != COMMAND:
             raise ConfigError(
@@ -198,17 +198,17 @@ class Entry:
         return self.events()
 
     def events(self) -> Rows:
-        """EVENT rows: what came of the last call; a copy."""
+        """The EVENT rows of the last call, as a copy."""
         rows = self._bytes[: self._entry[COUNT]]
         rows = np.concatenate([*self._spilled, rows]) if self._entry[SPILLED] else rows.copy()
         return rows.view(EVENT)
 
     def decode(self, events: Rows | None = None) -> list[Event]:
-        """EVENT rows as objects with names; without any, what came of the last call."""
+        """EVENT rows as objects with names; by default those of the last call."""
         return decode(self.events() if events is None else events, self.names)
 
     def trades(self, symbol: Symbol | None = None, count: Integer = 100) -> Rows:
-        """The last trades as TRADE rows, newest last, of a symbol or of all; the last 4,096 of all are kept."""
+        """The last trades of a symbol or of all, as TRADE rows, newest last; only the last 4,096 of all symbols together are kept."""
         total = self._entry[TRADES_COUNT]
         rows = self._trades[np.arange(max(0, total - TRADES_KEPT), total) % TRADES_KEPT]
         if symbol is not None:
@@ -216,7 +216,7 @@ class Entry:
         return rows[max(0, len(rows) - integer("count", count, least=0)) :]
 
     def grow(self) -> None:
-        """Makes room for what the compiled code asked for: the full rule book, more orders, more far levels."""
+        """Provides what the compiled code asked for: the full rule book, more orders or more far levels."""
         self.state = growth.grow(self.state, self.limits)
 
     def _new(

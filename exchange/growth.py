@@ -35,12 +35,12 @@ def _say_wait() -> None:
 
 
 def rebound(state: State) -> State:
-    """The state with a handle of its own: the addresses of its arrays as they are now, and of the rule books of this process."""
+    """The state with a new handle: the present addresses of its arrays, and of the rule books of this process."""
     return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
 def grow(state: State, limits: MarketLimits) -> State:
-    """The full rule book, more orders or more far levels: what is due first."""
+    """The state with what the compiled code asked for: the full rule book, more far levels or more orders; one of them per call."""
     if state.counters["wants_full_book"][0]:  # each for itself: what else is due, the compiled code asks for again
         state.counters["wants_full_book"] = 0
         return bound(with_queues(state), (full_rule_book(), fast_path()))
@@ -57,7 +57,7 @@ def capacity_for(orders: int) -> int:
 
 
 def grow_orders(state: State, capacity: int) -> State:
-    """The same with room for `capacity` orders."""
+    """The same state with room for `capacity` orders."""
     before = len(state.orders)
     assert capacity > before, "the pool is at its limit: the kernel rejects with BOOK_FULL instead"
     orders, slots = np.zeros(capacity, state.orders.dtype), np.zeros(capacity, state.levels.dtype)
@@ -82,7 +82,7 @@ def grow_orders(state: State, capacity: int) -> State:
 
 
 def grow_far(state: State, far: int) -> State:
-    """The same with room for `far` prices of a side outside the window."""
+    """The same state with room for `far` prices of a side outside the window."""
     shape = (*state.far_price.shape[:2], far)
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price

@@ -1,4 +1,4 @@
-"""What a market takes at most, and the names of its symbols."""
+"""The limits of a market, and the names of its symbols."""
 
 import dataclasses
 from collections import Counter
@@ -8,16 +8,16 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
 
 SYMBOLS_MAX = ALL_SYMBOLS
-"""Numbers below ALL_SYMBOLS, which none of them is."""
+"""Symbol numbers are below ALL_SYMBOLS."""
 PARTICIPANTS_MAX = 1 << 16
-"""As many as COMMAND.participant tells apart."""
+"""As many as COMMAND.participant can distinguish."""
 LOTS_MAX = 1 << 60
-"""Lots of all open orders together: 64 bits hold every sum of them."""
+"""Lots of all open orders together, so that 64 bits hold every sum of them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MarketLimits:
-    """What a market takes at most; beyond, commands are rejected."""
+    """The limits of a market; it rejects commands beyond them."""
 
     qty_lots_max: int = 1_000_000
     price_ticks_max: int = 1_000_000_000
@@ -28,7 +28,7 @@ class MarketLimits:
     display_divisor_max: int = 1000  # an iceberg has at most so many times the lots that it displays; 0 = no limit
 
     def __post_init__(self) -> None:
-        """ConfigError where a limit is below 1 (display_divisor_max: below 0) or the limits do not go together."""
+        """Raises ConfigError if a limit is below 1 (display_divisor_max: below 0) or the limits contradict each other."""
         for name, value in dataclasses.asdict(self).items():
             least = 0 if name == "display_divisor_max" else 1
             if value < least:
@@ -46,7 +46,7 @@ class MarketLimits:
 
 
 def check_lots(qty_lots_max: int, orders_open_max: int) -> None:
-    """ConfigError where the lots of a price level may not fit into 64 bits."""
+    """Raises ConfigError if the lots of a price level may exceed 64 bits."""
     largest = qty_lots_max * orders_open_max
     if largest > LOTS_MAX:
         raise ConfigError(
@@ -56,7 +56,7 @@ def check_lots(qty_lots_max: int, orders_open_max: int) -> None:
 
 
 def symbol_names(symbols: Sequence[str] | int) -> list[str]:
-    """From a list of names, or how many there are; ConfigError where that cannot be."""
+    """The names of symbols, given as a list or as their number. Raises ConfigError for an invalid list or number."""
     if isinstance(symbols, str):
         raise ConfigError(f"symbols: expected a list or a number, got {symbols!r}; write [{symbols!r}]")
     names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)

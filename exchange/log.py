@@ -9,7 +9,7 @@ LOGGER = logging.getLogger("serl.exchange")
 
 
 def log(event: str, text: str, *, level: int = logging.WARNING, **fields: Any) -> None:
-    """Logs a line. event: what a machine looks for, like `disk_full`; fields: numbers and names of the text, for JSON."""
+    """Logs a line. event: a name for programs, like `disk_full`; fields: the numbers and names in the text, for JSON."""
     LOGGER.log(level, text, extra={"event": event, "fields": fields})
 
 
@@ -24,7 +24,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr(form: str) -> None:
-    """Sets the form of the process's log: "text" or "json". JSON has the start and the stop too, which the text has on stdout."""
+    """Sets the form of the process's log: "text" or "json". JSON includes the start and the stop; with text they are printed on stdout."""
     handler = logging.StreamHandler()
     if form == "json":
         handler.setFormatter(JsonFormatter())

@@ -136,7 +136,7 @@ class Login:
         return any(granted) or self.has_operator_token(token)
 
     def may_read_account(self, name: str, credential: Credential) -> bool:
-        """Whether the credential is the participant's or an operator's; any is on an exchange without participants."""
+        """Whether the credential is the participant's or an operator's. On an exchange without participants, any credential may."""
         own = self._participants.get(name)
         return (
             not self.required or (own is not None and own.matches(*credential)) or self.permits("operate", *credential)

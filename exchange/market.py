@@ -53,7 +53,7 @@ REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 class Market(Entry):
     """Order books of several symbols and the accounts of their participants; `Entry` has the commands.
 
-    `symbols`: their names, or how many there are; ConfigError where that cannot be.
+    `symbols`: their names, or how many there are; ConfigError for an invalid list or number.
     """
 
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS) -> None:
@@ -64,7 +64,7 @@ class Market(Entry):
         super().__init__(names, limits, state)
 
     def grant_operator(self, participant: Integer) -> None:
-        """Lets a participant halt, resume, print and end the day. ConfigError where there is no such participant."""
+        """Lets a participant halt, resume, print and end the day. ConfigError if there is no such participant."""
         self.state.operator[self._participant(participant)] = 1
 
     @staticmethod
@@ -74,7 +74,7 @@ class Market(Entry):
 
     @staticmethod
     def warm() -> None:
-        """Compiles or loads what any market calls besides executing commands."""
+        """Compiles or loads everything that a market calls, except for the execution of commands."""
         market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
         market.book()
         market.state_hash()
@@ -86,7 +86,7 @@ class Market(Entry):
         return bid or None, ask or None
 
     def book(self, symbol: Symbol = 0, depth: int = 0) -> tuple[Rows, Rows]:
-        """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
+        """(bids, asks) as LEVEL rows, best first; depth 0: all levels. ConfigError if there is no such symbol."""
         number = self._symbol(symbol)
         if depth < 0:
             raise ConfigError(f"expected a depth of 0 (all levels) or more, got {depth}")
@@ -98,7 +98,7 @@ class Market(Entry):
         return sides[0], sides[1]
 
     def orders(self, symbol: Symbol | None = None) -> Rows:
-        """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority; of all symbols without one."""
+        """Resting orders of a symbol, or of all, as ORDER rows, sorted by symbol, side (bids first), price (best first) and time priority."""
         number = -1 if symbol is None else self._symbol(symbol)
         out = np.zeros(int(self.state.counters["orders_open"][0]), ORDER)
         count = list_orders(self.state, number, out)
@@ -110,15 +110,15 @@ class Market(Entry):
         return out[: list_specials(self.state, out)] if len(out) else out
 
     def indicative(self, symbol: Symbol = 0) -> tuple[int, int, int]:
-        """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, in a collecting phase; zeros without volume."""
+        """(price_ticks, volume_lots, imbalance_lots) of the auction if it were held now; zeros without volume, or outside a collecting phase."""
         return indicative_now(self.state, self._symbol(symbol)) or (0, 0, 0)
 
     def account(self, participant: Integer = 0, symbol: Symbol = 0) -> Account:
-        """What a participant has made of its trades in a symbol: position, cash, profit, fees. ConfigError where there is no such one."""
+        """Position, cash, profit and fees of a participant in a symbol. ConfigError if there is no such participant or symbol."""
         return Account.from_balances(self.balances()[self._participant(participant), self._symbol(symbol)])
 
     def balances(self) -> NDArray[np.int64]:
-        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) where cash, cost or fee of an account was ever beyond 64 bits."""
+        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) if cash, cost or fee of an account was ever beyond 64 bits."""
         if not self.state.counters["wide_balances"][0]:
             return self.state.balances
         return np.concatenate([self.state.balances, self.state.carries], axis=2)
@@ -187,12 +187,12 @@ class Market(Entry):
         return self.snapshot().digest()
 
     def validate(self) -> None:
-        """AssertionError, saying what, if any invariant does not hold. O(everything)."""
+        """Raises AssertionError, which names the invariant, if one does not hold. O(everything)."""
         validate(self.state)
 
 
 def indicative_now(state: State, symbol: int) -> tuple[int, int, int] | None:
-    """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, zeros without volume; None where no orders are collected.
+    """(price_ticks, volume_lots, imbalance_lots) of the auction if it were held now, zeros without volume; None outside a collecting phase.
 
     O(orders at the prices that cross).
     """

@@ -120,7 +120,7 @@ def _enqueue(session: DelayedSession, own: Rows) -> None:
 
 
 def without_number(topic: bytes) -> bytes:
-    """A topic, or the begin of one, without the participant number of a delayed copy."""
+    """A topic, or the beginning of one, without the participant number of a delayed copy."""
     number, _, rest = topic.partition(b"/")
     return rest if number.isdigit() and len(number) <= NUMBER_DIGITS_MAX else topic
 

@@ -83,7 +83,7 @@ class Participants:
         return bool(self._core.journal.participants[number]["cancel_on_disconnect"])
 
     def set_cancel_on_disconnect(self, number: int, cancels: bool) -> None:
-        """Saves it, unless the file has it. Raises RequestError if the disk is full."""
+        """Saves the setting, unless the file has it already. Raises RequestError if the disk is full."""
         if self._unsaved or self.cancels_on_disconnect(number) != cancels:
             self._core.journal.participants[number]["cancel_on_disconnect"] = cancels
             self.save()

@@ -1,4 +1,4 @@
-"""Who sent a message, as libzmq knows it, and the log of those that were refused."""
+"""The sender of a message, as libzmq knows it, and the log of refused messages."""
 
 import time
 from collections import Counter
@@ -36,7 +36,7 @@ def peer_of_message(address: int) -> Peer:
 
 
 def user_id(key: str, number: int) -> bytes:
-    """What the ZAP handler makes of a connection, for `peer_of`."""
+    """The User-Id that the ZAP handler gives a connection, and that `peer_of` reads."""
     return f"{key} {number}".encode()
 
 
@@ -59,7 +59,7 @@ class Refusals:
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
         self.sessions_ended: Counter[str] = Counter()
-        """By the codes of docs/protocol.md, as the errors are."""
+        """By the codes of docs/protocol.md, like `errors`."""
         self.credentials = self.connections_closed = 0
         self.heard: set[int] = set()
         """Descriptors of connections, besides those of sessions, that a message was read from; connections.py clears it."""

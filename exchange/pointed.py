@@ -32,7 +32,7 @@ WORD = ir.IntType(64)
 
 
 def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
-    """The tuple with a handle of its arrays as they are now, and of the owner's words: anew whenever an array is another one."""
+    """The tuple with a handle of its present arrays and of the owner's words. Call it again whenever an array is replaced."""
     *fields, handle = arrays._fields  # pyrefly: ignore[missing-attribute]
     assert handle == "handle"
     words = np.zeros(OWN_WORDS + WORDS * len(fields), np.int64)
@@ -55,7 +55,7 @@ class Pointed(types.Type):
 
     @property
     def key(self) -> Any:
-        """What tells types apart."""
+        """Distinguishes types."""
         return self.name, self.names, self.kinds
 
 
@@ -122,7 +122,7 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
 
 
 def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]) -> Any:
-    """An array over memory that somebody else keeps."""
+    """An array over memory that it does not own."""
     array = make_array(kind)(context, builder)
     item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     strides: list[Any] = []

@@ -29,7 +29,7 @@ class NoFreePort(SerlError, RuntimeError):
 def free_port() -> int:
     """A loopback port that is free together with the next three, below the ephemeral ports of outgoing connections.
 
-    Nobody else is given it for a while: an exchange binds its ports some time after somebody chose them for it.
+    No other caller gets the port for a while, because an exchange binds its ports some time after they are chosen.
     """
     for _ in range(1000):
         port = secrets.randbelow(5000) * PORTS + 10_000

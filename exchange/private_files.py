@@ -27,7 +27,7 @@ def warn_if_shared(path: Path, what: str) -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Files that the process creates within the block are their owner's alone."""
+    """Only the owner may access files that the process creates within the block."""
     previous = os.umask(OTHERS)
     try:
         yield
@@ -36,7 +36,7 @@ def private_files() -> Iterator[None]:
 
 
 def private_folder(path: Path, what: str) -> None:
-    """Creates a folder that only its owner may enter. Of a folder that exists, warns if others may."""
+    """Creates a folder that only its owner may enter. If the folder exists, warns if others may enter it."""
     if path.is_dir():
         warn_if_shared(path, what)
     else:
@@ -85,7 +85,7 @@ def find_operator_token(port: int) -> str:
 
 @contextmanager
 def kept_operator_token(port: int, token: str) -> Iterator[None]:
-    """Keeps the credential in `operator_file` within the block. With "" there is none, and one that a killed exchange has left there is removed.
+    """Stores the credential in `operator_file` within the block. With "", only removes a file that a killed exchange left there.
     Raises ConfigError if the folder is not this user's alone."""
     path = operator_file(port)
     if not token:

@@ -131,7 +131,7 @@ class Queries:
         return symbol
 
     def statistics(self) -> dict[str, Any]:
-        """commands and events: since the start of the journal; what is there now; the rest since the start of the process."""
+        """Counts of commands and events since the start of the journal, what exists now, and other counts since the start of the process."""
         counter, refusals = self._core.gateway.counter, self._refusals
         return {
             "commands": self._core.command_sequence,

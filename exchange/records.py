@@ -1,4 +1,4 @@
-"""The one record layout: what goes into the order book, into the journal, over the wire and into day files.
+"""The one record layout, shared by the order book, the journal, the wire and day files.
 
 `COMMAND` rows go in, `EVENT` rows come out. All fields are integers: prices in ticks, quantities in lots, times in
 nanoseconds of exchange time. Rows are aligned and little-endian, so that a file of rows is read by mapping it.
@@ -92,7 +92,7 @@ class Peg(IntEnum):
 
 
 class SelfTrade(IntEnum):
-    """What is cancelled where an incoming order meets one of the same participant."""
+    """What is cancelled when an incoming order meets an order of the same participant."""
 
     NONE = 0
     NEWEST = 1
@@ -112,7 +112,7 @@ class Queue(IntEnum):
 
 
 class Phase(IntEnum):
-    """Of a symbol's day."""
+    """A phase of a symbol's day."""
 
     CONTINUOUS = 0
     PRE_OPEN = 1
@@ -139,7 +139,7 @@ class HaltReason(IntEnum):
 
 
 class Setting(IntEnum):
-    """Of an account."""
+    """A setting of an account."""
 
     SELF_TRADE = 0
     ORDER_LOTS_MAX = 1
@@ -158,7 +158,7 @@ class Setting(IntEnum):
 
 
 class Rule(IntEnum):
-    """Of a symbol."""
+    """A rule of a symbol."""
 
     LOT = 0
     TICK = 1  # order_id = from which price; 0: no entry there
@@ -258,7 +258,7 @@ CASH_MAX = 1 << 53
 """Ticks x lots of the largest trade: a float holds that exactly. Sums of trades may go beyond 64 bits."""
 
 FEE_PPM_MAX = 1_000_000
-"""All of the notional."""
+"""A fee of the whole notional."""
 FEE_LOTS_MAX = 1 << 62
 """Microticks x lots of the largest trade's fee by the lot."""
 MICRO = 1_000_000
@@ -343,10 +343,10 @@ BALANCES, WIDE_BALANCES = 5, 8
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""
 LIMIT_COLUMNS = int(Setting.OWN_FEES)
-"""The first of them, which bear on what is accepted and matched; the others are the fees."""
+"""The first of them, which affect what is accepted and matched; the others are fees."""
 
 NO_TERM = 9
-"""The number of no term. Column of Snapshot.terms with a bit for each term that was given; its own bit (1 << NO_TERM): an unknown one."""
+"""Not the number of a term. The column of Snapshot.terms with a bit for each given term; the bit 1 << NO_TERM means an unknown term."""
 TERM_COLUMNS = max(Term) + 1
 """Columns of Snapshot.terms: values by Term, and NO_TERM."""
 ACCOUNT_SELF_TRADE = 255
@@ -364,7 +364,7 @@ TRADE = np.dtype(
     ],
     align=True,
 )
-"""A trade, as the market tells everybody of it."""
+"""A trade, as the market publishes it."""
 
 LEVEL = np.dtype([("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i8")], align=True)
 """A price level of a book, best first."""

@@ -1,4 +1,4 @@
-"""How many commands the book rejected, by reason: counted when somebody asks, so that it costs orders nothing."""
+"""How many commands the book rejected, by reason. Counted on request, so it costs orders nothing."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -26,8 +26,8 @@ Request = Callable[..., list[Any]]
 def request_socket(endpoint: str, socket: str, curve: Path | None = None, token: str = "") -> Iterator[Request]:
     """Opens the socket "queries" or "admin" of an exchange and yields a `Request`.
 
-    curve: a key folder of `serl keys new`. token: that of queries; admin requests have theirs as their first argument. Where it is empty, the
-    operator credential of this user's exchange on this machine takes its place.
+    curve: a key folder of `serl keys new`. token: for queries; admin requests have theirs as their first argument. If a token is empty, the
+    operator credential of this user's exchange on this machine is used.
     """
     request_numbers = count(1)
     token = token or local_operator_token(endpoint)

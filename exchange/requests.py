@@ -21,7 +21,7 @@ TURN_FRAMES_MAX = 256
 class Requests:
     """Answers a ROUTER's requests. `reply` encodes the answer to a message of a peer, or raises RequestError.
 
-    What an operator may do is not charged (`charges_answers` False), what is refused always is.
+    Answered operator requests are not charged (`charges_answers` False); refused requests always are.
     """
 
     def __init__(

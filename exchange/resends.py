@@ -1,4 +1,4 @@
-"""Stored reports that sessions asked for by sending commands again: a few each turn of the loop, the sessions in turn."""
+"""Resends stored reports to sessions that sent commands again: a few in each turn of the loop, one session after another."""
 
 import dataclasses
 import time
@@ -16,7 +16,7 @@ from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_S_MAX, QUIET_TURN_S_MAX = 0.0005, 0.01
-"""Time of one turn of the loop after which no further command is answered: while orders arrive, and else."""
+"""Time of one turn of the loop after which no further command is answered: while orders arrive, and otherwise."""
 
 
 @dataclasses.dataclass
@@ -29,8 +29,8 @@ class _Queue:
 
 
 class Resends:
-    """A client that comes back may send everything again that it has no answer for. That is its right and takes time: about as long as
-    fifty new orders for each one. So the commands wait here, each row charged to the budget, and new orders go first."""
+    """A client that reconnects may send every command again that it has no answer for. Each takes about as long as fifty new orders. So these
+    commands wait here, each row is charged to the budget, and new orders go first."""
 
     def __init__(self, core: Core, sessions: Sessions, budget: Budget) -> None:
         self._core, self._sessions, self._budget = core, sessions, budget
@@ -43,7 +43,7 @@ class Resends:
         return bool(self._ring)
 
     def put(self, slot: int, command_ids: NDArray[np.int64], unexecuted: Collection[int]) -> None:
-        """Has the reports of a session's commands sent again: those that it had been sent, but not of commands that are not executed yet, which
+        """Queues the reports that a session has been sent for these commands, to be sent again. Leaves out commands that are not executed yet: they
         will be answered. Raises RequestError if too many wait."""
         if unexecuted:
             command_ids = command_ids[~np.isin(command_ids, list(unexecuted))]

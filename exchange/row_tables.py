@@ -28,17 +28,17 @@ C, E = CommandKind, EventKind
 SYMBOLLESS_COMMANDS = (C.END_DAY, C.TIME, C.ACCOUNT)
 SIDE_NAMES = tuple(side.name.lower() for side in Side)
 CHANGES = (C.CANCEL, C.REDUCE, C.REPLACE)
-"""Commands about an order that exists; they need not say its side."""
+"""Commands about an existing order; its side may be missing in them."""
 SIDELESS_EVENTS = (E.MASS_CANCELLED, E.DAY_ENDED, E.HALTED, E.RESUMED, E.PHASED, E.SET)
 COMMAND_DETAILS: dict[int, type[IntEnum]] = {
     C.TERM: Term, C.HALT: HaltReason, C.PHASE: Phase, C.ACCOUNT: Setting, C.RULE: Rule
 }  # fmt: skip
-"""What the flags of these kinds are."""
+"""The enumeration that the flags of these kinds belong to."""
 EVENT_DETAILS: dict[int, type[IntEnum]] = {E.HALTED: HaltReason, E.PHASED: Phase}
 
 
 class RowContext(NamedTuple):
-    """What rows say by numbers only."""
+    """Names, units and the date behind the numbers in rows."""
 
     symbols: Sequence[str]
     """Names by number."""

@@ -79,7 +79,7 @@ class Schedule:
 
     @property
     def next_ns(self) -> int:
-        """When the next scheduled command is scheduled."""
+        """When the next scheduled command is due."""
         self._update_interruptions()
         if self._resumed_symbols():
             return self._now_ns

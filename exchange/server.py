@@ -61,16 +61,16 @@ from serl.exchange.warm import warm_loop
 from serl.exchange.zap import DOMAIN, Zap
 
 PUBLISH_S = 0.001
-"""Time for which a flood of control messages may hold up the feed, so that not each of them has its own publication."""
+"""Time for which a flood of control messages may delay the feed, so that it is not published after each of them."""
 DROP_S = 1e-6
-"""What dropping a message of a closed connection takes."""
+"""Time that it takes to drop a message of a closed connection."""
 CURVE_HANDSHAKE_BYTES = 1024
 """The largest message of a CURVE handshake: libzmq limits it like every other message."""
 UNREAD_MAX = 16
 """Messages per connection that libzmq reads ahead from the feed, queries and admin sockets; more wait in TCP."""
 
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
-"""Why the compiled loop came back without a lack of anything."""
+"""Reasons for which the compiled loop returns although it lacks nothing."""
 
 
 class PortInUse(SerlError, RuntimeError):

@@ -81,7 +81,7 @@ class Snapshot:
 
 
 def without_unused(values: NDArray[Any], columns: int) -> NDArray[Any]:
-    """The first `columns`, and those behind them up to the last one that is used: the hash is that of versions that had no others."""
+    """The first `columns` columns, and the further ones up to the last that is used, so that the hash equals that of versions without them."""
     used = np.flatnonzero(values[:, columns:].any(axis=0))
     return values[:, : columns + (int(used[-1]) + 1 if len(used) else 0)]
 

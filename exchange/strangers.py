@@ -1,4 +1,4 @@
-"""Connections to the orders socket that are not logged in: what they may cost, and how they end."""
+"""Connections to the orders socket that are not logged in: how their cost is limited, and how they are closed."""
 
 import contextlib
 import socket
@@ -13,16 +13,16 @@ from serl.exchange.gateway.state import CLOSED_ROUTES, MUTED_ROUTES, GatewayStat
 from serl.exchange.peer import Peer, Refusals
 
 ANSWERS_MIN = 8
-"""Messages of a connection that are answered although there is no time: a login, and some that were refused."""
+"""Messages of a connection that are answered even without time left: enough for a login and some refused messages."""
 GRACE_S = 0.1
 """Time in which a connection that is closed may still read why."""
 
 
 class Strangers:
-    """Nobody knows who they are, so all of them share one budget, which also admits new connections (zap.py).
+    """Connections that are not logged in. They are anonymous, so all of them share one budget, which also pays for admitting new ones (zap.py).
 
-    While it has no time left, the first ANSWERS_MIN messages of each connection are answered (it had to wait for its admission) and the next
-    one closes it. So who floods under ever new connections waits for the next one.
+    While the budget has no time left, the first ANSWERS_MIN messages of each connection are still answered, because it had to wait for its
+    admission; the next message closes it. A client that floods through ever new connections must wait for each of them.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Strangers:
         self._answered.pop(route, None)
 
     def mute(self, route: int) -> None:
-        """A connection heard that it is not logged in. For MUTE_NS the compiled loop drops what else it sends, up to a HELLO: many commands are
-        on their way when a session ends."""
+        """Mutes a connection that was told that it is not logged in. For MUTE_NS the compiled loop drops what it sends until a HELLO, because many
+        commands are on their way when a session ends."""
         gateway = self._gateway
         place = gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)
         gateway.muted_route[place], gateway.muted_ns[place] = route, time.monotonic_ns()
         gateway.counter[MUTED_ROUTES] += 1
 
     def unmute(self, route: int) -> None:
-        """A connection has logged in."""
+        """Ends `mute`, because the connection has logged in."""
         muted = self._gateway.muted_route
         muted[muted == route] = -1
 

@@ -14,7 +14,7 @@ from serl.exchange.peer import Refusals, peer_of
 TURN_MESSAGES_MAX = 64
 """Subscriptions read in one turn of the loop."""
 CONNECTIONS_REMEMBERED = 65_536
-"""Connections whose subscriptions are remembered, closed ones too; what an older one still ends is encoded on, for nobody."""
+"""Connections, closed ones too, whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
 
 
 @dataclasses.dataclass
@@ -29,9 +29,9 @@ class Subscriptions:
     """The subscribed prefixes of an XPUB socket, with their numbers of subscribers.
 
     A connection adds one to a prefix however often it subscribes, and takes away only what it added: nobody can end another's subscription.
-    A connection with more than `unknown_max` subscriptions to topics that do not exist is closed. Where a login is required, libzmq leaves it
-    to the exchange who receives what (the socket is in the mode XPUB_MANUAL since before it was bound), and only subscriptions with a
-    credential count. A connection's other subscriptions are its own filter: nothing follows from them.
+    A connection with more than `unknown_max` subscriptions to topics that do not exist is closed. Where a login is required, the
+    exchange decides instead of libzmq who receives what (the socket has the mode XPUB_MANUAL from before it was bound), and only subscriptions
+    with a credential count. A connection's other subscriptions are its own filter and have no effect here.
     """
 
     def __init__(

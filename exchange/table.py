@@ -40,8 +40,8 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, codes: Any, names: Iterable[str]) -> "Names":
-        """The column with these codes (n,), in the smallest type that has them all; codes beyond the names are none. A name that occurs again
-        gets a number, because the libraries need different ones."""
+        """The column with these codes (n,), in the smallest type that holds them all; codes beyond the names are none. A repeated name gets a
+        number, because the libraries need distinct names."""
         names, codes = _distinct(names), np.asarray(codes)
         known = (codes >= 0) & (codes < len(names))
         return cls(np.where(known, codes, -1).astype(np.min_scalar_type(-max(1, len(names)))), names)
@@ -77,7 +77,7 @@ Column = NDArray[Any] | Names
 class Table:
     """Named columns of one length. Times are datetime64[ns], names are `Names`; the rest are integers, floats and bools.
 
-    ConfigError where the lengths differ.
+    ConfigError if the lengths differ.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
@@ -208,7 +208,7 @@ def times(time_ns: NDArray[np.int64], date: str = "") -> NDArray[np.datetime64]:
 
 
 def money(ticks: NDArray[Any], units: Sequence[Decimal], symbol: NDArray[Any]) -> NDArray[np.float64]:
-    """(n,) the floats nearest to ticks (n,) times what a tick of their symbol (n,) is worth; of a symbol without a unit NaN."""
+    """(n,) ticks (n,) times the value of a tick of their symbol (n,), as the nearest floats; NaN for a symbol without a unit."""
     if len(set(units)) == 1 and len(symbol) and symbol.min() >= 0 and symbol.max() < len(units):  # ten times as fast
         over, under = units[0].as_integer_ratio()
         return np.asarray(ticks * np.float64(over) / np.float64(under))

@@ -21,7 +21,7 @@ WORDS = COMMAND.itemsize // 8
 
 
 def warm_loop() -> None:
-    """Compiles or loads all that an exchange calls but its order books: with a market in which nothing can happen."""
+    """Compiles or loads everything that an exchange calls except its order books, with a market in which nothing can happen."""
     limits = LimitsConfig()
     gateway, state = new_gateway(limits), bound(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
     rows, events = np.zeros(1, COMMAND), np.zeros(1, EVENT)

@@ -150,7 +150,7 @@ def with_token(values: Sequence[Any], token: str) -> list[Any]:
 
 
 def split_token(message: list[Any]) -> tuple[list[Any], str]:
-    """(a query without its token, the token; "" without one). No query ends with a text of its own."""
+    """(a query without its token, the token; "" without one). No query ends with another text, so a last text is the token."""
     return (message[:-1], message[-1]) if isinstance(message[-1], str) else (message, "")
 
 

@@ -11,14 +11,14 @@ from serl.exchange.peer import Refusals, user_id
 
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"serl"
-"""With a domain libzmq asks about connections without CURVE too."""
+"""With a domain, libzmq also asks about connections without CURVE."""
 TURN_REQUESTS_MAX, TURN_S_MAX = 16, 0.0002
 """Connections admitted in one turn of the loop, and the time after which no further one is."""
 
 
 class Zap:
-    """Admits connections by their public key, or all where `keys` is None. Key and a number of their own become their User-Id. libzmq lets
-    nobody in before the answer: a connection that the budget has no time for waits in its handshake, and what its sender has for it in TCP."""
+    """Admits connections by their public key, or all where `keys` is None. Its key and a unique number become its User-Id. libzmq admits
+    no connection before the answer: while the budget has no time, the connection waits in its handshake, and its sender's data wait in TCP."""
 
     def __init__(
         self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str] | None, refusals: Refusals, budget: Budget

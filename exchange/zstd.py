@@ -11,11 +11,11 @@ __all__ = ["ZstdError", "ZstdFile", "compress", "compress_checked", "decompress"
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that a frame contains, in memory for so many at most. Raises ZstdError if the frame is damaged or has others."""
+    """The `size` bytes that a frame contains; allocates no more. Raises ZstdError if the frame is damaged or its size differs."""
     frame = ZstdDecompressor()
     found = frame.decompress(data, size)
     if len(found) != size or not frame.eof:
-        raise ZstdError(f"expected a frame of {size:,} bytes, got a longer or a cut one")
+        raise ZstdError(f"expected a frame of {size:,} bytes, got a longer or truncated one")
     return found
 
 
@@ -30,5 +30,5 @@ def decompress_up_to(data: bytes, size_max: int) -> bytes:
     frame = ZstdDecompressor()
     found = frame.decompress(data, size_max)
     if not frame.eof:
-        raise ZstdError(f"expected a frame of at most {size_max:,} bytes, got a longer or a cut one")
+        raise ZstdError(f"expected a frame of at most {size_max:,} bytes, got a longer or truncated one")
     return found

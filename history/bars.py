@@ -133,7 +133,7 @@ def _symbols(table: pa.Table, names: dict[str, str], options: Options, check: Ro
         return symbols if not options.symbols else _select(check.path, symbols, options.symbols)
     if len(options.symbols) != 1:
         raise BarsError(
-            f"{check.path}: expected a column of symbols, got {', '.join(table.column_names)}; give `--symbols NAME` for a table of one"
+            f"{check.path}: expected a column of symbols, got {', '.join(table.column_names)}; give `--symbols NAME` for a table of one symbol"
         )
     return pa.array([options.symbols[0]] * table.num_rows)
 

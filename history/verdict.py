@@ -59,8 +59,8 @@ class Verdict:
             f"a market accepts {1 - self.rejected_share:.2%} of the commands; rejected: {reasons}"
             if reasons
             else "a market accepts all commands",
-            f"of the time, the book has one side {self.one_sided_share:.2%}, no side {self.empty_share:.2%}, is crossed {self.crossed_share:.2%}",
-            f"{self.gaps:,} gaps of over a minute, the longest silence {self.longest_gap_s:,.1f} s",
+            f"share of the time in which the book has one side: {self.one_sided_share:.2%}, no side: {self.empty_share:.2%}, is crossed: {self.crossed_share:.2%}",
+            f"{self.gaps:,} gaps of over a minute without a command; the longest time without one is {self.longest_gap_s:,.1f} s",
         ] + ([f"an exchange that replays it needs the limits {limits}"] if self._needs_limits else [])
 
     @property
@@ -74,7 +74,7 @@ class Verdict:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.rejected.items())
             raise SourceRejected(
                 f"{name}: expected a market to accept at least {1 - REJECTED_SHARE_MAX:.0%} of the {self.commands:,} commands, "
-                f"it rejected {self.rejected_share:.1%} ({reasons}); check the source and --tick-size, or give --allow-rejected"
+                f"got {self.rejected_share:.1%} rejected ({reasons}); check the source and --tick-size, or give --allow-rejected"
             )
 
 

@@ -55,7 +55,7 @@ class Task(BaseModel):
         if (self.expects and not paths) or missing:
             got = f"no file {', '.join(missing)}" if missing else "no data"
             raise ConfigError(
-                f"task {self.name}: expected {self.expects or 'its data'}, got {got}; give the files of yours"
+                f"task {self.name}: expected {self.expects or 'its data'}, got {got}; give your own files"
             )
         try:
             return Settings.model_validate(self.inner | {"market": market | {"data": paths}})

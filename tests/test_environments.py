@@ -128,14 +128,16 @@ def test_agents_of_one_book(day: Path) -> None:
 
     env = parallel_env(agents=3, data=day, duration_s=60, share_min=0.05, share_max=0.2)
     parallel_api_test(env, num_cycles=20)
-    with pytest.raises(ConfigError, match="expected data, a day with a book that agents share, got a dynamic market"):
+    with pytest.raises(
+        ConfigError, match="expected a day with a book as data, which the agents share, got a dynamic market"
+    ):
         parallel_env(**SMALL)
 
 
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"data": "a.day", "population": "small"}, "expected either data, .* got both; give one of them"),
+        ({"data": "a.day", "population": "small"}, "expected either data .* got both; give one of them"),
         ({"population": "smal"}, "smal"),
         ({**SMALL, "actions": "all"}, "actions"),
         ({**SMALL, "nonsense": 1}, "nonsense"),

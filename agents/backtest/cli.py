@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(1), help="Processes for several seeds; one per core by default.")
 @click.option("--window", help="When the strategy trades, like 10:00-11:00; all of the day by default.")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="Configuration of an exchange; its latency counts here."
+    "--config", type=click.Path(path_type=Path), help="Configuration of an exchange; only its latency is used."
 )
 @click.option(
-    "--name", "participant", default="strategy", show_default=True, help="Account of --config whose latency counts."
+    "--name", "participant", default="strategy", show_default=True, help="Account of --config whose latency is used."
 )
 @click.option(
     "--latency-us", type=click.FloatRange(0, 60e6), help="Constant latency of the strategy's commands in microseconds."
@@ -40,7 +40,7 @@ def backtest(
 ) -> None:  # fmt: skip
     """Backtest the strategy in FILE: a subclass of serl.Strategy, or a compiled kind of trader.
 
-    The fills are those that `serl run` makes on a served lockstep exchange. Writes an .html, .json and .png file with the name of OUTPUT.
+    The fills are the same as with `serl run` on a served lockstep exchange. Writes an .html, .json and .png file with the name of OUTPUT.
     """
     from serl.extras import require_reports
 
@@ -92,7 +92,7 @@ def _latency(
         if config is not None or latency_us == 0:
             got = "--config" if config is not None else "--latency-us 0"
             raise BacktestError(
-                f"expected --latency-us above 0 for a compiled strategy, got {got}; a trader has a latency of its own"
+                f"expected --latency-us above 0 for a compiled strategy, got {got}; a compiled trader always has a latency, so give one"
             )
         return None, 1.0 if latency_us is None else latency_us
     if latency_us is not None:

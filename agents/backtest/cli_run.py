@@ -18,7 +18,7 @@ from serl.exchange.cli_login import curve_option, token_options
 @click.option("--window", help="When the strategy trades, like 10:00-11:00 in exchange time; needed in lockstep.")
 @click.option(
     "--latency-us", type=click.FloatRange(0, 60e6, min_open=True), default=1.0, show_default=True,
-    help="Compiled strategies: latency of their commands in microseconds; others have that of their account.",
+    help="Compiled strategies: latency of their commands in microseconds; other strategies have the latency of their account.",
 )  # fmt: skip
 @curve_option
 @token_options("Token of the participant")

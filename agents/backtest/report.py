@@ -32,7 +32,7 @@ def lines(result: Result) -> list[tuple[str, str]]:
     positions = ", ".join(
         f"{lots:+,} {one.name}" for one, lots in zip(result.symbols, result.positions[-1].tolist(), strict=True) if lots
     )
-    fees = [] if result.fee_microticks is None else [("of it fees", money(-result.fees))]
+    fees = [] if result.fee_microticks is None else [("fees, included", money(-result.fees))]
     return [
         ("profit", money(result.profit)),
         *fees,
@@ -107,7 +107,7 @@ def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
     shown = [[escape(name), escape(str(value))] for name, value in first.settings.items() if value is not None]
     parts += ["<h2>Settings</h2>", table(["setting", "value"], shown, text=True)]
     parts.append(
-        "<p>Profit is cash plus the position at the mid, less fees. A trade is from no position to no position; its profit is before fees. "
+        "<p>Profit is cash plus the position at the mid, less fees. A trade starts and ends without a position; its profit is before fees. "
         "The drawdown is measured at the points of the curve.</p>"
     )
     return page(f"Backtest of {first.name}", origin, parts)

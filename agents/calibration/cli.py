@@ -38,9 +38,11 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
 @click.option(
     "--levels", default=0, type=click.IntRange(0, 10), help="Levels per side; 0: as many as the day shows, at most 10."
 )
-@click.option("--touch-only", is_flag=True, help="Fit a day that shows the touch alone, too.")
+@click.option("--touch-only", is_flag=True, help="Also fit a day that shows only the touch (the best bid and ask).")
 @click.option(
-    "--baseline-output", type=click.Path(path_type=Path), help="Write the Cont-Stoikov-Talreja population too."
+    "--baseline-output",
+    type=click.Path(path_type=Path),
+    help="Also write the Cont-Stoikov-Talreja population to this file.",
 )
 def calibrate(
     days: tuple[Path, ...], output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int,
@@ -169,7 +171,7 @@ def _print_gaps(console: object, scored: "dict[str, HeldOutScores]") -> None:
     from rich.table import Table
 
     assert isinstance(console, Console)
-    table = Table(title="not in the scores, share of the time")
+    table = Table(title="left out of the scores, as shares of the time")
     for head in ("", "without a side", "levels missing"):
         table.add_column(head, justify="left" if not head else "right")
     for label, one in scored.items():

@@ -16,9 +16,9 @@ from serl.agents.traders.shipped import POPULATION
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the first of them.")
 @click.option("--symbol", help="Symbol of the day; by default the first.")
 def ranking(day: Path, population: str, output: Path, hours: str, seeds: int, seed: int, symbol: str | None) -> None:
-    """Work the same orders with eleven fixed policies in hours of DAY, replayed, and in simulated days of POPULATION.
+    """Work the same orders with eleven fixed policies in a replay of DAY and in simulated days of POPULATION.
 
-    A policy that is learnt or chosen in a population is worth something in the market only if both rank policies alike. Shows the
+    A policy that is learnt or chosen in a population is useful in the market only if both rank policies alike. Shows the
     price advantage (PA) of each in both, the rank correlation, and the differences, with 95 % intervals.
 
     Writes an .html, .json and .png file with the name of OUTPUT.

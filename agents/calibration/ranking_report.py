@@ -43,7 +43,7 @@ def sentences(found: Ranking) -> list[str]:
     ]
     return [
         f"rank correlation {text(found.correlation)}, largest difference {found.largest_difference_bps:.2f} bps",
-        "difference: population - day, after the mean over the policies is taken off both",
+        "difference: population - day, after subtracting the mean over the policies from both",
         f"day: {counts[0]}; population: {counts[1]}; intervals of 95 % over these",
     ]
 

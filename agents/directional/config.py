@@ -13,9 +13,14 @@ from serl.exchange.errors import ConfigError
 class DirectionalConfig(PositionConfig):
     """The market, the days, and which positions an agent may take."""
 
-    actions: Literal["discrete", "continuous"] = Field("discrete", description="of the target position")
+    actions: Literal["discrete", "continuous"] = Field(
+        "discrete", description="whether the target positions are discrete or continuous"
+    )
     positions: int = Field(
-        5, ge=3, le=101, description="discrete targets, evenly from -inventory_lots_max to inventory_lots_max"
+        5,
+        ge=3,
+        le=101,
+        description="number of discrete targets, evenly spaced from -inventory_lots_max to inventory_lots_max",
     )
     inventory_lots_max: int = Field(
         100, ge=1, le=LIMITS.qty_lots_max // 2, description="the largest position, long or short"
@@ -25,7 +30,7 @@ class DirectionalConfig(PositionConfig):
     @classmethod
     def _has_a_middle(cls, positions: int) -> int:
         if positions % 2 == 0:
-            raise ValueError(f"expected an odd number, whose middle holds nothing, got {positions}")
+            raise ValueError(f"expected an odd number, so that the middle target is no position, got {positions}")
         return positions
 
     @property

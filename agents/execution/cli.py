@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 @click.option("--risk-aversion", default=1e-6, show_default=True, help="ac: λ, per tick and lot.")
 @click.option("--volatility", default=2.0, show_default=True, help="ac: σ, ticks per square root of a second.")
 @click.option("--impact", default=1.0, show_default=True, help="ac: η, ticks times seconds per lot.")
-@click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
+@click.option(
+    "--cross-share",
+    default=0.2,
+    show_default=True,
+    help="passive: share of the window, at its end, in which it crosses.",
+)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
 @curve_option

@@ -168,7 +168,7 @@ def html(experiment: Experiment, cells: Sequence[Cell], origin: Origin, picture:
         table([escape(head) for head in HEADS], rows),
         "<h2>Arms</h2>",
         table(["arm", "changes", "time"], arms, text=True),
-        "<p>The traders react as their kinds do: they follow their rules in every arm and know nothing of the arm. "
+        "<p>Traders follow the rules of their kind in every arm; they do not know which arm they are in. "
         "PnL is cash plus the position at the last mid.</p>",
     ]
     return page(f"Experiment {experiment.name}", origin, parts)

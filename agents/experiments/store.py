@@ -86,7 +86,7 @@ class RunFile:
             self._file.flush()
         except OSError as error:
             raise ExperimentError(
-                f"{self.path}: expected to keep a run, got {error.strerror}; make room, then continue with --resume"
+                f"{self.path}: expected to save a run, got {error.strerror}; free disk space, then continue with --resume"
             ) from None
 
     def close(self) -> None:

@@ -37,8 +37,8 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 @click.option("--symbol", help="DAY: one of its symbols; the first by default.")
 @click.option(
     "--answering", type=click.Choice(["fitted", "square_root"]),
-    help="DAY: it gives way to the metaorder, with the impact fitted on the day or that of the square-root law; with --validity beside "
-    "the one that does not.",
+    help="DAY: let it give way to the metaorder, with the impact fitted on the day or that of the square-root law; with --validity in "
+    "addition to the plain replay.",
 )  # fmt: skip
 @click.option(
     "--seeds", default=20, show_default=True, type=click.IntRange(1),

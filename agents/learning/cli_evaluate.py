@@ -40,7 +40,9 @@ FITTED = (RULE, "ac")
     help="Part of the data; choose settings on `validation`.",
 )  # fmt: skip
 @click.option(
-    "--fills", type=click.Choice(["strict", "touch"]), help="Bars: what a resting order fills; default: the settings'."
+    "--fills",
+    type=click.Choice(["strict", "touch"]),
+    help="Bars: when a resting order fills; default: as in the settings.",
 )
 @click.option(
     "--answers", multiple=True, type=click.Choice(["none", "fitted", "square_root"]),

@@ -26,13 +26,13 @@ class MarketConfig(LearningSettings):
         0,
         ge=0,
         le=900_000,
-        description="dynamic: number of the first simulated day of each part; others are other days",
+        description="dynamic: number of the first simulated day of each part; another number gives other days",
     )
     part: Part = Field(
         "train", description="of the data, see `serl data`; simulated days have different seeds in each part"
     )
     fold: int | None = Field(
-        None, ge=0, description="leave this fold of the training days out; the part `fold` is what is left out"
+        None, ge=0, description="leave this fold of the training days out of training; the part `fold` consists of it"
     )
     folds: int = Field(3, ge=2, description="number of folds of the training days")
     hours: str | None = Field(
@@ -41,7 +41,7 @@ class MarketConfig(LearningSettings):
         description="like 10:00-14:00; for books and simulated days, instead of the hours of the part",
     )
     environments: int = Field(32, gt=0)
-    latency_us: float = Field(1000.0, ge=0, description="not for bars")
+    latency_us: float = Field(1000.0, ge=0, description="of our commands; not for bars")
     answers: Literal["none", "fitted", "square_root"] = Field(
         "none",
         description="replay: whether the day gives way to our orders, and by which impact, see docs/answering.md",
@@ -74,8 +74,8 @@ class MarketConfig(LearningSettings):
     reward: Literal["price", "schedule", "undisturbed"] = Field(
         "schedule", description="see rewards.py and undisturbed.py in agents/execution/environment"
     )
-    deviation_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of deviating from even slices")
-    unfilled_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of forced completion at the end")
+    deviation_bps: float = Field(0.0, ge=0, description="all rewards but `price`: cost of deviating from even slices")
+    unfilled_bps: float = Field(0.0, ge=0, description="all rewards but `price`: cost of forced completion at the end")
 
     @model_validator(mode="before")
     @classmethod

@@ -11,10 +11,12 @@ class MakingConfig(PositionConfig):
     """The market, the days, and what a market maker may do."""
 
     quote_lots: int = Field(100, ge=1, description="quantity of each quote")
-    inventory_lots_max: int = Field(1000, ge=1, description="a side that would go beyond is not quoted")
+    inventory_lots_max: int = Field(
+        1000, ge=1, description="largest inventory; a side whose fill would exceed it is not quoted"
+    )
     offset_ticks: float = Field(5.0, gt=0, description="largest distance of a quote from the mid")
     inventory_penalty: float = Field(
-        1e-3, ge=0, description="ticks for a squared inventory of one quote and a second, in the reward"
+        1e-3, ge=0, description="penalty in the reward: this many ticks a second, times the squared inventory in quotes"
     )
 
     @property

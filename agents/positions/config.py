@@ -21,14 +21,14 @@ class PositionConfig(LearningSettings):
 
     population: str = Field("liquid", description="a shipped population or a YAML file")
     part: Literal["train", "validation", "test"] = Field(
-        "train", description="simulated days have different seeds in each"
+        "train", description="simulated days have different seeds in each part"
     )
     simulated_days: int = Field(16, gt=0, le=1000, description="seeds of the part")
     duration_s: float = Field(600.0, gt=0)
     interval_s: float = Field(1.0, gt=0, description="between decisions")
     latency_us: float = Field(1000.0, ge=0)
     inventory_penalty: float = Field(
-        0.0, ge=0, description="ticks for a squared inventory of one unit and a second, in the reward"
+        0.0, ge=0, description="penalty in the reward: this many ticks a second, times the squared inventory in units"
     )
 
     @property

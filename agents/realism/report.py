@@ -148,4 +148,4 @@ def _predictive(measurement: Measurement) -> list[str]:
         "<p>Mean absolute error, in ticks, of forecasts of the mid 10 messages ahead in the second half of the real window "
         f"({score.test_windows:,} forecasts). The same small LSTM is trained on each of:</p>"
     )
-    return ["<h2>PredictiveScore score</h2>", text, table(["trained on", "error, ticks"], rows)]
+    return ["<h2>Predictive score</h2>", text, table(["trained on", "error, ticks"], rows)]

@@ -123,11 +123,11 @@ class TradersBeside:
         process.join()  # its exit status may arrive after its end
         if host in processes.failed:
             click.echo(
-                f"error: host {host} of {name} ended with status {process.exitcode}; the exchange goes on without it",
+                f"error: host {host} of {name} ended with status {process.exitcode}; the exchange continues without it",
                 err=True,
             )
         elif all(one.exitcode == 0 for one in processes.processes):
-            click.echo(f"the day of {name} has ended ({processes.status}); the exchange goes on until Ctrl-C")
+            click.echo(f"the day of {name} has ended ({processes.status}); the exchange continues until Ctrl-C")
 
     def stop(self) -> None:
         """See Traders."""

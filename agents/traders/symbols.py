@@ -13,10 +13,10 @@ class SymbolConfig(BaseModel):
     name: str
     tick_size: str | None = Field(None, pattern=r"^\d*\.?\d+$", description="by default the population's")
     value: dict[str, Any] = Field({}, description="settings that differ from the population's value")
-    loading: float = Field(0.0, ge=-1, le=1, description="of its value on the factor that all symbols share")
+    loading: float = Field(0.0, ge=-1, le=1, description="loading of its value on the factor that all symbols share")
 
     basket: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        {}, description="lots of other symbols in a lot of this one: its value is theirs"
+        {}, description="lots of other symbols in a lot of this one; its value is the sum of theirs"
     )
 
     @model_validator(mode="before")

@@ -21,7 +21,7 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason, Tim
 RETRY_S = 2.0
 FILLS_KEPT = 100
 ORDERS_SHOWN = 200
-"""A page shows the oldest of more open orders."""
+"""Open orders that a page shows; if there are more, the oldest."""
 DONE = {EventKind.ACCEPTED: "accepted", EventKind.CANCELLED: "cancelled"}
 
 

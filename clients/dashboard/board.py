@@ -11,7 +11,7 @@ OPERATOR_SECTIONS = {"standings"}
 """Sections that only pages with the operator token get: they show what participants cannot read of each other."""
 OPERATOR_S = 3.0
 TRADES_A_FRAME = 60
-"""A page that has shown the symbol before gets at most this many at once; one that begins gets all that are kept."""
+"""Trades sent at once to a page that has shown the symbol before, at most; a new page gets all that are kept."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Board:
         return time.monotonic() - self._operator_s < OPERATOR_S
 
     def frame(self, cursor: Cursor) -> dict[str, Any]:
-        """Everything new for a page, and advances its cursor; empty if nothing is."""
+        """Returns everything new for a page, and advances its cursor; empty if nothing is new."""
         frame: dict[str, Any] = {}
         if cursor.operator:
             self._operator_s = time.monotonic()

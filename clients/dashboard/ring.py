@@ -11,8 +11,8 @@ T = TypeVar("T")
 class Ring(Generic[T]):
     """Keeps the newest `size` items, as far as `bytes_max` bytes hold them. Each reader remembers the `count` that it has read up to.
 
-    The items, JSON values, are packed one behind the other into one buffer: as objects of varying sizes, replaced four times a second for
-    hours, they fragment the heap, which then grows although their number does not.
+    The items, JSON values, are packed one after another into one buffer. As objects of varying sizes, replaced four times a second for hours,
+    they would fragment the heap, which then grows although their number does not.
     """
 
     def __init__(self, size: int, bytes_max: int) -> None:
@@ -24,7 +24,7 @@ class Ring(Generic[T]):
         self.count = 0
 
     def append(self, item: T) -> None:
-        """Appends an item; drops the oldest if the ring is full. One that alone is too large leaves the ring empty."""
+        """Appends an item; drops the oldest if the ring is full. An item that is too large by itself leaves the ring empty."""
         if not self._data:
             self._data = bytearray(b"\xff") * self._bytes_max  # written, so that all of its memory is there from now on
         packed = msgpack.packb(item)

@@ -18,7 +18,7 @@ LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
 DAY_S = 86_400
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
-"""Of one column or trade: those that take more leave room for fewer."""
+"""Memory for one column or trade; larger ones leave room for fewer."""
 HISTORY_BYTES = COLUMNS * COLUMN_BYTES
 """Memory for the columns of a symbol, unless there are very many symbols."""
 

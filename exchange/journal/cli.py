@@ -46,7 +46,7 @@ def info(folder: Path) -> None:
 
 @journal.command(epilog="Example: serl journal compress ./journal")
 @click.argument("folder", type=FOLDER)
-@click.option("--background", is_flag=True, help="With a low priority.")
+@click.option("--background", is_flag=True, help="Compress with a low priority.")
 def compress(folder: Path, background: bool) -> None:
     """Compress the finished files of the journal in FOLDER to about a twentieth. The exchange may run; it reads them as before."""
     from serl.exchange.journal.compress import compress_finished

@@ -39,7 +39,7 @@ def find_meta(folder: Path) -> dict[str, Any]:
             continue
         return meta
     raise JournalError(
-        f"{folder}: expected a journal with {META} or {META_COPY}, got neither undamaged: without the salt in it no command can be checked; "
+        f"{folder}: expected a journal with an undamaged {META} or {META_COPY}, got neither: without the salt in it, no command can be checked; "
         "give the folder of a journal, or restore one of the two from a copy"
     )
 
@@ -76,9 +76,9 @@ def _check_meta(folder: Path) -> Finding:
     try:
         meta = read_checked(folder / META)
     except JournalError as error:
-        return Finding(META, "", f"{_reason(error)}; {META_COPY} has it")
+        return Finding(META, "", f"{_reason(error)}; {META_COPY} is a good copy")
     except OSError:
-        return Finding(META, "", f"missing; {META_COPY} has it")
+        return Finding(META, "", f"missing; {META_COPY} is a good copy")
     return Finding(META, f"journal {meta.get('id', 'of an older version')}, epoch {meta['epoch']}")
 
 

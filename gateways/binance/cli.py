@@ -36,7 +36,8 @@ def binance() -> None:
 )
 @click.option("--quote", default="USDT", show_default=True, help="Quote asset: the exchange's DEMO becomes DEMOUSDT.")
 @click.option(
-    "--balance", help="Quote asset that each account starts with, like 100000; balances in --accounts go first."
+    "--balance",
+    help="Amount of the quote asset that each account starts with, like 100000; balances in --accounts take precedence.",
 )
 @click.option(
     "--orders",
@@ -49,21 +50,21 @@ def binance() -> None:
     default=6000,
     show_default=True,
     type=click.IntRange(0),
-    help="Request weight of an address; 0: no limit.",
+    help="Request weight that an address may use in a minute; 0: no limit.",
 )
 @click.option(
     "--orders-per-10s",
     default=100,
     show_default=True,
     type=click.IntRange(0),
-    help="New orders of an account in ten seconds; 0: no limit.",
+    help="New orders that an account may send in ten seconds; 0: no limit.",
 )
 @click.option(
     "--orders-per-day",
     default=200_000,
     show_default=True,
     type=click.IntRange(0),
-    help="New orders of an account in a day; 0: no limit.",
+    help="New orders that an account may send in a day; 0: no limit.",
 )
 @curve_option
 @token_options("Token of a participant that may read data")
@@ -103,7 +104,7 @@ def _accounts(file: Path | None, names: tuple[str, ...], quote: str, balance: st
 
     if file is None and not names:
         raise ConfigError(
-            "expected --accounts FILE or --account NAME, got neither; give who may trade, for example --account alice"
+            "expected --accounts FILE or --account NAME, got neither; name who may trade, for example with --account alice"
         )
     accounts = by_login([*(read_accounts(file).values() if file is not None else ()), *new_accounts(names).values()])
     if balance is None:

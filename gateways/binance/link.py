@@ -145,7 +145,7 @@ class AccountLink:
         if self._session.last_report > 0:
             log(
                 "binance_new_journal",
-                f"account {name}: the exchange has another journal; its orders and trades begin anew",
+                f"account {name}: the exchange has another journal; orders and trades start from nothing",
             )
             self._session = self._new_session(0)
             self.orders, tell = AccountOrders(self._listings, self._file, self._offset_ms), self.orders.on_execution

@@ -32,7 +32,7 @@ def fix() -> None:
     "--account",
     "names",
     multiple=True,
-    help="A participant without a file: its secret is made and printed. Give it once for each.",
+    help="Participant to make a secret for, which is printed; may be repeated. Instead of --accounts.",
 )
 @click.option(
     "--store",

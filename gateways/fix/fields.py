@@ -311,7 +311,7 @@ def _order_problem(tags: Iterable[str]) -> Problem | None:
     for tag in tags:
         is_header = tag in HEADER
         if is_header and not in_header:
-            return Problem(WRONG_ORDER, tag, f"tag {tag} belongs into the header")
+            return Problem(WRONG_ORDER, tag, f"tag {tag} belongs in the header")
         in_header = is_header
     return None
 

@@ -93,7 +93,7 @@ class Gateway:
         if business in self._owners:
             return None, ""
         if business.store.broken:
-            return None, "the store could not be written and is about to be read again; try later"
+            return None, "the store could not be written and will be read again; try later"
         self._owners[business] = connection
         return business, ""
 

@@ -106,7 +106,7 @@ class Trading(StoredApplication):
         venue, reports = self._venue, self._reports
         assert venue is not None and reports is not None
         if venue.gap and venue.last_command_id < self._last_command_id:
-            reports.lost("the exchange began with another journal, without this order")
+            reports.lost("the exchange has another journal, without this order")
         self._task = asyncio.create_task(self._take_reports())
 
     async def close(self) -> None:

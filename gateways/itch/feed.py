@@ -75,7 +75,7 @@ class ItchFeed:
 
     def receive(self, connection: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         """Takes nothing: ITCH has no messages of clients."""
-        connection.explain("expected heartbeats, as ITCH has no messages of clients; ignored")
+        connection.explain("expected only heartbeats, as ITCH has no messages from clients; ignored")
 
     async def open(self) -> None:
         """Follows the feed from now on. Raises ExchangeUnreachable, RequestRejected, and ConfigError for what ITCH cannot represent."""
@@ -161,7 +161,7 @@ class ItchFeed:
             raise ConfigError(f"{error}; leave --itch out") from None
         names = [reference.name for reference in references]
         if self._names and names != self._names:
-            raise RequestRejected("symbols", "expected the symbols of before, got others; restart the gateway")
+            raise RequestRejected("symbols", "expected the same symbols as before, got others; restart the gateway")
         if not self._names:
             self._names, self._units, self._stocks = names, np.array(units, np.int64), stocks_of(names)
             self._auctions = AuctionEncoder(names, self._units)

@@ -252,11 +252,11 @@ class SerlDataClient(LiveMarketDataClient):
     async def _request_bars(self, request: Any) -> None:
         """The exchange has no bars: none are returned."""
         self._log.warning(
-            f"{request.bar_type}: the exchange keeps no bars; the node makes them of what it hears from now on"
+            f"{request.bar_type}: the exchange stores no bars; the node builds them from the data that it receives from now on"
         )
         self._handle_bars(request.bar_type, [], request.id, request.start, request.end, request.params)
 
     async def _request_quote_ticks(self, request: Any) -> None:
         """The exchange keeps no quotes: none are returned."""
-        self._log.warning(f"{request.instrument_id}: the exchange keeps no quotes of the past")
+        self._log.warning(f"{request.instrument_id}: the exchange stores no past quotes")
         self._handle_quote_ticks(request.instrument_id, [], request.id, request.start, request.end, request.params)

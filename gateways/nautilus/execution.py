@@ -102,7 +102,9 @@ class SerlExecutionClient(LiveExecutionClient):
         return not own.open_lots if own is not None else report.command_id == report.order_id
 
     def _on_gap(self, text: str) -> None:
-        self._log.error(f"{text}; orders of earlier sessions may be open: positions are right, open orders may not be")
+        self._log.error(
+            f"{text}; orders of earlier sessions may still be open: positions are right, but open orders may be missing"
+        )
 
     def _forget_closed(self) -> None:
         """Before commands are sent again: not those of orders that the node has given up meanwhile."""
@@ -296,7 +298,7 @@ class SerlExecutionClient(LiveExecutionClient):
         report = order_report(self.account_id, instrument, units, own, cached, times_ns)
         if report is None:
             self._log.warning(
-                f"order {own.order_id} of an earlier session is a stop order whose price is not known: it stays as it is"
+                f"order {own.order_id} of an earlier session is a stop order whose price is not known: it is not changed"
             )
         return report
 

@@ -36,7 +36,10 @@ def ouch() -> None:
     help="YAML file of the users: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`.",
 )
 @click.option(
-    "--account", "names", multiple=True, help="A user whose password is made and printed; instead of --accounts."
+    "--account",
+    "names",
+    multiple=True,
+    help="User to make a password for, which is printed; may be repeated. Instead of --accounts.",
 )
 @click.option(
     "--state",
@@ -52,7 +55,7 @@ def ouch() -> None:
     show_default=True,
     help="Disconnect a client that sends nothing for this many seconds.",
 )
-@click.option("--connections", default=256, show_default=True, help="Connections at once.")
+@click.option("--connections", default=256, show_default=True, help="Maximum number of open connections.")
 @curve_option
 @token_options("Token of a participant that may read data, for --itch")
 def start(

@@ -254,8 +254,8 @@ class OrderEntry:
         sides = {b" ": 0, b"B": 1, b"S": 2}
         if (has_symbol and symbol < 0) or side not in sides or not self._link.is_live or row["firm"] not in BLANK_FIRM:
             explain(
-                "expected a mass cancel of a blank firm, of a symbol that is listed or blank, of side B, S or both, while the "
-                "exchange is there; nothing was cancelled"
+                "expected a mass cancel with a blank firm, a listed or blank symbol, and side B, S or none, while the exchange is "
+                "connected; nothing was cancelled"
             )
             return
         entry = np.zeros(1, ENTRY)

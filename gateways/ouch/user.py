@@ -124,7 +124,7 @@ class User:
         if len(known):
             last = known[-1]
             if last["report"] == mark.number and (last["sequence"], last["time_ns"]) != (mark.sequence, mark.time_ns):
-                raise OtherJournal(f"report {mark.number} is another one than before")
+                raise OtherJournal(f"report {mark.number} is not the same as before")
             rows = rows[rows["report"] > mark.number]
         if not len(rows):
             return
@@ -147,7 +147,7 @@ class User:
         session, table = self.link.session, self._table
         if session.answered_before > session.last_command_id:
             raise OtherJournal(
-                f"its last command of {self.account.participant} is one before the last that was answered"
+                f"the last command that it has of {self.account.participant} is older than the last that was answered"
             )
         self.link.repeat()
         waiting = np.flatnonzero(~table.answered[: table.count])

@@ -196,7 +196,7 @@ class _Reader:
         """Writes the last block. Raises `IexError` if no message was of the symbol."""
         if not self.row:
             raise IexError(
-                f"{self.path}: expected a symbol of this file, got {name!r}, of which none of {messages:,} messages is; check `--symbols`"
+                f"{self.path}: expected a symbol of this file, got {name!r}, which none of its {messages:,} messages has; check `--symbols`"
             )
         self.writer.finish()
 

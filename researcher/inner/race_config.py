@@ -16,7 +16,10 @@ class Stage(BaseModel):
         ge=1, le=64, description="trainings with different seeds; earlier ones of the same seed continue"
     )
     kept: float = Field(
-        1.0, gt=0, le=1, description="share of those that finished the stage before which may enter; at least one may"
+        1.0,
+        gt=0,
+        le=1,
+        description="share of the candidates that finished the previous stage and may enter this one; at least one may",
     )
 
 
@@ -33,10 +36,10 @@ class Race(BaseModel):
     trainings: float | None = Field(
         6.0,
         gt=0,
-        description="trainings at the full steps that all candidates of an iteration get together; null: no limit but the stages'",
+        description="budget of all candidates of an iteration together, in trainings with the full steps; null: only the stages limit it",
     )
     at_once: int = Field(
-        2, ge=1, description="trainings that the bandit gives before it looks at the scores again; workers run them in parallel"
+        2, ge=1, description="trainings that the bandit assigns before it reads the scores again; workers run them in parallel"
     )  # fmt: skip
     final_seeds: int = Field(8, ge=2, description="fresh trainings of the best candidate for the test part")
 

@@ -49,7 +49,8 @@ class Settings(TrainingSettings):
 
     day: Path | None = Field(None, description="a day with a book, which is replayed for scoring; null: simulated days")
     scored_in: Literal["exchange", "bars", "market"] = Field(
-        "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"
+        "exchange",
+        description="exchange: on a served exchange; market: in process in `market`, on days not used in training; bars: the same, in bars",
     )
     orders: int = Field(24, ge=2, description="number of parent orders in a score")
     folds: int = Field(
@@ -64,7 +65,7 @@ class Settings(TrainingSettings):
         None,
         ge=0,
         le=900_000,
-        description="number of the first simulated day that is scored, beside market.first_day; a secret of the run where code could simulate known days",
+        description="number of the first simulated day that is scored, added to market.first_day; null: 0, or a secret number where modules are code, which could simulate known days",
     )
 
     @property

@@ -100,24 +100,26 @@ class OuterConfig(_Part):
     name: str = "researcher"
     task: str | None = Field(
         None,
-        description="a task (researcher/tasks.py): fills inner, budget, incumbent and kinds where they are not given",
+        description="name or YAML file of a task (researcher/tasks.py), which fills in inner, budget, incumbent and kinds if they are not given",
     )
     proposer: Literal["dek", "search", "eureka", "random", "tpe", "climb", "default"] = "dek"
     search: Search = Search()
     high_level: HighLevel | None = Field(HighLevel(), description="null: fixed prompts")
     low_level: LowLevel | Literal[False] | None = Field(
-        None, description="null: on with the embedded model; false: off; settings: on, and required"
+        None,
+        description="null: on with the embedded model; false: off; settings: on, and an error without the embedded model",
     )
     scenario: Literal["single", "multi"] = Field(
         "single", description="multi: agents that share an order and communicate"
     )
-    kinds: tuple[Kind, ...] = Field((), description="kinds of modules to design; empty: all of the scenario")
+    kinds: tuple[Kind, ...] = Field((), description="kinds of modules to design; empty: all kinds of the scenario")
     incumbent: dict[Kind, dict[str, Any]] = Field(
         {}, description="what candidates are compared with: values of specifications by kind of module; empty: the default algorithm"
     )  # fmt: skip
     form: Form = "spec"
     model: str = Field(
-        "tiny", description="model of the embedded endpoint: tiny, coder or a GGUF file; with `endpoint`, see there"
+        "tiny",
+        description="model of the embedded endpoint: tiny, coder or a GGUF file; `endpoint` has its own model setting",
     )
     endpoint: Endpoint | None = Field(None, description="an endpoint other than the embedded one")
     endpoints: tuple[Endpoint, ...] = Field((), description="more endpoints, beside `endpoint` or the embedded model")

@@ -73,7 +73,7 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
     for each in (one, other):
         if each.failure:
             raise RunError(
-                f"the final training failed: {each.failure.reason}; the test part stays opened, without a result"
+                f"the final training failed: {each.failure.reason}; the test part counts as opened, without a result"
             )
     own, theirs = ([trial.score for trial in each.at(1.0, len(seeds))] for each in (one, other))
     difference = paired(own, theirs, 1.0, trained=not (one.is_rule and other.is_rule))

@@ -20,13 +20,13 @@ def page(found: dict[str, Any], origin: Origin) -> str:
     """The summary of a run as an HTML page."""
     ended = f"Ended: {found['stopped']}." if found["stopped"] else "The run has not ended."
     parts = [
-        f"<p>{escape(ended)} All scores are on days that the training left out, none of them a test day{'' if found['test'] is None else ', except the one labelled test'}."
+        f"<p>{escape(ended)} All scores are on days that were left out of training; none of these is a test day{'' if found['test'] is None else ', except the one labelled test'}."
         "</p>",
         *_best(found["best"], found["test"]),
         *_race(found["race"], found["incumbent"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
-        "<h2>Operators</h2><p>What made the candidates: attempts, candidates, and their difference to the incumbent of their time on the same orders.</p>", _table(found["operators"]),
+        "<h2>Operators</h2><p>The operators that made the candidates: attempts, candidates, and their difference to the incumbent at that time, on the same orders.</p>", _table(found["operators"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
@@ -50,7 +50,7 @@ def _race(rows: Sequence[dict[str, Any]], incumbent: dict[str, str]) -> Iterable
     )
     text = (
         f"Candidates against the incumbent, which is {known}: PA of the candidate minus PA of the incumbent on the same orders, days and training seeds, "
-        "with its 95 % interval. The candidate with the highest lower end is the best. A single training takes its spread from the others."
+        "with its 95 % interval. The best candidate is the one whose interval has the highest lower end. A candidate with a single training gets the spread between trainings from the others."
     )
     left = len(rows) - RACE_ROWS
     more = f"<p>{left} more are in the JSON.</p>" if left > 0 else ""

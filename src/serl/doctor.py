@@ -60,7 +60,7 @@ def packages() -> Iterator[Finding]:
     if missing:
         yield Finding("packages", "broken", f"missing: {', '.join(missing)}", "pip install serl")
     else:
-        yield Finding("packages", "ok", "all that serl requires")
+        yield Finding("packages", "ok", "all required packages")
     for extra in user_extras():
         unmet = [text for requirement in requirements(extra) if (text := _unmet(requirement))]
         if unmet:
@@ -89,7 +89,10 @@ def compiled_code() -> Iterator[Finding]:
     folder = code_cache.FOLDER
     if not folder.is_dir():
         yield Finding(
-            "numba cache", "broken", f"{folder} cannot be made", "set NUMBA_CACHE_DIR to a folder that you can write to"
+            "numba cache",
+            "broken",
+            f"{folder} cannot be created",
+            "set NUMBA_CACHE_DIR to a folder that you can write to",
         )
         return
     if code_cache.is_kept("book"):
@@ -178,7 +181,7 @@ def _ports(name: str, numbers: range, user: str, option: str) -> Finding:
     if not taken:
         return Finding(name, "ok", "free")
     by = ", ".join(f"{port} by {listening_process(port) or 'a process of another user'}" for port in taken)
-    return Finding(name, "optional", f"taken: {by}", f"nothing, if it is {user} of yours; start another with {option}{free_port()}")  # fmt: skip
+    return Finding(name, "optional", f"taken: {by}", f"nothing, if this is {user} of yours; start another with {option}{free_port()}")  # fmt: skip
 
 
 def disk() -> Iterator[Finding]:

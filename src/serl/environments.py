@@ -72,7 +72,7 @@ def parallel_env(
     config = market_settings(**settings)
     if config.kind != "replay":
         raise ConfigError(
-            f"parallel_env: expected data, a day with a book that agents share, got a {config.kind} market"
+            f"parallel_env: expected a day with a book as data, which the agents share, got a {config.kind} market"
         )
     days = _days(config)
     assert days is not None, "a replayed market has days"
@@ -91,7 +91,7 @@ def market_settings(**settings: Any) -> MarketConfig:
     paths = [Path(path) for path in (data if isinstance(data, Sequence) and not isinstance(data, str) else [data])]
     if paths and "population" in settings:
         raise ConfigError(
-            "expected either data, a day with a book or a file of bars, or population, got both; give one of them"
+            "expected either data (a day with a book, or a file of bars) or population, got both; give one of them"
         )
     if not paths:
         settings = {"population": DEFAULT_POPULATION} | settings

@@ -54,9 +54,9 @@ def test_simulated_traders_and_an_execution(done: tuple[Path, str]) -> None:
     assert numbers["executions"]["twap"]["filled_lots"] == 1500
     page = (tmp_path / "demo.html").read_text()
     assert "data:image/png;base64," in page
-    assert "this has no interval" in page
+    assert "one parent order" in page
     assert "report: " in printed
-    assert "Ctrl-C ends" not in printed, "without a dashboard there is nothing to stay for"
+    assert "Ctrl-C stops them" not in printed, "without a dashboard there is nothing to stay for"
     fingerprint = simulate.fingerprint(load_population("small"))
     assert (numbers["made"]["data"], numbers["made"]["seed"]) == (f"population small sha256 {fingerprint}", 3)
     assert f"sha256 {fingerprint}" in page
@@ -77,7 +77,7 @@ def test_the_report_so_far_is_written_while_the_researcher_works(done: tuple[Pat
         scene = Scene(Plan(simulated("small", 3), 200.0, tmp_path, None, researcher=True), stack, executed=["twap"])
         page = write_report(scene)
         assert json.loads((tmp_path / "demo.json").read_text())["research"] == {"ended": False}
-        assert "The researcher is still at work" in page.read_text()
+        assert "The researcher is still running" in page.read_text()
 
 
 def test_parts_of_the_demo_run_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     output = tmp_path / "output"
     done = demo("--no-dashboard", "--speed", "100", folder=output)
     assert done.returncode == 2, "one part of what was asked for is missing"
-    assert "no researcher from here on, as with --no-researcher: model exited with status 2" in done.stdout
+    assert "continuing without the researcher, which failed: model exited with status 2" in done.stdout
     numbers = json.loads((output / "demo.json").read_text())
     assert numbers["executions"]["twap"]["filled_lots"] == 1500
     assert numbers["research"]["failed"].startswith("model exited with status 2; its output: ")
@@ -154,7 +154,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         (report,) = (tmp_path / "learnt").glob("*.json")
         assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
         monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")
-        too_late = "researcher: it is too late in the market's day to execute what it found; the policy is twap"
+        too_late = "researcher: it is too late in the market's day to execute the best policy, twap"
         assert [line for line in scene.beside(scene._execute_best()) if line is not None] == [too_late]
 
 
@@ -197,12 +197,12 @@ def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--speed", "max"), "use a number, like 30"),
+        (("--speed", "max"), "use one like 30"),
         (("--speed", "-1"), "positive number"),
         (("--day", "nowhere.zip"), "nowhere.zip"),
-        (("--day", "nowhere.zip", "--seed", "3"), "no effect with --day"),
-        (("--day", "nowhere.zip", "--population", "small"), "--population: only for simulated traders"),
-        (("--quick", "--population", "small"), "--population: only for simulated traders"),
+        (("--day", "nowhere.zip", "--seed", "3"), "expected none with --day"),
+        (("--day", "nowhere.zip", "--population", "small"), "--population: expected simulated traders"),
+        (("--quick", "--population", "small"), "--population: expected simulated traders"),
         (("--population", "nobody"), "expected a YAML file or one of amzn"),
     ],
 )

@@ -92,7 +92,7 @@ def traders_start(demo: Demo) -> bool:
 
 
 def all_is_done(demo: Demo) -> bool:
-    return demo.printed("Ctrl-C ends them")
+    return demo.printed("Ctrl-C stops them")
 
 
 def order_is_worked(demo: Demo) -> bool:
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_the_researcher_too(
         pytest.skip("the tiny model is not here; get it with: serl llm fetch tiny")
     demo = Demo(tmp_path, WITH_RESEARCHER)
     stop_at(demo, stage, send, signal.SIGINT)
-    assert not demo.printed("no researcher from here on")
+    assert not demo.printed("continuing without the researcher")
 
 
 @pytest.mark.long

@@ -203,7 +203,7 @@ def test_idle_seconds_are_not_checked(tmp_path: Path) -> None:
         ({"band_ppm": 0}, "greater than 0"),
         ({"band_ppm": -1}, "greater than 0"),
         ({"band_ppm": 1_000_001}, "1000000"),
-        ({"reference_ticks": 1000}, "expected a band_ppm"),
+        ({"reference_ticks": 1000}, "expected band_ppm with it"),
         ({"band_ppm": 50_000, "reference_ticks": 0}, "greater than 0"),
         ({"band_ppm": 50_000, "reference_ticks": 1 << 50}, "price_ticks_max"),
     ],

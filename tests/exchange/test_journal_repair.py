@@ -101,11 +101,11 @@ def test_a_damaged_command(
 def test_a_lost_meta_is_restored_from_its_copy(journal: tuple[Path, Rows], tmp_path: Path) -> None:
     folder = shutil.copytree(journal[0], tmp_path / "journal")
     edit(folder / "meta.json", lambda meta: meta.update(salt=1))
-    assert "meta-copy.json has it" in run("verify", str(folder))[1]
+    assert "meta-copy.json is a good copy" in run("verify", str(folder))[1]
     repair(folder, tmp_path / "new")
     assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
     (folder / "meta-copy.json").unlink()
-    with pytest.raises(JournalError, match="got neither undamaged"):
+    with pytest.raises(JournalError, match="with an undamaged"):
         repair(folder, tmp_path / "other")
 
 

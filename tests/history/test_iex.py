@@ -146,7 +146,7 @@ def test_damaged_captures(capture: Callable[..., bytes], block_bytes: int, tmp_p
         ([level(1, "buy", -1.0, 1)], "expected a price above 0"),
         ([level(1, "buy", 2.0**48, 2**32 - 1)], "at most 2.53 ticks x shares"),
         ([level(2, "buy", 1.0, 1), level(1, "buy", 1.0, 1)], "message 1 of the symbol, .* expected a time not before"),
-        ([level(1, "buy", 1.0, 1, symbol="SPYG")], "got 'SPY', of which none of 1 messages is"),
+        ([level(1, "buy", 1.0, 1, symbol="SPYG")], "got 'SPY', which none of its 1 messages has"),
     ],
 )
 def test_invalid_messages(messages: list[Message], error: str, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_source_that_a_market_rejects_writes_no_file(tmp_path: Path) -> None:
     commands = with_an_empty_order(50)
     with pytest.raises(
         SourceRejected,
-        match=r"expected a market to accept at least 99% of the 50 commands, it rejected 2\.0% \(bad_qty 1\)",
+        match=r"expected a market to accept at least 99% of the 50 commands, got 2\.0% rejected \(bad_qty 1\)",
     ):
         verdict(reference(), lambda: [commands]).require_accepted("made.csv")
     verdict(reference(), lambda: [with_an_empty_order(100)]).require_accepted("made.csv")

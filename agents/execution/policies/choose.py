@@ -22,7 +22,7 @@ def make_policy(
     if name == "vwap":
         if curve is None:
             raise ConfigError(
-                "vwap: expected --curve FILE, got none; make one from training days with `serl volume-curve DAY... -o FILE`"
+                "vwap: expected --volume-curve FILE, got none; make one from training days with `serl volume-curve DAY... -o FILE`"
             )
         return Vwap(VolumeCurve.load(curve))
     if name == "pov":

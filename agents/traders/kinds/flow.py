@@ -94,7 +94,7 @@ class FlowProfile(Profile):
     )
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are cancelled")
     restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
-    lean: float = Field(1.0, ge=0, description="how strongly the flow leans to the reference price")
+    lean: float = Field(1.0, ge=0, description="how strongly the flow leans towards the reference price")
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
     noise_ticks: float = Field(0.3, ge=0, description="standard deviation of the reference's step at an event")
     noise_activity: float = Field(0.5, ge=0, description="exponent of the activity in the size of that step")
@@ -108,7 +108,7 @@ class FlowProfile(Profile):
         1.0,
         ge=0,
         le=1,
-        description="share of events at which orders of others that are ahead of all own ones count as the touch",
+        description="share of events at which other traders' orders ahead of all of the flow's own count as the touch",
     )
     activity_deviation: float = Field(0.5, ge=0, description="standard deviation of the logarithm of the activity")
     activity_events: float = Field(

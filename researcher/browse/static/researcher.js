@@ -28,7 +28,7 @@ const pa = new Chart(element("pa"), {
   axes: { y: plain }, x: steps, scales,
 });
 const logp = new Chart(element("logp"), {
-  series: [{ label: "log p of what was written", stroke: "accent", points: dots, value: figure }, { label: "entropy", stroke: "amber", points: dots, scale: "entropy", value: figure }],
+  series: [{ label: "log p of the modules", stroke: "accent", points: dots, value: figure }, { label: "entropy", stroke: "amber", points: dots, scale: "entropy", value: figure }],
   axes: { y: plain, entropy: plain }, x: steps, scales,
 });
 const kl = new Chart(element("kl"), {
@@ -49,7 +49,7 @@ async function poll() {
     }
     element("notice").hidden = true;
   } catch (error) {
-    element("notice").textContent = error instanceof TypeError ? "The dashboard does not answer. The page goes on when it is back." : error.message;
+    element("notice").textContent = error instanceof TypeError ? "The dashboard does not reply. The page continues when it is back." : error.message;
     element("notice").hidden = false;
     tag = "";
   }
@@ -115,7 +115,7 @@ function rejected(verdicts) {
     row.style.setProperty("--share", one.count / most);
     const head = make("summary");
     head.append(make("span", "tag", one.stage), make("span", "score", String(one.count)), make("span", "words", one.reason));
-    row.append(head, make("pre", "", one.example || "no more is known"), make("p", "note", `${one.model}, last in iteration ${one.last_iteration}`));
+    row.append(head, make("pre", "", one.example || "no details"), make("p", "note", `${one.model}, last in iteration ${one.last_iteration}`));
     return row;
   });
 }

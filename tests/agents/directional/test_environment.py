@@ -229,7 +229,7 @@ def test_gymnasium_is_content(actions: str) -> None:
     ("settings", "error"),
     [
         ({"population": "smal"}, "smal"),
-        ({"positions": 4}, "positions: expected an odd number, whose middle holds nothing, got 4"),
+        ({"positions": 4}, "positions: expected an odd number, so that the middle target is no position, got 4"),
         ({"positions": 1}, "positions: .* got 1"),
         ({"actions": "box"}, "actions"),
         ({"inventory_lots_max": 0}, "inventory_lots_max"),

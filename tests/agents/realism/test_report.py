@@ -48,7 +48,7 @@ def test_report(days: Path, tmp_path: Path) -> None:
     assert found["predictive_mae_ticks"]["no_change"]["value"] > 0
     text = output.read_text()
     assert text.count("data:image/png;base64,") == 3 and "://" not in text, "the page is self-contained"
-    for word in ("a.day", "b.day", "c.day", "Stylised facts", "PredictiveScore score", "seed 1"):
+    for word in ("a.day", "b.day", "c.day", "Stylised facts", "Predictive score", "seed 1"):
         assert word in text
 
 
@@ -60,7 +60,7 @@ def test_without_bootstraps_baseline_and_predictive(days: Path, tmp_path: Path) 
     assert found["predictive_mae_ticks"] is None and "baseline" not in found["summary"]
     spread = found["scores"]["spread"]["simulated"]["l1"]
     assert spread["interval"] == [spread["value"]] * 2
-    assert "PredictiveScore score" not in output.read_text()
+    assert "Predictive score" not in output.read_text()
 
 
 @pytest.mark.long

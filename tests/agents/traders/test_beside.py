@@ -187,7 +187,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     [
         (("--with", "liqiud"), "got neither; did you mean liquid?"),
         (("--with", "small", "--hosts", "50"), "expected at most 31, one per trader, got 50"),
-        (("--hosts", "2", "--seed", "1"), "--hosts, --seed: only with --with POPULATION"),
+        (("--hosts", "2", "--seed", "1"), "--hosts, --seed: expected --with POPULATION"),
         (("--with", "small", "--symbols", "A,B"), "leave --symbols out, or start with --symbols DEMO=0.01"),
         (("--with", "small", "--symbols", "A=0.5"), "expected a tick size of 0.01 for A, as small has, got 0.5"),
         (("--with", "small", "--hosts", "2", "--clock", "lockstep", "--participants", "1"), "expected at least 2"),
