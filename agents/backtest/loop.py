@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.backtest.arrays import PointedTraders, traders_at
 from serl.agents.traders.engine import (
     apply_report,
     has_capacity,
@@ -18,6 +17,8 @@ from serl.agents.traders.engine import (
     remove_arrived,
     wake_next,
 )
+from serl.agents.traders.handle import traders_at
+from serl.agents.traders.records import Traders
 from serl.exchange.compiling import apart, compiled, inlined, int64
 from serl.exchange.kernel.commands import DONE, GROW, execute
 from serl.exchange.kernel.handle import commands_at, events_at, rows_at, state_at
@@ -54,7 +55,7 @@ words_at, levels_at = rows_at(np.dtype(np.int64)), rows_at(LEVEL)
 
 
 @inlined
-def _publish(words: Any, crowd: PointedTraders, bots: PointedTraders, events: Rows, count: int) -> None:
+def _publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int) -> None:
     """Shows events to everybody whom they concern."""
     reports, tape = events_at(words[REPORTS], words[REPORTS_SIZE]), events_at(words[TAPE], words[TAPE_SIZE])
     trades = events_at(words[TRADES], words[SYMBOLS] * TRADES_KEPT)
@@ -98,7 +99,7 @@ def _has_room(words: Any) -> bool:
 
 
 @apart
-def _execute(words: Any, state: State, crowd: PointedTraders, bots: PointedTraders, row: Rows) -> int:
+def _execute(words: Any, state: State, crowd: Traders, bots: Traders, row: Rows) -> int:
     """Executes the COMMAND row and publishes its events: FINISHED, MARKET_FULL or ROWS_FULL; then it goes on with the same row."""
     events = events_at(words[EVENTS], EVENT_ROWS)
     row[0].sequence = words[SEQUENCE] + 1
@@ -116,7 +117,7 @@ def _execute(words: Any, state: State, crowd: PointedTraders, bots: PointedTrade
 
 
 @apart
-def _wake(traders: PointedTraders, state: State) -> bool:
+def _wake(traders: Traders, state: State) -> bool:
     """Wakes the next trader; False if the arrays have no room for its requests."""
     if not has_capacity(traders):
         return False

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from serl.agents.backtest import loop
-from serl.agents.backtest.arrays import point_to
 from serl.agents.backtest.orders import InProcessSession
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.population import PopulationConfig
@@ -93,9 +92,8 @@ class BacktestMarket:
         """Takes the addresses of arrays that may have been replaced."""
         self._word[loop.STATE] = self.market.state.handle.ctypes.data
         self._best = self.market.state.best.data
-        self._pointed = [None if one is None else point_to(one.traders) for one in (self.crowd, self.bots)]
-        for place, pointed in zip((loop.CROWD, loop.BOTS), self._pointed, strict=True):
-            self._word[place] = 0 if pointed is None else pointed.handle.ctypes.data
+        for place, crowd in ((loop.CROWD, self.crowd), (loop.BOTS, self.bots)):
+            self._word[place] = 0 if crowd is None else crowd.traders.handle.ctypes.data
 
     def _grow_levels(self, depth: int) -> None:
         self._levels = self._buffers[loop.LEVELS] = np.zeros(2 * depth, LEVEL)

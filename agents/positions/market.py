@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.dynamic import DynamicMarket
-from serl.agents.execution.environment.market_state import Buffers, MarketState
-from serl.agents.execution.environment.own_orders import NOW
+from serl.agents.execution.environment.dynamic import DynamicMarket, Span
+from serl.agents.execution.environment.market_state import Buffers
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
@@ -32,17 +31,17 @@ class PositionMarket(DynamicMarket):
         decisions["takes"] = 1
         self.force(which, decisions)
 
-    def _step_one(self, env: int, children: Rows, index: int, until_ns: int, buffers: Buffers) -> None:
-        own, decision, latency_ns = self._env_states[env], children[index], self.latency_ns
+    def _advance(
+        self, span: Span, which: Any, children: Rows, until_ns: Any, limit_ns: int, buffers: Buffers, kept: Any
+    ) -> Any:
+        """See DynamicMarket."""
+        return advance(
+            self._markets, which, *span, buffers.row, self._env_states, self.positions, children, until_ns, limit_ns, self.latency_ns,
+            buffers.events, self.frames, self.fills, *kept,
+        )  # fmt: skip
+
+    def _sends(self, env: int, decision: Any) -> bool:
+        """See DynamicMarket."""
         held = self.positions[env]
         takes = decision["takes"] and decision["target_lots"] != held["lots"]
-        sends = held["open_lots"].any() or decision["lots"].any() or takes
-
-        def run(market: MarketState, limit_ns: int) -> int:
-            return int(advance(
-                market.crowd.traders, market.market.state, buffers.row, self._env_states, env, children, index, until_ns, limit_ns,
-                latency_ns, buffers.events, self.frames, self.fills, self.positions, *market.kept,
-            ))  # fmt: skip
-
-        sends_last = bool(sends and own[NOW] + latency_ns >= until_ns)
-        self._states[env].step(buffers.events, self._envs, env, until_ns, run, sends_last)
+        return bool(held["open_lots"].any() or decision["lots"].any() or takes)

@@ -24,12 +24,15 @@ from serl.agents.execution.environment.own_orders import (
 )
 from serl.agents.execution.environment.own_orders import CANCEL as CANCEL_KIND
 from serl.agents.execution.environment.simulated_step import OUR_PARTICIPANT, run_traders, submit
+from serl.agents.traders.handle import traders_at
 from serl.agents.traders.inprocess import FINISHED, KEPT_FULL, MARKET_FULL, PHASE_CHANGED
+from serl.agents.traders.records import Traders
 from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.kernel import order_index
+from serl.exchange.kernel.handle import state_at
 from serl.exchange.kernel.rulebook.checks import is_on_tick
-from serl.exchange.kernel.state import ASK
-from serl.exchange.records import MICRO, CommandFlag
+from serl.exchange.kernel.state import ASK, State
+from serl.exchange.records import MICRO, CommandFlag, Rows
 
 POST_ONLY = int(CommandFlag.POST_ONLY)
 # Values of PHASE after ARRIVING: one command each
@@ -140,14 +143,11 @@ def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: An
             ahead = int64(state.orders[ahead].previous)
 
 
-@compiled(nogil=True)
-def advance(
-    traders: Any, state: Any, row: Any, env_states: Any, env: int, decisions: Any, index: int, until_ns: int, limit_ns: int,
-    latency_ns: int, events: Any, frames: Any, fills: Any, positions: Any, kept: Any, kept_count: Any,
+@inner
+def _advance_one(
+    traders: Traders, state: State, row: Rows, env_state: Any, decision: Any, until_ns: int, limit_ns: int, latency_ns: int,
+    events: Rows, frame: Any, fill: Any, own_fills: Rows, position: Any, kept: Rows, kept_count: Any,
 ) -> int:  # fmt: skip
-    """As `simulated_step.advance`, with a DECISION for a child order."""
-    env_state, frame, decision = env_states[env], frames[env], decisions[index]
-    own_fills, fill = fills[env : env + 1], fills[env]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
@@ -168,5 +168,24 @@ def advance(
             return status
     status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
-        _end_step(state, env_state, until_ns, frame, positions[env])
+        _end_step(state, env_state, until_ns, frame, position)
     return status
+
+
+@compiled(nogil=True)
+def advance(
+    markets: Any, which: Any, first: int, last: int, step: int, row: Rows, env_states: Any, positions: Rows, decisions: Rows, until_ns: Any,
+    limit_ns: int, latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """As `simulated_step.advance`, with DECISION rows for child orders."""
+    place = first
+    while place < last:
+        env = which[place]
+        status = _advance_one(
+            traders_at(markets[env, 0]), state_at(markets[env, 1]), row, env_states[env], decisions[place], until_ns[place], limit_ns,
+            latency_ns, events, frames[env], fills[env], fills[env : env + 1], positions[env], kept, kept_count,
+        )  # fmt: skip
+        if status != FINISHED:
+            return place, status
+        place += step
+    return last, FINISHED

@@ -30,6 +30,7 @@ from serl.agents.traders.records import (
 from serl.agents.traders.registry import load_kind
 from serl.agents.traders.value import SECOND_NS
 from serl.exchange.compiling import compiled
+from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
@@ -57,7 +58,7 @@ class Crowd:
         population, count = self.population, len(agents)
         symbols = len(population.symbols)
         step_ns = round(population.value.step_s * SECOND_NS)
-        traders = Traders(
+        traders = bound(Traders(
             counter=np.zeros(16, np.int64),
             agents=agents,
             market_view=np.zeros(1, VIEW),
@@ -77,8 +78,8 @@ class Crowd:
             value=value_paths(population, seed),
             times=np.array([population.open_ns, population.close_ns, step_ns]),
             legs=new_legs(population, agents),
-            fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)),
-        )
+            fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)), handle=np.zeros(1, np.int64),
+        ))  # fmt: skip
         traders.counter[SPACING] = population.spacing_ns
         view = traders.market_view[0]
         view["open_ns"], view["close_ns"], view["value_step_ns"] = traders.times
@@ -121,27 +122,29 @@ class Crowd:
             free[:before] = traders.in_flight_next
             free[size - 1] = counter[IN_FLIGHT_FREE]
             counter[IN_FLIGHT_FREE] = before
-            self.traders = traders = traders._replace(
+            self.traders = traders = bound(traders._replace(
                 in_flight=in_flight, in_flight_next=free, in_flight_key=_enlarged(traders.in_flight_key, size + 1),
                 in_flight_item=_enlarged(traders.in_flight_item, size + 1),
-            )  # fmt: skip
+            ))  # fmt: skip
         if len(traders.nodes) - counter[NODES_USED] <= REQUESTS_MAX:
             before, size = len(traders.nodes), 2 * len(traders.nodes)
             nodes = _free_nodes(before, size)
             nodes[:before] = traders.nodes
             nodes[size - 1]["agent"] = counter[NODE_FREE]
             counter[NODE_FREE] = before
-            self.traders = traders = traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64))
+            self.traders = traders = bound(traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64)))
             traders.market_view["nodes_address"] = nodes.ctypes.data
             rebuild_order_table(traders)
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
-            self.traders = traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab)))
+            self.traders = bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
     def copy(self, spare: "Crowd | None" = None) -> "Crowd":
         """An independent copy in the same state; it reuses the memory of `spare`, a crowd that is no longer needed."""
         other = copy.copy(self)
         other._memory = copy_array(self._memory, spare and spare._memory)
-        other.traders = copy_arrays(self.traders, spare and spare.traders, shared=("value", "times", "fees"))
+        other.traders = bound(
+            copy_arrays(self.traders, spare and spare.traders, shared=("value", "times", "fees", "handle"))
+        )
         other.traders.agents["memory_address"] += other._memory.ctypes.data - self._memory.ctypes.data
         other.traders.market_view["nodes_address"] = other.traders.nodes.ctypes.data
         return other

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.pointed import pointed
+
 DEPTH_MAX = 10
 REQUESTS_MAX = 128
 """Requests that a trader may make at one wake-up: the low bits of a command id number them."""
@@ -122,8 +124,9 @@ NODE = np.dtype(
 SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS = range(9)
 
 
+@pointed
 class Traders(NamedTuple):
-    """N traders (of this host), K nodes, F commands in flight, S symbols."""
+    """N traders (of this host), K nodes, F commands in flight, S symbols. Compiled code sees the arrays through `handle`: `bound` renews it."""
 
     counter: NDArray[np.int64]  # (16,)
     agents: NDArray[np.void]  # (N,) AGENT
@@ -145,6 +148,7 @@ class Traders(NamedTuple):
     times: NDArray[np.int64]  # (3,) open, close, step of `value`
     legs: NDArray[np.void]  # (L,) LEG, those of a trader in a row
     fees: NDArray[np.int64]  # (S, 6) of a fill: microticks a lot and ppm of the notional for makers, takers, auctions
+    handle: NDArray[np.int64]  # of serl.exchange.pointed
 
 
 # Columns of Traders.public_totals

@@ -15,10 +15,18 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment import windows
-from serl.agents.execution.environment.market_state import LIMITS, Buffers, Environments, MarketState
+from serl.agents.execution.environment.market_state import (
+    LIMITS,
+    NEVER,
+    NONE_KEPT,
+    Buffers,
+    Environments,
+    MarketState,
+)
 from serl.agents.execution.environment.own_orders import NOW, RESTING
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.simulated_step import advance
+from serl.agents.traders.inprocess import FINISHED
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import PopulationConfig, require_one_symbol
 from serl.exchange.errors import ConfigError
@@ -26,6 +34,8 @@ from serl.exchange.records import Rows
 
 CACHE_INTERVAL_NS = 1_800_000_000_000
 """States are cached at multiples of this time."""
+Span = tuple[int, int, int]
+"""Places: first, last (exclusive), step."""
 TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 """Fields of FRAME with the trades of others in a step."""
 
@@ -55,6 +65,8 @@ class DynamicMarket:
         self._states_kept = states_kept
         self._cache: OrderedDict[tuple[int, int], MarketState] = OrderedDict()
         self._states: dict[int, MarketState] = {}
+        self._markets = np.zeros((count, 2), np.int64)
+        """Addresses of the handles of traders and book."""
         self._signs = np.ones(count, np.int64)
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
@@ -80,6 +92,7 @@ class DynamicMarket:
         for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
             self._env_states[env] = 0
             self._env_states[env, NOW], self._states[env] = self._restore_nearest(seed, time_ns, self._states.get(env))
+            self._point(env)
         no_children = np.zeros(len(which), self.order_dtype)
         self._run(which, no_children, cached_ns)
         for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
@@ -120,29 +133,53 @@ class DynamicMarket:
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
-        shares = [range(first, len(which), threads) for first in range(threads)]
         tasks = [
-            self._pool.submit(self._run_some, share, which, children, until_ns, buffers)
-            for share, buffers in zip(shares[1:], self._buffers[1:], strict=False)
+            self._pool.submit(self._run_some, (first, len(which), threads), which, children, until_ns, buffers)
+            for first, buffers in zip(range(1, threads), self._buffers[1:], strict=False)
         ]
-        self._run_some(shares[0], which, children, until_ns, self._buffers[0])
+        self._run_some((0, len(which), threads), which, children, until_ns, self._buffers[0])
         for task in tasks:
             task.result()
 
-    def _run_some(self, share: range, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
-        for index in share:
-            self._step_one(int(which[index]), children, index, int(until_ns[index]), buffers)
+    def _run_some(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
+        """Steps environments `which[first:last:step]`: in one call, or one after another where the market's rules act between."""
+        first, last, step = span
+        if self.population.has_rules:
+            for place in range(*span):
+                self._step_by_schedule(place, which, children, until_ns, buffers)
+            return
+        while first < last:
+            first, status = self._advance((first, last, step), which, children, until_ns, NEVER, buffers, NONE_KEPT)
+            if status != FINISHED:
+                self._states[int(which[first])].make_room(status)
+                self._point(int(which[first]))
 
-    def _step_one(self, env: int, children: Rows, index: int, until_ns: int, buffers: Buffers) -> None:
-        own, child = self._env_states[env], children[index]
-        sends = own[RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0
-        sign, latency_ns = int(self._signs[env]), self.latency_ns
+    def _step_by_schedule(self, place: int, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
+        env, time_ns = int(which[place]), int(until_ns[place])
 
         def run(market: MarketState, limit_ns: int) -> int:
-            return int(advance(
-                market.crowd.traders, market.market.state, buffers.row, self._env_states, env, sign, children, index, until_ns,
-                limit_ns, latency_ns, buffers.events, self.frames, self.fills, *market.kept,
-            ))  # fmt: skip
+            self._point(env)  # what is scheduled may have grown
+            return int(
+                self._advance((place, place + 1, 1), which, children, until_ns, limit_ns, buffers, market.kept)[1]
+            )
 
-        sends_last = bool(sends and own[NOW] + latency_ns >= until_ns)
-        self._states[env].step(buffers.events, self._envs, env, until_ns, run, sends_last)
+        sends_last = self._sends(env, children[place]) and self._env_states[env, NOW] + self.latency_ns >= time_ns
+        self._states[env].step(buffers.events, self._envs, env, time_ns, run, bool(sends_last))
+
+    def _advance(
+        self, span: Span, which: Any, children: Rows, until_ns: Any, limit_ns: int, buffers: Buffers, kept: Any
+    ) -> Any:
+        """The compiled step of environments `which[first:last:step]` up to a time: (place, status) where it stopped."""
+        return advance(
+            self._markets, which, *span, buffers.row, self._env_states, self._signs, children, until_ns, limit_ns, self.latency_ns,
+            buffers.events, self.frames, self.fills, *kept,
+        )  # fmt: skip
+
+    def _sends(self, env: int, child: Any) -> bool:
+        """Whether we have commands in a step."""
+        return bool(self._env_states[env, RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0)
+
+    def _point(self, env: int) -> None:
+        """Takes the addresses of an environment's arrays, which may have been replaced."""
+        state = self._states[env]
+        self._markets[env] = state.crowd.traders.handle.ctypes.data, state.market.state.handle.ctypes.data

@@ -96,43 +96,30 @@ class MarketState:
     def step(
         self, events: Rows, envs: Environments, env: int, until_ns: int, advance: Advance, sends_last: bool
     ) -> None:
-        """Steps environment `env` to a time. What is scheduled happens before everybody's commands of the same time.
+        """Steps environment `env`, whose market has rules, to a time. What is scheduled happens before everybody's commands of the same time.
 
         advance: the compiled step up to a time; returns its status. sends_last: our commands arrive at the end of the step, behind what is
         scheduled then. events: (EVENT_ROWS,) EVENT, a buffer.
         """
+        assert self.venue is not None
+        scheduled, own = _Scheduled(self, events, envs, env), envs.states[env]
+        sequence = self.market.state.counters["command_sequence"]
 
         def run(limit_ns: int) -> bool:
             """What comes before a time; False after a command that changed the phase."""
-            while True:
-                status = advance(self, limit_ns)
-                if status in (FINISHED, PHASE_CHANGED):
-                    return bool(status == FINISHED)
+            assert self.venue is not None
+            before, status = int(sequence[0]), advance(self, limit_ns)
+            while status not in (FINISHED, PHASE_CHANGED):
                 self.make_room(status)
-
-        if self.venue is None:
-            run(NEVER)
-        else:
-            self._step_by_schedule(self.venue, _Scheduled(self, events, envs, env), run, until_ns, sends_last)
-
-    def _step_by_schedule(
-        self, venue: SimulatedVenue, scheduled: "_Scheduled", run: Callable[[int], bool], until_ns: int, sends_last: bool
-    ) -> None:  # fmt: skip
-        """See `step`."""
-        own = scheduled.envs.states[scheduled.env]
-        sequence = self.market.state.counters["command_sequence"]
-
-        def run_and_note(limit_ns: int) -> bool:
-            before = int(sequence[0])
-            finished = run(limit_ns)
+                status = advance(self, limit_ns)
             if sequence[0] > before:
-                venue.note(int(own[LAST_NS]))
-            return finished
+                self.venue.note(int(own[LAST_NS]))
+            return status == FINISHED
 
-        venue.attach(scheduled.execute, scheduled.next_arrival_ns)
-        run_and_note(int(own[NOW]))  # begins the step: fills of what is scheduled now are of this one
-        venue.advance(until_ns, until_ns if sends_last else until_ns - 1, run_and_note)
-        while not run_and_note(until_ns + 1):
+        self.venue.attach(scheduled.execute, scheduled.next_arrival_ns)
+        run(int(own[NOW]))  # begins the step: fills of what is scheduled now are of this one
+        self.venue.advance(until_ns, until_ns if sends_last else until_ns - 1, run)
+        while not run(until_ns + 1):
             pass
 
     def make_room(self, status: int) -> None:

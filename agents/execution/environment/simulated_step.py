@@ -19,6 +19,7 @@ from serl.agents.execution.environment.own_orders import (
     record_fills,
 )
 from serl.agents.traders.engine import has_capacity, next_arrival_ns, next_wake_ns, remove_arrived, wake_next
+from serl.agents.traders.handle import traders_at
 from serl.agents.traders.inprocess import (
     FINISHED,
     KEPT_FULL,
@@ -27,11 +28,13 @@ from serl.agents.traders.inprocess import (
     TRADERS_FULL,
     observe_events,
 )
+from serl.agents.traders.records import Traders
 from serl.exchange.compiling import compiled, inlined, inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
+from serl.exchange.kernel.handle import state_at
 from serl.exchange.kernel.rulebook.checks import is_on_tick
-from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.records import MICRO
+from serl.exchange.kernel.state import ASK, BID, State
+from serl.exchange.records import MICRO, Rows
 
 OUR_PARTICIPANT = 1
 """All simulated traders together are participant 0."""
@@ -98,15 +101,11 @@ def _charge(state: Any, env_state: Any, fill: Any) -> None:
     env_state[FEES_PAID] = paid
 
 
-@compiled(nogil=True)
-def advance(
-    traders: Any, state: Any, row: Any, env_states: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
-    limit_ns: int, latency_ns: int, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any,
+@inner
+def _advance_one(
+    traders: Traders, state: State, row: Rows, env_state: Any, sign: int, child: Any, until_ns: int, limit_ns: int,
+    latency_ns: int, events: Rows, frame: Any, fill: Any, own_fills: Rows, kept: Rows, kept_count: Any,
 ) -> int:  # fmt: skip
-    """Steps one environment to `until_ns`, or executes only what comes before `limit_ns`, if that is not later: FINISHED; PHASE_CHANGED, after a
-    command that changed the symbol's phase, or what must grow: then call it again."""
-    env_state, frame, child = env_states[env], frames[env], children[index]
-    own_fills, fill = fills[env : env + 1], fills[env]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
@@ -134,9 +133,33 @@ def advance(
     return status
 
 
+@compiled(nogil=True)
+def advance(
+    markets: Any, which: Any, first: int, last: int, step: int, row: Rows, env_states: Any, signs: Any, children: Rows, until_ns: Any,
+    limit_ns: int, latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Steps the environments `which[first:last:step]`, whose children and times have the same places, to `until_ns`, or executes only what comes
+    before `limit_ns`, if that is not later.
+
+    Returns (place, status): (last, FINISHED); or where it stopped, and why: PHASE_CHANGED, after a command that changed the symbol's phase, or
+    what must grow. Then call it again from there. markets: (N, 2) addresses of the handles of traders and state.
+    """
+    place = first
+    while place < last:
+        env = which[place]
+        status = _advance_one(
+            traders_at(markets[env, 0]), state_at(markets[env, 1]), row, env_states[env], signs[env], children[place], until_ns[place],
+            limit_ns, latency_ns, events, frames[env], fills[env], fills[env : env + 1], kept, kept_count,
+        )  # fmt: skip
+        if status != FINISHED:
+            return place, status
+        place += step
+    return last, FINISHED
+
+
 @compiled
 def execute_scheduled(
-    traders: Any, state: Any, command: Any, env_states: Any, env: int, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any
+    traders: Traders, state: State, command: Rows, env_states: Any, env: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any
 ) -> int:  # fmt: skip
     """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `submit` does."""
     own_fills = fills[env : env + 1]

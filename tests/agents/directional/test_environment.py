@@ -41,15 +41,15 @@ def with_fees(latency_ns: int, taker_ppm: int, **settings: Any) -> DirectionalVe
 def taped(env: DirectionalVectorEnv, monkeypatch: pytest.MonkeyPatch) -> list[Rows]:
     """Our fills, EVENT rows by step, of a market of one whose latency is an interval: what our command caused is then the last of the buffer."""
     tape: list[Rows] = []
-    step_one = env.market._step_one
+    step_by_schedule = env.market._step_by_schedule
 
-    def step(number: int, children: Rows, index: int, until_ns: int, buffers: Any) -> None:
+    def step(place: int, which: Any, children: Rows, until_ns: Any, buffers: Any) -> None:
         buffers.events[:] = 0
-        step_one(number, children, index, until_ns, buffers)
+        step_by_schedule(place, which, children, until_ns, buffers)
         ours = (buffers.events["participant"] == OUR_PARTICIPANT) & (buffers.events["kind"] == EventKind.FILL)
         tape.append(buffers.events[ours].copy())
 
-    monkeypatch.setattr(env.market, "_step_one", step)
+    monkeypatch.setattr(env.market, "_step_by_schedule", step)
     return tape
 
 
