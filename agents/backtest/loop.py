@@ -55,7 +55,7 @@ words_at, levels_at = rows_at(np.dtype(np.int64)), rows_at(LEVEL)
 
 
 @inlined
-def _publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int) -> None:
+def publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int) -> None:
     """Shows events to everybody whom they concern."""
     reports, tape = events_at(words[REPORTS], words[REPORTS_SIZE]), events_at(words[TAPE], words[TAPE_SIZE])
     trades = events_at(words[TRADES], words[SYMBOLS] * TRADES_KEPT)
@@ -107,7 +107,7 @@ def _execute(words: Any, state: State, crowd: Traders, bots: Traders, row: Rows)
         if not _has_room(words):
             return ROWS_FULL
         count, status = execute(state, row, 0, events, 0)
-        _publish(words, crowd, bots, events, count)
+        publish(words, crowd, bots, events, count)
         if status == DONE:
             words[SEQUENCE] += 1
             words[LAST_NS] = row[0].time_ns

@@ -1,6 +1,6 @@
 """The market of a backtest: the real order book in this process, with a population or a recorded day and one strategy in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -35,6 +35,8 @@ class BacktestMarket:
     are those of the participant after all others. events_kept: every event of the run, in `events()`.
     """
 
+    session_type = InProcessSession
+
     def __init__(
         self, references: Sequence[SymbolReference], *, crowd: Crowd | None = None, history: Rows | None = None,
         bots: Crowd | None = None, delays: Delays | None = None, events_kept: bool = False,
@@ -61,7 +63,8 @@ class BacktestMarket:
         words[loop.HISTORY_STOP], words[loop.REPORTS_SIZE] = len(self._history), REPORT_ROWS
         words[loop.TAPE_SIZE] = len(self._buffers[loop.TAPE])
         words[loop.SYMBOLS], words[loop.PARTICIPANT] = len(self.symbols), self.participant
-        self.session = InProcessSession(self.participant, delays)
+        self._advance: Callable[[int], int] = loop.advance
+        self.session = self.session_type(self.participant, delays)
         self.session.instruments = {
             reference.name: Instrument(number, reference.name, Decimal(reference.tick_size), Decimal(reference.lot_size))
             for number, reference in enumerate(references)
@@ -106,7 +109,7 @@ class BacktestMarket:
             word[loop.OWN], word[loop.OWN_STOP], word[loop.OWN_AT] = session.address, session.count, 0
         if self._venue is None:
             word[loop.UNTIL] = time_ns
-            while status := loop.advance(self._address):
+            while status := self._advance(self._address):
                 self._make_room(status)
         else:
             self._venue.advance(time_ns, time_ns - 1, self._run)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.backtest.answering_market import AnsweringMarket
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.market import BacktestMarket
 from serl.agents.backtest.result import Result, fill_forward
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
 from serl.agents.realism.days import day_origin
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.fees import fill_fees
@@ -35,7 +37,7 @@ NO_RULES = MarketRules()
 def backtest(
     strategy: Strategy | type[Strategy] | Kind, *, population: PopulationConfig | None = None, day: Day | None = None, seed: int = 1,
     window_ns: tuple[int, int] | None = None, delays: Delays | None = None, latency_us: float = 1.0, events_kept: bool = False,
-    on_progress: Progress = lambda time_ns: None,
+    answers: str = NONE, on_progress: Progress = lambda time_ns: None,
 ) -> Result:  # fmt: skip
     """Runs a strategy over a day or among a population and returns what it made.
 
@@ -47,10 +49,12 @@ def backtest(
         delays: of the commands of a strategy in Python (docs/latency.md); None: they arrive at the time of the decision.
         latency_us: of a compiled strategy, from its wake-up to the exchange.
         events_kept: whether `Result.events` has every event of the run.
+        answers: "fitted" or "square_root" for a day that gives way to a strategy in Python (docs/answering.md); "none": it does not.
         on_progress: called with the time that the market has reached, ns after midnight.
 
     Raises:
         BacktestError: there is no such market or window.
+        ConfigError: the day is too short, or has too few trades, for a coefficient.
     """
     references, span_ns, data = _market(population, day)
     start_ns, end_ns = _window(span_ns, window_ns)
@@ -65,9 +69,10 @@ def backtest(
             )
         names, tick = [one.name for one in references], references[0].tick_size
         bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us, rules), seed)
+    answering = None if answers == NONE else _answering(strategy, day, answers)
     market = BacktestMarket(
         references, crowd=crowd, history=None if day is None else day.commands, bots=bots, delays=delays, events_kept=events_kept
-    )  # fmt: skip
+    ) if day is None or answering is None else AnsweringMarket(day, answering, delays=delays, events_kept=events_kept)  # fmt: skip
     market.end_ns = end_ns
     marks = mark_times(start_ns, end_ns)
     market.run_until(start_ns)
@@ -89,6 +94,8 @@ def backtest(
         "window": f"{time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}", "order latency": latency, "feed latency": "none",
         "queue": QUEUE, "fees": ", ".join(rates) or "none",
     }  # fmt: skip
+    if answering is not None:
+        settings["answering"] = f"{answers}, {answering.coefficient:.3f} ticks per root lot"
     counts = {
         kind.name.lower(): int(market.counts[kind])
         for kind in (EventKind.ACCEPTED, EventKind.FILL, EventKind.CANCELLED, EventKind.REPLACED, EventKind.REJECTED)
@@ -123,6 +130,24 @@ def _market(
         )
     got = "neither" if day is None else "both"
     raise BacktestError(f"expected either a population or a day, got {got}; give one of them")
+
+
+def _answering(strategy: Any, day: Day | None, answers: str) -> AnsweringDay:
+    """How far a day gives way; BacktestError where none can, ConfigError as `answering_day`."""
+    if day is None:
+        raise BacktestError("answering: expected a day, got a population, whose traders react; leave it out")
+    if isinstance(strategy, Kind):
+        raise BacktestError(
+            f"answering: expected a strategy in Python, got the compiled {strategy.name}; leave --answering out"
+        )
+    if len(day.reference.symbols) != 1:
+        names = ", ".join(one.name for one in day.reference.symbols)
+        raise BacktestError(f"answering: expected a day with one symbol, got {names}; give a day of one of them")
+    if accounts := len(np.unique(day.commands["participant"])) - 1:
+        raise BacktestError(
+            f"answering: expected a day without accounts, got one with {accounts + 1}; leave --answering out"
+        )
+    return answering_day(day.commands, answers)
 
 
 def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tuple[int, int]:

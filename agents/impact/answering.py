@@ -22,7 +22,7 @@ NEXT, OF_HISTORY = 0, 1
 
 @compiled
 def _execute_all(
-    state: Any, commands: Any, history: Any, is_own: Any, row: Any, answers: Any, agents: Any, events: Any, position: Any,
+    state: Any, commands: Any, history: Any, is_own: Any, row: Any, answers: Any, resting: Any, events: Any, position: Any,
     touch: Any, traded: Any, frame: Any, fills: Any,
 ) -> int:  # fmt: skip
     """Continues at position[NEXT]; writes touch [command, side] and traded [command]. DONE or GROW."""
@@ -32,7 +32,7 @@ def _execute_all(
         if is_own[index]:
             row[0] = commands[index]
             row[0].participant = STRANGER
-            status = execute_stranger(state, row, answer, 0, agents, STRANGER, STRANGER, events, frame[0], fills)
+            status = execute_stranger(state, row, answer, 0, resting, STRANGER, STRANGER, events, frame[0], fills, None)
         else:
             status = execute_history(
                 state,
@@ -41,12 +41,13 @@ def _execute_all(
                 row,
                 answers,
                 0,
-                agents,
+                resting,
                 STRANGER,
                 STRANGER,
                 events,
                 frame[0],
                 fills,
+                None,
             )
         if status == GROW:
             return GROW
@@ -69,10 +70,22 @@ def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[A
     answers.books[0] = day.new_state()[0]
     touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
     row, events, position = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT), np.zeros(2, np.int64)
-    frame, fills, agents = np.zeros(1, FRAME), np.zeros(1, FILL), np.zeros((1, 6), np.int64)
+    frame, fills, resting = np.zeros(1, FRAME), np.zeros(1, FILL), np.zeros((1, 1), np.int64)
     while (
         _execute_all(
-            market.state, commands, history, is_own, row, answers, agents, events, position, touch, traded, frame, fills
+            market.state,
+            commands,
+            history,
+            is_own,
+            row,
+            answers,
+            resting,
+            events,
+            position,
+            touch,
+            traded,
+            frame,
+            fills,
         )
         != DONE
     ):

@@ -7,7 +7,7 @@ and costs nothing for the orders of history. They go to the front of their new l
 
 from typing import Any
 
-from serl.agents.execution.environment.own_orders import RESTING
+from serl.agents.execution.answering.tape import append_cancellation
 from serl.exchange.compiling import inlined, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import append_to_level, remove_from_level, remove_order
@@ -58,19 +58,29 @@ def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price:
 
 
 @inlined
-def move_strangers(state: Any, symbol: int, agents: Any, first_stranger: int, ticks: int) -> None:
-    """Moves the resting orders of strangers; row a of `agents` is participant first_stranger + a. Afterwards the book may be crossed."""
-    for agent in range(agents.shape[0]):
-        slot = order_index.find(state, first_stranger + agent, agents[agent, RESTING])
-        if slot < 0:
-            continue
-        order = state.orders[slot]
-        side, price = int64(order.side), order.price_ticks + ticks
-        if 1 <= price <= state.counters.price_ticks_max:
-            remove_from_level(state, slot, symbol, side)
-            _insert_before_history(state, slot, symbol, side, price, symbol)
-        else:  # so far away that history's book has no price for it: cancelled
-            remove_order(state, slot)
+def move_strangers(
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, ticks: int, tape: Any
+) -> None:
+    """Moves the resting orders of strangers. Afterwards the book may be crossed.
+
+    resting: (strangers, orders) their ids, 0 where there is none; row s is participant first_stranger + s. Rules.py has the others.
+    """
+    for stranger in range(resting.shape[0]):
+        for place in range(resting.shape[1]):
+            if resting[stranger, place] == 0:
+                continue
+            slot = order_index.find(state, first_stranger + stranger, resting[stranger, place])
+            if slot < 0:
+                continue
+            order = state.orders[slot]
+            side, price = int64(order.side), order.price_ticks + ticks
+            if 1 <= price <= state.counters.price_ticks_max:
+                remove_from_level(state, slot, symbol, side)
+                _insert_before_history(state, slot, symbol, side, price, symbol)
+            else:  # so far away that history's book has no price for it: cancelled
+                if tape is not None:
+                    append_cancellation(tape, order, row[0].time_ns, answer.shift_ticks)
+                remove_order(state, slot)
 
 
 @inlined

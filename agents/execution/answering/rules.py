@@ -2,6 +2,8 @@
 
 A book's history is participant `symbol`; strangers are those from `first_own` on. All commands that the rules add are executed by the
 kernel, never need more room in the market, and are history's.
+
+resting: the ids of strangers' resting orders, see queues.py. What trades is told to `frame` and `fills`, every event to `tape`; None: it is not.
 """
 
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from serl.agents.execution.answering.memory import (
     wanted_shift,
 )
 from serl.agents.execution.answering.queues import has_room, is_crossed, move_strangers
+from serl.agents.execution.answering.tape import append_events
 from serl.agents.execution.environment.own_orders import record_fills
 from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import order_index
@@ -27,7 +30,8 @@ from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind
 CHASE_TICKS = 20
 """An order of history that no longer finds what it took goes on to this many ticks beyond the worst price that it paid."""
 NEW, REDUCE = int(CommandKind.NEW), int(CommandKind.REDUCE)
-FILLED, MAKER, MARKET = int(EventKind.FILL), int(EventFlag.MAKER), int(CommandFlag.MARKET)
+FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
+MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
 IOC = int(TimeInForce.IOC)
 
 
@@ -73,13 +77,18 @@ def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
 
 
 @inlined
-def submit(state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any) -> int:
+def submit(
+    state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any
+) -> int:
     """Executes the first COMMAND row, in history's prices. DONE or GROW."""
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         count, status = execute(state, row, 0, events, 0)
+        if tape is not None:
+            append_events(tape, events, count, answer.shift_ticks)
         if count > 1:  # an order that trades is accepted, too
-            record_fills(events, count, first_own, frame, fills, answer.shift_ticks)
+            if frame is not None:
+                record_fills(events, count, first_own, frame, fills, answer.shift_ticks)
             _count_fills(answer, events, count, symbol)
     return status
 
@@ -87,7 +96,7 @@ def submit(state: Any, row: Any, answer: Any, symbol: int, first_own: int, event
 @inner
 def _take(
     state: Any, row: Any, answer: Any, symbol: int, side: int, price: int, qty: int, first_own: int, events: Any, frame: Any,
-    fills: Any,
+    fills: Any, tape: Any,
 ) -> None:  # fmt: skip
     """An IOC order of history's; under a number that stays free for history's next command, because it never rests."""
     command, last = row[0], state.last_command_id[symbol]
@@ -95,40 +104,46 @@ def _take(
     command.kind, command.side, command.time_in_force, command.flags = NEW, side, IOC, 0
     command.order_id, command.command_id = 0, last + 1
     command.price_ticks, command.qty_lots = min(max(price, 1), state.counters.price_ticks_max), qty
-    submit(state, row, answer, symbol, first_own, events, frame, fills)
+    submit(state, row, answer, symbol, first_own, events, frame, fills, tape)
     state.last_command_id[symbol] = last
 
 
 @inner
-def _reduce(state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any, fills: Any) -> None:  # fmt: skip
+def _reduce(state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any) -> None:  # fmt: skip
     """Takes lots off an order of history's."""
     command = row[0]
     command.symbol = command.participant = symbol
     command.kind, command.side, command.time_in_force, command.flags = REDUCE, 0, 0, 0
     command.command_id, command.order_id, command.price_ticks, command.qty_lots = 0, order_id, 0, qty
-    submit(state, row, answer, symbol, first_own, events, frame, fills)
+    submit(state, row, answer, symbol, first_own, events, frame, fills, tape)
+
+
+@inlined
+def _first_at_touch(state: Any, symbol: int, side: int) -> Any:
+    """The order that is first at the best price of a side."""
+    return state.orders[state.levels[find_level(state, symbol, side, state.best[symbol, side])].first]
 
 
 @inlined
 def _trade_through(
-    state: Any, row: Any, answer: Any, symbol: int, own_side: int, first_own: int, events: Any, frame: Any, fills: Any
-) -> None:
+    state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any
+) -> None:  # fmt: skip
     """History's quote trades with an order of a stranger that it has moved onto or through, at the stranger's price: it was there first."""
+    own_side = BID if _first_at_touch(state, symbol, ASK).participant == symbol else ASK
     price = state.best[symbol, own_side]
-    quote = state.orders[state.levels[find_level(state, symbol, 1 - own_side, state.best[symbol, 1 - own_side])].first]
-    stranger = state.orders[state.levels[find_level(state, symbol, own_side, price)].first]
+    quote, stranger = _first_at_touch(state, symbol, 1 - own_side), _first_at_touch(state, symbol, own_side)
     sign = -1 if own_side == ASK else 1  # of the stranger's trade
     qty = min(quote.open_lots, stranger.open_lots)
     if sign * remembered(answer) < 0.0:  # it takes back, so the shift changes on the way
         qty = lots_until_change(answer, sign, qty)
-    _reduce(state, row, answer, symbol, quote.order_id, qty, first_own, events, frame, fills)
-    _take(state, row, answer, symbol, 1 - own_side, price, qty, first_own, events, frame, fills)
+    _reduce(state, row, answer, symbol, quote.order_id, qty, first_own, events, frame, fills, tape)
+    _take(state, row, answer, symbol, 1 - own_side, price, qty, first_own, events, frame, fills, tape)
 
 
 @inner
 def _follow(
-    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
-    fills: Any,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Gives the shift the value that the memory wants. DONE, or GROW before anything has changed."""
     while True:
@@ -136,19 +151,19 @@ def _follow(
         ticks = wanted - answer.shift_ticks
         if ticks == 0:
             return DONE
-        if not has_room(state, symbol, agents.shape[0] + 1):
+        if not has_room(state, symbol, resting.size + 1):
+            state.counters.wants_far_levels = 1
             return GROW
+        move_strangers(state, row, answer, symbol, resting, first_stranger, -ticks, tape)
         answer.shift_ticks = wanted
-        move_strangers(state, symbol, agents, first_stranger, -ticks)
         while is_crossed(state, symbol) and wanted_shift(answer) == wanted:
-            own_side = ASK if ticks > 0 else BID
-            _trade_through(state, row, answer, symbol, own_side, first_own, events, frame, fills)
+            _trade_through(state, row, answer, symbol, first_own, events, frame, fills, tape)
 
 
 @inner
 def give_way(
-    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, time_ns: int, first_own: int,
-    events: Any, frame: Any, fills: Any,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, time_ns: int, first_own: int,
+    events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Brings the shift up to date before something happens at `time_ns`: after trades at once, else once in UPDATE_NS. DONE or GROW.
 
@@ -159,10 +174,24 @@ def give_way(
         if answer.due_ns != 0:
             forget(answer, time_ns)
         due_ns = (answer.updated_ns // UPDATE_NS + 1) * UPDATE_NS
-        if _follow(state, row, answer, symbol, agents, first_stranger, first_own, events, frame, fills) == GROW:
+        if _follow(state, row, answer, symbol, resting, first_stranger, first_own, events, frame, fills, tape) == GROW:
             return GROW
         answer.due_ns = due_ns
     return DONE
+
+
+@inlined
+def show_last_trades(
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any, tape: Any,
+) -> int:  # fmt: skip
+    """Lets the book give way to what traded last, and not to the time since, which history's next command does. DONE or GROW."""
+    if answer.due_ns != 0:
+        return DONE
+    time_ns = answer.updated_ns
+    return int(
+        give_way(state, row, answer, symbol, resting, first_stranger, time_ns, first_own, events, frame, fills, tape)
+    )
 
 
 @inlined
@@ -184,7 +213,16 @@ def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool
 
 @inner
 def _correct(
-    state: Any, row: Any, answers: Any, symbol: int, index: int, first_own: int, events: Any, frame: Any, fills: Any
+    state: Any,
+    row: Any,
+    answers: Any,
+    symbol: int,
+    index: int,
+    first_own: int,
+    events: Any,
+    frame: Any,
+    fills: Any,
+    tape: Any,
 ) -> None:
     """After history's command: orders with more left than they had are reduced to that, and what the command did not find it takes elsewhere."""
     answer = answers.books[symbol]
@@ -193,24 +231,24 @@ def _correct(
         slot = order_index.find(state, symbol, answers.order_ids[entry])
         if slot >= 0 and state.orders[slot].open_lots > answers.leaves_lots[entry]:
             excess = state.orders[slot].open_lots - answers.leaves_lots[entry]
-            _reduce(state, row, answer, symbol, answers.order_ids[entry], excess, first_own, events, frame, fills)
+            _reduce(state, row, answer, symbol, answers.order_ids[entry], excess, first_own, events, frame, fills, tape)
     taken = answers.taken_lots[index]
     missing = abs(taken) - taken_lots
     if missing > 0:
         side, chase = (BID, CHASE_TICKS) if taken > 0 else (ASK, -CHASE_TICKS)
         price = answers.worst_ticks[index] + chase
-        _take(state, row, answer, symbol, side, price, missing, first_own, events, frame, fills)
+        _take(state, row, answer, symbol, side, price, missing, first_own, events, frame, fills, tape)
 
 
 @inlined
 def execute_history(
-    state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, agents: Any, first_stranger: int, first_own: int,
-    events: Any, frame: Any, fills: Any,
+    state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, resting: Any, first_stranger: int, first_own: int,
+    events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Executes history's command `index` in a book. DONE, or GROW: then call it again."""
     answer = answers.books[symbol]
     if answer.disturbed != 0 and answer.due_ns <= history[index].time_ns and give_way(
-        state, row, answer, symbol, agents, first_stranger, history[index].time_ns, first_own, events, frame, fills,
+        state, row, answer, symbol, resting, first_stranger, history[index].time_ns, first_own, events, frame, fills, tape,
     ) == GROW:  # fmt: skip
         return GROW
     row[0] = history[index]
@@ -218,17 +256,17 @@ def execute_history(
     if answer.disturbed != 0 and not _revise(state, row, answers, symbol, index):
         return DONE
     answer.taken_lots = 0
-    if submit(state, row, answer, symbol, first_own, events, frame, fills) == GROW:
+    if submit(state, row, answer, symbol, first_own, events, frame, fills, tape) == GROW:
         return GROW
     if answer.disturbed != 0 and answers.starts[index] < answers.starts[index + 1]:  # it traded, or changed an order
-        _correct(state, row, answers, symbol, index, first_own, events, frame, fills)
+        _correct(state, row, answers, symbol, index, first_own, events, frame, fills, tape)
     return DONE
 
 
 @inner
 def execute_stranger(
-    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
-    fills: Any,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Executes a stranger's command, the first row, in real prices. DONE, or GROW: then call it again with the same command.
 
@@ -236,13 +274,15 @@ def execute_stranger(
     """
     command = row[0]
     if command.kind != NEW:
-        return submit(state, row, answer, symbol, first_own, events, frame, fills)
+        return submit(state, row, answer, symbol, first_own, events, frame, fills, tape)
     own, command_id, side, total = int64(command.participant), command.command_id, int64(command.side), command.qty_lots
     price, tif, flags, time_ns = command.price_ticks, command.time_in_force, command.flags, command.time_ns
     answer.disturbed, sign = 1, 1 if side == BID else -1
     while True:
         if (
-            give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills)
+            give_way(
+                state, row, answer, symbol, resting, first_stranger, time_ns, first_own, events, frame, fills, tape
+            )
             == GROW
         ):
             return GROW
@@ -256,14 +296,16 @@ def execute_stranger(
         command.order_id, command.command_id, command.price_ticks = 0, command_id, limit
         command.time_in_force, command.flags, command.qty_lots = tif, flags, left
         state.last_command_id[own] = command_id - 1
-        if flags & MARKET == 0 and not crosses(side, limit, state.best[symbol, 1 - side]):
-            if submit(state, row, answer, symbol, first_own, events, frame, fills) == GROW:
+        crossing = crosses(side, limit, state.best[symbol, 1 - side])
+        if flags & MARKET == 0 and (flags & POST_ONLY or not crossing):
+            if submit(state, row, answer, symbol, first_own, events, frame, fills, tape) == GROW:
                 return GROW
             break
         command.time_in_force, command.qty_lots = IOC, lots_until_change(answer, sign, left)
         piece = command.qty_lots
-        submit(state, row, answer, symbol, first_own, events, frame, fills)
-        if flags & MARKET and answer.sent_lots - before < piece:
+        submit(state, row, answer, symbol, first_own, events, frame, fills, tape)
+        filled = answer.sent_lots - before
+        if filled == 0 or (flags & MARKET and filled < piece):  # nothing: rejected, as while trading is halted
             break
     answer.sent_lots = 0
     return DONE

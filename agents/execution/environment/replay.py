@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
-from serl.agents.execution.answering.rules import execute_history, execute_stranger, give_way, show_shift
+from serl.agents.execution.answering.rules import execute_history, execute_stranger, show_last_trades, show_shift
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
@@ -23,6 +23,7 @@ from serl.agents.execution.environment.own_orders import (
     MAKER,
     NOW,
     PHASE,
+    RESTING,
     STOP,
     WAITING,
     clear_traded,
@@ -80,12 +81,13 @@ def _replay(
                 row,
                 answers,
                 symbol,
-                agents,
+                agents[:, RESTING : RESTING + 1],
                 first_own + number,
                 first_own,
                 events,
                 frame,
                 fills,
+                None,
             )
         if status == GROW:
             return GROW
@@ -111,30 +113,19 @@ def _send_orders(
                     row,
                     answers.books[symbol],
                     symbol,
-                    agents,
+                    agents[:, RESTING : RESTING + 1],
                     first_own + number,
                     first_own,
                     events,
                     frame,
                     fills,
+                    None,
                 )
             if status == GROW:
                 return GROW
             command_executed(agents[agent], children[agent], fills[number + agent])
         book[AGENT] += 1
     return DONE
-
-
-@inlined
-def _show_last_trades(
-    state: Any, row: Any, answer: Any, symbol: int, agents: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
-    fills: Any,
-) -> int:  # fmt: skip
-    """Lets the book give way to what traded last, and not to the time since, which history's next command does. DONE or GROW."""
-    if answer.due_ns != 0:
-        return DONE
-    time_ns = answer.updated_ns
-    return int(give_way(state, row, answer, symbol, agents, first_stranger, time_ns, first_own, events, frame, fills))
 
 
 @inlined
@@ -185,8 +176,9 @@ def _advance(
             state, history, row, answers, book, agents, symbol, first_own, start, end_ns, events, frame, fills,
         ) == GROW:  # fmt: skip
             return index
-        if answers is not None and _show_last_trades(
-            state, row, answers.books[symbol], symbol, agents, first_own + start, first_own, events, frame, fills,
+        if answers is not None and show_last_trades(
+            state, row, answers.books[symbol], symbol, agents[:, RESTING : RESTING + 1], first_own + start, first_own, events, frame,
+            fills, None,
         ) == GROW:  # fmt: skip
             return index
         book[PHASE] = IDLE

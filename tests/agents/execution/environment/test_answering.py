@@ -135,6 +135,19 @@ def test_a_quote_trades_with_what_it_moves_through_at_the_price_that_was_there_f
     market._market.validate()
 
 
+def test_a_quote_that_passes_an_order_by_several_ticks_goes_on_trading_with_it() -> None:
+    """What was bought long ago is remembered longer than what was sold since: from 3000 s on history wants to be 8 ticks higher, through
+    1001. On the way it takes the push back there, and nothing of its own."""
+    quote = ((0, "NEW", BUY, 999, 10**6, 0), *QUOTE)
+    market = opened(day(*quote, (3000, "NEW", BUY, 9, 1, 0), last=9000), 1.0, 2)
+    send(market, 1000, buyer=(400,))
+    send(market, 3001, seller=(159, 500, 1001))
+    taken_back = int(market.fills["lots"][SELLER]) - 159
+    assert 20 < taken_back < 100
+    assert touch(market) == (1000, 10**6 - 159 - taken_back, 1001, 10**6 - 1000 - 400 + 500 - taken_back)
+    market._market.validate()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_strangers_do(generated: Day, seed: int) -> None:
     """No order of history has more left than it had, and none overtakes another; the book is sound and not crossed; nothing is lost."""
