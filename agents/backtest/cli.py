@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 @click.option("--strategy", "name", help="Name of the strategy, if FILE has several.")
 @click.option("--population", help="Trade among these simulated traders: a YAML file, or a name that comes with serl.")
 @click.option("--day", type=click.Path(path_type=Path), help="Trade in this recorded day instead (see `serl day`).")
+@click.option(
+    "--answering", type=click.Choice(["fitted", "square_root"]),
+    help="Let the day give way to the strategy, with the impact fitted on the day or that of the square-root law.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="First seed of the population.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds of the population."
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("backtest.html"), show_default=True)
 def backtest(
-    file: Path, name: str | None, population: str | None, day: Path | None, seed: int, seeds: int, workers: int | None,
-    window: str | None, config: Path | None, participant: str, latency_us: float | None, output: Path,
+    file: Path, name: str | None, population: str | None, day: Path | None, answering: str | None, seed: int, seeds: int,
+    workers: int | None, window: str | None, config: Path | None, participant: str, latency_us: float | None, output: Path,
 ) -> None:  # fmt: skip
     """Backtest the strategy in FILE: a subclass of serl.Strategy, or a compiled kind of trader.
 
@@ -48,6 +52,7 @@ def backtest(
     from serl.agents.backtest.load import load_strategy
     from serl.agents.backtest.report import lines, summary, write_report
     from serl.agents.backtest.seeds import Job
+    from serl.agents.execution.answering.model import NONE
     from serl.agents.pages.page import check_path
     from serl.agents.realism.days import parse_window
     from serl.agents.traders.population import load_population
@@ -59,13 +64,17 @@ def backtest(
         raise click.UsageError(
             "expected --seeds with --population only, got it with --day; leave it out: a replay has no seed"
         )
+    if answering is not None and day is None:
+        raise click.UsageError(
+            "expected --answering with --day only, got it with --population; leave it out: simulated traders react"
+        )
     check_path(output.with_suffix(".html"))
     loaded = load_strategy(file, name)
     delays, compiled_latency_us = _latency(loaded, config, participant, latency_us)
     settings = None if population is None else load_population(population).model_dump()
     window_ns = None if window is None else parse_window(window)
     jobs = [
-        Job(file, loaded.name, settings, day, one, window_ns, delays, compiled_latency_us)
+        Job(file, loaded.name, settings, day, one, window_ns, delays, compiled_latency_us, answering or NONE)
         for one in range(seed, seed + seeds)
     ]
     results = [_run_one(jobs[0], loaded)] if seeds == 1 else _run_seeds(jobs, workers or os.cpu_count() or 1)

@@ -57,6 +57,7 @@ def backtest(
         ConfigError: the day is too short, or has too few trades, for a coefficient.
     """
     references, span_ns, data = _market(population, day)
+    answering = None if answers == NONE else _answering(strategy, day, answers)
     start_ns, end_ns = _window(span_ns, window_ns)
     rules = NO_RULES if population is None else population.market
     rates = [f"{name} {value}" for name, value in rules.fees if value]
@@ -69,10 +70,13 @@ def backtest(
             )
         names, tick = [one.name for one in references], references[0].tick_size
         bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us, rules), seed)
-    answering = None if answers == NONE else _answering(strategy, day, answers)
-    market = BacktestMarket(
-        references, crowd=crowd, history=None if day is None else day.commands, bots=bots, delays=delays, events_kept=events_kept
-    ) if day is None or answering is None else AnsweringMarket(day, answering, delays=delays, events_kept=events_kept)  # fmt: skip
+    if day is not None and answering is not None:
+        market: BacktestMarket = AnsweringMarket(day, answering, delays=delays, events_kept=events_kept)
+    else:
+        history = None if day is None else day.commands
+        market = BacktestMarket(
+            references, crowd=crowd, history=history, bots=bots, delays=delays, events_kept=events_kept
+        )
     market.end_ns = end_ns
     marks = mark_times(start_ns, end_ns)
     market.run_until(start_ns)

@@ -13,6 +13,7 @@ from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.load import Loaded, load_strategy, user_code
 from serl.agents.backtest.result import Result
 from serl.agents.backtest.run import Progress, backtest
+from serl.agents.execution.answering.model import NONE
 from serl.agents.realism.days import load_day
 from serl.agents.traders.population import check_population
 from serl.exchange.latency import Delays
@@ -32,6 +33,8 @@ class Job:
     window_ns: tuple[int, int] | None
     delays: Delays | None
     latency_us: float
+    answers: str = NONE
+    """See `backtest`."""
 
     def run(self, loaded: Loaded | None = None, on_progress: Progress = lambda time_ns: None) -> Result:
         """Runs it in this process; loads the file unless it is `loaded`. StrategyError, with the line, for an exception of the strategy."""
@@ -41,7 +44,7 @@ class Job:
         with user_code(self.file, "a run"):
             return backtest(
                 found, population=population, day=day, seed=self.seed, window_ns=self.window_ns, delays=self.delays,
-                latency_us=self.latency_us, on_progress=on_progress,
+                latency_us=self.latency_us, answers=self.answers, on_progress=on_progress,
             )  # fmt: skip
 
 

@@ -71,23 +71,8 @@ def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[A
     touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
     row, events, position = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT), np.zeros(2, np.int64)
     frame, fills, resting = np.zeros(1, FRAME), np.zeros(1, FILL), np.zeros((1, 1), np.int64)
-    while (
-        _execute_all(
-            market.state,
-            commands,
-            history,
-            is_own,
-            row,
-            answers,
-            resting,
-            events,
-            position,
-            touch,
-            traded,
-            frame,
-            fills,
-        )
-        != DONE
-    ):
+    while _execute_all(
+        market.state, commands, history, is_own, row, answers, resting, events, position, touch, traded, frame, fills
+    ) != DONE:  # fmt: skip
         market.grow()
     return touch, traded, int(fills["lots"][0])

@@ -109,7 +109,10 @@ def _take(
 
 
 @inner
-def _reduce(state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any) -> None:  # fmt: skip
+def _reduce(
+    state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any,
+    fills: Any, tape: Any,
+) -> None:  # fmt: skip
     """Takes lots off an order of history's."""
     command = row[0]
     command.symbol = command.participant = symbol
@@ -167,10 +170,10 @@ def give_way(
 ) -> int:  # fmt: skip
     """Brings the shift up to date before something happens at `time_ns`: after trades at once, else once in UPDATE_NS. DONE or GROW.
 
-    When this happens depends on the commands alone, not on when somebody looks.
+    When this happens depends on the commands alone, not on when somebody looks. While trading is halted nothing moves.
     """
     row[0].time_ns = time_ns
-    while answer.disturbed != 0 and (answer.due_ns == 0 or answer.due_ns <= time_ns):
+    while answer.disturbed != 0 and state.halted[symbol] == 0 and (answer.due_ns == 0 or answer.due_ns <= time_ns):
         if answer.due_ns != 0:
             forget(answer, time_ns)
         due_ns = (answer.updated_ns // UPDATE_NS + 1) * UPDATE_NS
@@ -213,17 +216,8 @@ def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool
 
 @inner
 def _correct(
-    state: Any,
-    row: Any,
-    answers: Any,
-    symbol: int,
-    index: int,
-    first_own: int,
-    events: Any,
-    frame: Any,
-    fills: Any,
-    tape: Any,
-) -> None:
+    state: Any, row: Any, answers: Any, symbol: int, index: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any,
+) -> None:  # fmt: skip
     """After history's command: orders with more left than they had are reduced to that, and what the command did not find it takes elsewhere."""
     answer = answers.books[symbol]
     taken_lots = answer.taken_lots

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from serl.agents.execution.answering.memory import mean_memory, memory_weights
+from serl.agents.execution.answering.model import REFERENCE_S, AnsweringDay
+from serl.agents.execution.answering.record import record_history
 from serl.agents.execution.environment.bars import BarDays
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
@@ -58,3 +61,14 @@ TINY = day(
     (60, "CANCEL", 0, 0, 0, 1),
 )
 """A day whose fills can be computed by hand."""
+
+QUOTE = ((0, "NEW", BUY, 990, 10**6, 0), (0, "NEW", SELL, 1000, 10**6, 0), (1, "NEW", BUY, 1000, 1000, 0))
+DEEP = day(*QUOTE, last=9000)
+"""A quote that never moves by itself."""
+
+
+def gives_way(history: Day, coefficient: float) -> AnsweringDay:
+    """coefficient: ticks per root of a lot that trades now."""
+    weights = memory_weights()
+    scaled = coefficient * mean_memory(weights, REFERENCE_S) ** 0.5
+    return AnsweringDay(record_history(history.commands), (), 0.0, scaled, weights, 400)

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from serl.agents.execution.answering.memory import mean_memory, memory_weights
-from serl.agents.execution.answering.model import REFERENCE_S, AnsweringDay, answering_day, answering_days
-from serl.agents.execution.answering.record import record_history
+from serl.agents.execution.answering.memory import memory_weights
+from serl.agents.execution.answering.model import answering_day, answering_days
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.exchange.errors import ConfigError
@@ -16,25 +15,25 @@ from serl.exchange.market import Market
 from serl.exchange.records import POSITION
 from serl.history.day import Day
 from serl.history.generate import generate_day
-from tests.agents.execution.environment.stage import BUY, SECOND_NS, SELL, TINY, day, episode
+from tests.agents.execution.environment.stage import (
+    BUY,
+    DEEP,
+    QUOTE,
+    SECOND_NS,
+    SELL,
+    TINY,
+    day,
+    episode,
+    gives_way,
+)
 
 BUYER, SELLER = 0, 1
-QUOTE = ((0, "NEW", BUY, 990, 10**6, 0), (0, "NEW", SELL, 1000, 10**6, 0), (1, "NEW", BUY, 1000, 1000, 0))
-DEEP = day(*QUOTE, last=9000)
-"""A quote that never moves by itself."""
 START_S = 36_000
 
 
 @pytest.fixture(scope="module")
 def generated() -> Day:
     return generate_day(3, start_ns=START_S * SECOND_NS, end_ns=(START_S + 600) * SECOND_NS)
-
-
-def gives_way(history: Day, coefficient: float) -> AnsweringDay:
-    """coefficient: ticks per root of a lot that trades now."""
-    weights = memory_weights()
-    scaled = coefficient * mean_memory(weights, REFERENCE_S) ** 0.5
-    return AnsweringDay(record_history(history.commands), (), 0.0, scaled, weights, 400)
 
 
 def opened(history: Day, coefficient: float | None, start_s: int = 1) -> ReplayMarket:
