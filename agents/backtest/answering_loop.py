@@ -3,7 +3,6 @@
 from typing import Any
 
 from serl.agents.backtest.answering_orders import IDS, SYMBOL, execute_own
-from serl.agents.traders.handle import traders_at
 from serl.agents.backtest.loop import (
     BOTS,
     CROWD,
@@ -35,6 +34,7 @@ from serl.agents.backtest.loop import (
 )
 from serl.agents.execution.answering.rules import execute_history, show_last_trades
 from serl.agents.execution.answering.tape import COMMAND_SEQUENCE, LOST, WRITTEN
+from serl.agents.traders.handle import traders_at
 from serl.exchange.compiling import apart, compiled, inlined
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.commands import GROW
