@@ -31,9 +31,10 @@ class CloneConfig(LearningSettings):
     best: float = Field(0.2, gt=0, le=1, description="share of the episodes to imitate, those with the highest returns")
     epochs: int = Field(100, gt=0, description="at most")
     patience: int = Field(10, gt=0, description="epochs without a smaller held-out error, after which training ends")
-    minibatch: int = Field(256, gt=0)
+    minibatch: int = Field(64, gt=0)
     learning_rate: float = Field(1e-3, gt=0)
     seed: int = Field(0, ge=0, description="of weights, minibatches and held-out orders")
+    threads: int = Field(1, gt=0, description="PyTorch threads")
 
 
 def best_episodes(returns: Any, share: float) -> Any:
@@ -52,6 +53,7 @@ def clone(
         raise DatasetError(
             f"expected a dataset of the training part, got {episodes.about['part']}; a policy must not learn from what it is evaluated on"
         )
+    torch.set_num_threads(config.threads)
     network = network or NetworkConfig()
     random = np.random.Generator(np.random.PCG64(config.seed))
     chosen = best_episodes(episodes.returns, config.best)

@@ -66,7 +66,7 @@ def dataset_place(text: str) -> Place:
     """A name that ends with a version, like serl/amzn-v0, is one of Minari's; everything else is a folder."""
     if DATASET_ID_RE.fullmatch(text) and re.search(r"-v\d+$", text):
         return Place(text, get_dataset_path(text), "data")
-    folder = Path(text)
+    folder = Path(text).absolute()  # Minari cannot measure a relative one
     name = re.sub(r"[^-\w]", "-", folder.resolve().name)
     return Place(name if re.search(r"-v\d+$", name) else f"{name}-v0", folder, "")
 
