@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, offline, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
 
 import argparse
 import importlib
@@ -28,7 +28,19 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm", "making", "directional", "restart", "hostile", "soak", "firsthour", "gateways", "nautilus", "suite")
+APART = (
+    "llm",
+    "making",
+    "directional",
+    "offline",
+    "restart",
+    "hostile",
+    "soak",
+    "firsthour",
+    "gateways",
+    "nautilus",
+    "suite",
+)
 """Benchmarks that need fetched models, other packages, a quiet machine, or minutes, hours and gigabytes of their own; `all` skips them."""
 
 

@@ -1,13 +1,16 @@
 """The Python code in the documentation runs."""
 
+import shlex
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from benchmarks.__main__ import APART, NAMES
+from serl.agents.learning.cli_episodes import episodes
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.latency import Latencies
 from serl.history.day import write_day
@@ -142,6 +145,15 @@ def test_the_single_environment_is_made(folder: Path) -> None:
     write_day(generate_day(3), folder / "amzn.day")
     env = run("execution.md")["env"]
     assert env.reset(seed=1)[0].shape == env.observation_space.shape
+
+
+def test_a_dataset_is_read(folder: Path) -> None:
+    block = blocks("offline.md", "console")[0].text.splitlines()[0]
+    (folder / "settings.yaml").write_text(yaml.safe_dump({"market": {"duration_s": 60, "simulated_days": 2}}))
+    words = [*shlex.split(block)[2:], "--episodes", "2", "--config", "settings.yaml"]
+    assert CliRunner().invoke(episodes, words).exit_code == 0
+    names = run("offline.md")
+    assert names["env"].observation_space == names["dataset"].observation_space
 
 
 def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

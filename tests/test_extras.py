@@ -59,6 +59,8 @@ NEEDS_EXTRA = {
     "researcher start --on ray": "ray,researcher",
     "researcher report run": "reports",
     "researcher report run --final": "learning",
+    "episodes export --policy twap -o made": "offline",
+    "episodes clone made": "learning,offline",
     "metrics": "metrics",
     "nautilus export a.day catalog": "nautilus",
     "docs --no-browser --port 0": "docs",

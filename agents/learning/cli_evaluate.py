@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.agents.learning.cli_market import (
+    ANSWERS,
+    CONFIG,
+    CURVE,
+    FILE,
+    FILLS,
+    HOURS,
+    KINDS,
+    MARKET,
+    POPULATION_OPTION,
+    SEED,
+    market_settings,
+)
 from serl.agents.learning.market_config import FILLS_BEFORE
-from serl.agents.traders.shipped import POPULATION
 
 if TYPE_CHECKING:
     from serl.agents.execution.policies.policy import Policy
@@ -16,7 +28,6 @@ if TYPE_CHECKING:
     from serl.agents.learning.evaluation import Contender, Evaluation
     from serl.agents.learning.market_config import MarketConfig
 
-FILE = click.Path(path_type=Path)
 RULE = "patience"
 FITTED = (RULE, "ac")
 """Rules that are fitted on the training part."""
@@ -24,38 +35,26 @@ FITTED = (RULE, "ac")
 
 @click.command(epilog="Example: serl evaluate vwap passive runs/bars --config bars --market nasdaq.parquet")
 @click.argument("policies", nargs=-1)
+@MARKET
+@CONFIG
 @click.option(
-    "--market", "data", type=FILE, multiple=True, help="A file of bars, or a day with a book; may be repeated."
-)
-@click.option(
-    "--config", type=FILE, help="Settings of training whose `market` to use; the options here take precedence."
-)
-@click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(["static", "replay", "dynamic"]),
+    "--kind", "kinds", multiple=True, type=KINDS,
     help="Kind of market; may be repeated, with one table each.",
 )  # fmt: skip
-@click.option("--population", type=POPULATION, help="Population of the dynamic market: a shipped one or a YAML file.")
+@POPULATION_OPTION
 @click.option(
     "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
     help="Part of the data; choose settings on `validation`.",
 )  # fmt: skip
+@FILLS
 @click.option(
-    "--fills",
-    type=click.Choice(["strict", "touch"]),
-    help="Bars: when a resting order fills; default: as in the settings.",
-)
-@click.option(
-    "--answers", multiple=True, type=click.Choice(["none", "fitted", "square_root"]),
+    "--answers", multiple=True, type=ANSWERS,
     help="replay: whether the day gives way to the orders, and by which impact; may be repeated, with one table each.",
 )  # fmt: skip
-@click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
-@click.option(
-    "--volume-curve",
-    type=FILE,
-    help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default.",
-)
+@HOURS
+@CURVE
 @click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Number of parent orders.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Seed of the parent orders.")
+@SEED
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
@@ -74,10 +73,10 @@ def evaluate(
     require_reports(*sorted(trained | ({"torch"} if config else set())))
     from rich.console import Console
 
-    from serl.agents.learning.market_config import MarketConfig, with_overrides
+    from serl.agents.learning.market_config import with_overrides
     from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
 
-    market = _market_settings(config) if config else MarketConfig()
+    market = market_settings(config)
     overrides = {
         "data": [*map(str, data)] or None,
         "population": population,
@@ -98,13 +97,6 @@ def evaluate(
         click.echo(f"{interval_note(evaluation)}\n{provenance}\n")
         sections.append(Section(evaluation, provenance))
     click.echo(f"wrote {', '.join(map(str, write_tables(sections, output)))}")
-
-
-def _market_settings(config: Path) -> "MarketConfig":
-    """The market of settings of training. Loading these imports PyTorch, so it is done only for --config."""
-    from serl.agents.learning.training import load_config
-
-    return load_config(config).market
 
 
 def _evaluate_market(

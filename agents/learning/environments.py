@@ -21,6 +21,9 @@ from serl.agents.learning.sources import Books, Source, open_source
 from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.history.day import Day
 
+SCALED_WITH = 32
+"""Parent orders with which `serl/Execution-v0` fits the units of observations, so that they do not depend on the number of environments."""
+
 
 class Scenario:
     """A market built from settings. Its environments share the loaded market, so only one of them may run at a time."""

@@ -15,6 +15,10 @@ class PolicyFileError(LearningError):
     """A file is not a policy or checkpoint of serl, or has an unsupported version."""
 
 
+class DatasetError(LearningError):
+    """A folder is not a dataset that serl wrote."""
+
+
 class EvaluationFileError(LearningError):
     """A file is not the result of an evaluation."""
 

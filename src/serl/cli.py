@@ -88,6 +88,10 @@ GROUPS = {
             "serl.agents.learning.cli_evaluate:evaluate",
             "Compare policies and schedules on the same held-out orders.",
         ),
+        "episodes": (
+            "serl.agents.learning.cli_episodes:episodes",
+            "Export episodes as a Minari dataset for offline learners; clone the best of them.",
+        ),
         "volume-curve": (
             "serl.agents.execution.cli:volume_curve",
             "Estimate the intraday volume curve that VWAP needs.",

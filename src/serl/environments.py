@@ -31,7 +31,7 @@ from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.single import ExecutionEnv, SingleEnv
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.learning.environments import Scenario
+from serl.agents.learning.environments import SCALED_WITH, Scenario
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.agents.making.config import making_settings
@@ -43,8 +43,6 @@ from serl.history.day import Day
 
 EXECUTION_ID, MAKING_ID, DIRECTIONAL_ID = "serl/Execution-v0", "serl/MarketMaking-v0", "serl/Directional-v0"
 DEFAULT_POPULATION = "liquid"
-SCALED_WITH = 32
-"""Parent orders with which the units of observations are fitted, so that they do not depend on the number of environments."""
 
 
 def execution_env(*, scales: Scales | None = None, **settings: Any) -> ExecutionEnv:
@@ -145,6 +143,7 @@ def directional_vector_env(num_envs: int = 1, **settings: Any) -> DirectionalVec
     return DirectionalVectorEnv(position_market(config, num_envs), windows(config), config)
 
 
-gymnasium.register(DIRECTIONAL_ID, entry_point=directional_env, vector_entry_point=directional_vector_env)
-gymnasium.register(MAKING_ID, entry_point=making_env, vector_entry_point=making_vector_env)
-gymnasium.register(EXECUTION_ID, entry_point=execution_env, vector_entry_point=execution_vector_env)
+for _id, _name in ((EXECUTION_ID, "execution"), (MAKING_ID, "making"), (DIRECTIONAL_ID, "directional")):
+    gymnasium.register(  # by name, so that the specification can be saved with a dataset
+        _id, entry_point=f"{__name__}:{_name}_env", vector_entry_point=f"{__name__}:{_name}_vector_env"
+    )

@@ -61,7 +61,7 @@ class ExecutionVectorEnv(VectorEnv):
         self.observer = Observer(market.count, layout, scales)
         self.layout = layout
         self._all_envs = np.arange(self.num_envs)
-        self._reward = reward
+        self.reward = reward
         self._np_random: np.random.Generator | None = None
         low = np.zeros(ACTIONS[actions], np.float32)
         if actions != "market":
@@ -128,7 +128,7 @@ class ExecutionVectorEnv(VectorEnv):
         accounts = self.accounts
         fills, last = self.step_without_reset(actions)
         done = last  # not earlier, even if the order is filled: its benchmark is the VWAP of the whole window
-        rewards = np.asarray(self._reward(self, fills, done), np.float64)
+        rewards = np.asarray(self.reward(self, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}
         if np.any(done):

@@ -1,0 +1,49 @@
+"""Options of commands that work orders in a market: `serl evaluate` and `serl episodes`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from serl.agents.traders.shipped import POPULATION
+
+if TYPE_CHECKING:
+    from serl.agents.learning.market_config import MarketConfig
+
+FILE = click.Path(path_type=Path)
+KINDS = click.Choice(["static", "replay", "dynamic"])
+ANSWERS = click.Choice(["none", "fitted", "square_root"])
+MARKET = click.option(
+    "--market", "data", type=FILE, multiple=True, help="A file of bars, or a day with a book; may be repeated."
+)
+CONFIG = click.option(
+    "--config", type=FILE, help="Settings of training whose `market` to use; the options here take precedence."
+)
+POPULATION_OPTION = click.option(
+    "--population", type=POPULATION, help="Population of the dynamic market: a shipped one or a YAML file."
+)
+FILLS = click.option(
+    "--fills",
+    type=click.Choice(["strict", "touch"]),
+    help="Bars: when a resting order fills; default: as in the settings.",
+)
+HOURS = click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
+CURVE = click.option(
+    "--volume-curve",
+    type=FILE,
+    help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default.",
+)
+SEED = click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Seed of the parent orders."
+)
+
+
+def market_settings(config: Path | None) -> "MarketConfig":
+    """The market of settings of training, or the default one. Loading settings imports PyTorch, so it is done only for --config."""
+    from serl.agents.learning.market_config import MarketConfig
+
+    if config is None:
+        return MarketConfig()
+    from serl.agents.learning.training import load_config
+
+    return load_config(config).market

@@ -1,0 +1,212 @@
+"""Minari datasets of recorded episodes: where they are, how they are written, and what of them a learner reads.
+
+A dataset is in Minari's folder under a name like `serl/amzn-v0`, where `minari.load_dataset` finds it, or in a folder of its own, for
+`minari.MinariDataset`. It is written beside its place and renamed at the end: it is complete or absent. Format: Arrow.
+"""
+
+import dataclasses
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import minari
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from minari.data_collector.episode_buffer import EpisodeBuffer
+from minari.dataset.minari_dataset import DATASET_ID_RE
+from minari.dataset.minari_storage import METADATA_FILE_NAME, MinariStorage
+from minari.storage.datasets_root_dir import get_dataset_path
+from numpy.typing import NDArray
+
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.learning.episodes import Recording
+from serl.agents.learning.errors import DatasetError
+from serl.agents.learning.market_config import MarketConfig
+from serl.exchange.errors import ConfigError
+
+KEY = "serl"
+"""Of serl's own metadata within that of a dataset."""
+UNITS = {
+    "observations": "each in the unit of serl.interface.scales",
+    "actions": "in [-1, 1]: shares of the remaining quantity to take and to rest (2 x - 1), and the offset of the resting part",
+    "rewards": "bps of the order at its arrival mid",
+    "remaining_lots": "lots",
+    "mid_ticks": "ticks",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a dataset is."""
+
+    dataset_id: str
+    folder: Path
+    """All of it; replaced as a whole."""
+    inside: str
+    """The folder within that holds the data; Minari's own datasets have one."""
+
+    @property
+    def data(self) -> Path:
+        """What `minari.MinariDataset` reads."""
+        return self.folder / self.inside
+
+    @property
+    def exists(self) -> bool:
+        """Whether a dataset is there."""
+        return (self.data / METADATA_FILE_NAME).is_file()
+
+
+def dataset_place(text: str) -> Place:
+    """A name that ends with a version, like serl/amzn-v0, is one of Minari's; everything else is a folder."""
+    if DATASET_ID_RE.fullmatch(text) and re.search(r"-v\d+$", text):
+        return Place(text, get_dataset_path(text), "data")
+    folder = Path(text).absolute()  # Minari cannot measure a relative one
+    name = re.sub(r"[^-\w]", "-", folder.resolve().name)
+    return Place(name if re.search(r"-v\d+$", name) else f"{name}-v0", folder, "")
+
+
+def require_free(place: Place, overwrite: bool) -> None:
+    """ConfigError if something is there, unless it is a dataset that may be overwritten."""
+    if place.folder.exists() and not (overwrite and place.exists):
+        advice = "give --overwrite to replace it, or another --output" if place.exists else "give another --output"
+        what = "a dataset" if place.exists else "something else"
+        raise ConfigError(f"{place.folder}: expected no file or folder, got {what}; {advice}")
+
+
+def environment_spec(config: MarketConfig) -> EnvSpec:
+    """The specification from which `recover_environment` makes `serl/Execution-v0` with the settings of a market."""
+    settings = config.model_dump(
+        mode="json", exclude={"environments", "data" if config.kind == "dynamic" else "population"}
+    )
+    if "data" in settings:
+        settings["data"] = [str(path.resolve()) for path in config.data]
+    where = "serl.environments:execution"  # above this package, which therefore cannot ask it
+    return EnvSpec("serl/Execution-v0", f"{where}_env", vector_entry_point=f"{where}_vector_env", kwargs=settings)
+
+
+def write_dataset(
+    place: Place, recordings: Sequence[Recording], env: ExecutionVectorEnv, config: MarketConfig, about: dict[str, Any]
+) -> None:
+    """Writes the episodes of all recordings in their environment. about: more metadata, under KEY. Replaces a dataset that is there."""
+    low = env.single_action_space.low
+    actions = type(env.single_action_space)(-1.0, 1.0, low.shape)
+    with _whole_folder(place.folder) as folder:
+        data = folder / place.inside
+        data.mkdir(exist_ok=True)
+        storage = MinariStorage.new(
+            data, env.single_observation_space, actions, environment_spec(config), data_format="arrow"
+        )
+        interface = dataclasses.asdict(Interface.from_env(env))
+        of_serl = {**about, "version": version("serl"), "interface": interface, "units": UNITS}
+        names = ", ".join(recording.policy for recording in recordings)
+        storage.update_metadata(
+            {
+                "dataset_id": place.dataset_id, "minari_version": minari.__version__, "algorithm_name": names,
+                "description": f"Parent orders, each worked by {names}, in serl's execution environment.",
+                "requirements": [f"serl=={version('serl')}"], KEY: of_serl,
+            }
+        )  # fmt: skip
+        with _measured_once(storage):
+            for recording in recordings:
+                first = storage.total_episodes
+                storage.update_episodes(_buffers(recording))
+                storage.update_episode_metadata(_of_orders(recording), range(first, storage.total_episodes))
+
+
+@contextmanager
+def _measured_once(storage: MinariStorage) -> Iterator[None]:
+    """Minari adds up the sizes of all files after every episode, minutes for a thousand; here once at the end."""
+    storage.get_size = lambda: 0.0
+    yield
+    del storage.get_size
+    storage.update_metadata({"dataset_size": storage.get_size()})
+
+
+def _buffers(recording: Recording) -> Iterator[EpisodeBuffer]:
+    for n, steps in enumerate(recording.orders["steps"]):
+        ends = [False] * (steps - 1) + [True]
+        infos = {"remaining_lots": recording.remaining_lots[n].tolist(), "mid_ticks": recording.mids_ticks[n].tolist()}
+        yield EpisodeBuffer(
+            observations=recording.observations[n], actions=recording.actions[n], rewards=recording.rewards[n],
+            terminations=ends, truncations=[False] * steps, infos=infos,
+        )  # fmt: skip
+
+
+def _of_orders(recording: Recording) -> Iterator[dict[str, Any]]:
+    """What belongs to whole orders: the EPISODE row, the side, the policy and the results; a result that is not a number is null."""
+    for n, order in enumerate(recording.orders):
+        results = {name: float(values[n]) for name, values in recording.results.items()}
+        yield {
+            "policy": recording.policy, "side": "sell" if order["sign"] > 0 else "buy",
+            "order": {name: int(order[name]) for name in order.dtype.names},
+            **{name: value if np.isfinite(value) else None for name, value in results.items()},
+        }  # fmt: skip
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder, which replaces `folder` when the block ends, and is removed if it raises."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        new, old = made / "new", made / "old"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(made)
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """The decisions of all episodes of a dataset that serl wrote, one after the other; decisions without a remaining quantity are left out."""
+
+    observations: NDArray[np.float32]
+    """(decisions, size)"""
+    actions: NDArray[np.float32]
+    """(decisions, k) in [-1, 1]"""
+    episode: NDArray[np.int64]
+    """(decisions,) the number of the episode of each."""
+    returns: NDArray[np.float64]
+    """(episodes,) sums of rewards."""
+    order: NDArray[np.int64]
+    """(episodes,) the number of the order of each: policies that worked the same order share it."""
+    about: dict[str, Any]
+    """serl's metadata of the dataset."""
+
+    @property
+    def interface(self) -> Interface:
+        """Observations and actions of the environment."""
+        return Interface.from_json(self.about["interface"])
+
+
+def read_episodes(place: Place) -> Episodes:
+    """DatasetError unless there is a dataset that serl wrote."""
+    if not place.exists:
+        raise DatasetError(f"{place.folder}: expected a Minari dataset, got none; make one with serl episodes export")
+    try:
+        dataset = minari.MinariDataset(place.data)
+        about = dataset.storage.metadata[KEY]
+        orders = [str(one["order"]) for one in dataset.storage.get_episode_metadata(range(len(dataset)))]
+        episodes = list(dataset)
+    except (LookupError, TypeError, ValueError, OSError) as error:
+        raise DatasetError(
+            f"{place.folder}: expected a dataset of serl episodes export, got another or a damaged one ({error!r})"
+        ) from None
+    working = [one.infos["remaining_lots"][:-1] > 0 for one in episodes]
+    return Episodes(
+        np.concatenate([one.observations[:-1][kept] for one, kept in zip(episodes, working, strict=True)]),
+        np.concatenate([one.actions[kept] for one, kept in zip(episodes, working, strict=True)]),
+        np.repeat(np.arange(len(episodes)), [kept.sum() for kept in working]),
+        np.array([one.rewards.sum() for one in episodes]),
+        np.unique(orders, return_inverse=True)[1],
+        about,
+    )
