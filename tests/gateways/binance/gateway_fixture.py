@@ -202,7 +202,7 @@ def launch(endpoint: str, folder: Path, *options: str, listen: str = "127.0.0.1:
     banner = ""
     for line in process.stdout:
         banner += line
-        if "account bob" in line:
+        if "account bob: API key" in line:
             return Gateway(process, banner)
     raise AssertionError(f"the gateway did not start: {banner}")
 
