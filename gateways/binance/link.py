@@ -21,8 +21,8 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
 from serl.gateways.accounts import GatewayAccount
-from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.errors import BinanceError, away, rejection, unknown_outcome
+from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.orders import AccountOrders
