@@ -192,6 +192,7 @@ class AccountLink:
                 f"account {name}: the exchange has another journal; orders and trades start from nothing",
             )
             self._session, self._charged = self._new_session(0), None
+            self._file.reload()
             self.orders, tell = AccountOrders(self._listings, self._file, self._offset_ms), self.orders.on_execution
             self.orders.on_execution = tell
         else:

@@ -129,7 +129,7 @@ class AccountOrders:
         order = self.by_id.get(report.order_id)
         if order is None or kind == EventKind.REJECTED:
             if kind == EventKind.REJECTED and report.order_id == report.command_id:
-                self._file.forget(report.order_id)
+                self._file.drop(report.order_id)
             return
         order.update_ms = self.to_ms(report.time_ns)
         if kind == EventKind.FILL:
@@ -219,6 +219,7 @@ class AccountOrders:
         self._closed.append(order.order_id)
         while len(self._closed) > CLOSED_ORDERS_KEPT:
             oldest = self.by_id.pop(self._closed.popleft())
+            self._file.drop(oldest.order_id)
             if self.by_client_id.get(oldest.client_id) is oldest:
                 del self.by_client_id[oldest.client_id]
             if oldest.record.list_id >= 0:

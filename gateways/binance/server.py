@@ -114,6 +114,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
             link = AccountLink(settings.connect, settings.curve, each, file, market.listings, market.offset_ms)
             closing.push_async_callback(link.close)
             await link.connect()
+            file.compact()
             accounts[key] = Account(each, api_keys[key], link, market.listings)
         hub = Hub()
         streams = Streams(market, hub)
