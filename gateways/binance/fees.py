@@ -96,17 +96,27 @@ class AccountFees:
         """Takes the rates at an event of the exchange: fills after it begin another period."""
         self._former, self.rates, self._until = self.rates, rates, sequence
 
+    def explains(self, charged: Mapping[int, int]) -> bool:
+        """Whether `settle` would know what every fill cost: if reports are still to come, it need not."""
+        return all(self._rates_for(symbol, charged) is not None for symbol in charged.keys() | self._periods.keys())
+
     def settle(self, charged: Mapping[int, int]) -> list[int]:
         """Ends the period: all reports up to the event of `read` have come, and these were the account's fees at it, in microticks x lots.
 
         Returns the symbols whose fills since the last settlement cost something else than at the rates before or now."""
         unknown = []
         for symbol in charged.keys() | self._periods.keys():
-            period = self._periods.get(symbol, FeePeriod(None))
-            cost = charged.get(symbol, 0) - self._charged.get(symbol, 0)
-            candidates = [rates[symbol] for rates in (self._former, self.rates) if symbol in rates]
-            period.rates = next((rates for rates in candidates if period.total(rates) == cost), None)
-            if period.rates is None:
+            rates = self._rates_for(symbol, charged)
+            if symbol in self._periods:
+                self._periods[symbol].rates = rates
+            if rates is None:
                 unknown.append(symbol)
         self._charged, self._periods, self._next, self._until = charged, self._next, {}, -1
         return sorted(unknown)
+
+    def _rates_for(self, symbol: int, charged: Mapping[int, int]) -> Rates | None:
+        """The rates at which the fills of this period cost what the account was charged for them; None if there are none."""
+        period = self._periods.get(symbol, FeePeriod(None))
+        cost = charged.get(symbol, 0) - self._charged.get(symbol, 0)
+        candidates = [rates[symbol] for rates in (self._former, self.rates) if symbol in rates]
+        return next((rates for rates in candidates if period.total(rates) == cost), None)

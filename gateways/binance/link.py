@@ -33,6 +33,8 @@ SILENT_HEARTBEATS = 3.5
 """The exchange is away when it has sent nothing for so many heartbeats."""
 FEES_S = 1.0
 """How often the fees are read."""
+DELAYED_S = 2.0
+"""Reports of an account with a latency have come when its fees were read so long ago."""
 RETRY_S = 0.2
 REPLACED_RETRY_S = 5.0
 """Another session took the account's place: it is not to be ended at once."""
@@ -76,6 +78,7 @@ class AccountLink:
         self._waiting: dict[int, _Waiter] = {}
         self._pings = 0
         self._charged: dict[int, int] | None = None  # read and not settled yet
+        self._settle_until_s = 0.0
         self._session = self._new_session(0)
 
     def _new_session(self, last_report: int) -> Session:
@@ -113,6 +116,7 @@ class AccountLink:
             rates = {symbol: Rates(*values) for symbol, *values in (await client.ask(Kind.FEES, *whose))[5]}
             *_, sequence, _, rows = await client.ask(Kind.ACCOUNT, *whose)
             self.orders.fees.read(rates, sequence)
+            self._settle_until_s = time.monotonic() + DELAYED_S
             self._charged = {symbol: Balances.from_balances(balances).fees_microticks for symbol, _, *balances in rows}
         self._pings += 1
         client.send(msgpack.packb([Kind.PING, self._pings]))
@@ -121,6 +125,9 @@ class AccountLink:
         """Settles the fees that were read, if their PONG has come."""
         if self._charged is None or self._session.last_pong != self._pings:
             return False
+        is_late = time.monotonic() > self._settle_until_s
+        if self._session.limits.get("feed_delayed") and not is_late and not self.orders.fees.explains(self._charged):
+            return False  # PONGs have no latency, reports have
         for number in self.orders.fees.settle(self._charged):
             symbol = self._listings.by_number[number].name
             log(

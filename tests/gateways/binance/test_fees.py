@@ -49,6 +49,9 @@ def test_fills_are_settled_at_the_rates_that_explain_the_accounts_fees() -> None
     assert before_login.fee == late.fee == 5007 and after.fee == 10_014
     fees.read({0: changed}, 20)  # the fill after the first login was at its rates, though they have changed since
     assert fees.settle({0: 4 * 5007}) == [] and after.fee == 10_014
+    fees.read({0: changed}, 20)
+    assert not fees.explains({0: 5 * 5007}), "a report is still to come"
+    assert fees.explains({0: 4 * 5007}) and fees.settle({0: 4 * 5007}) == []
     mixed, now = fees.charge(fill(21, 1, 100)), Rates(taker_ppm=10)
     fees.charge(fill(22, 1, 100))
     fees.read({0: now}, 30)
