@@ -14,7 +14,7 @@ from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED
 from serl.exchange.login import Credential, Login
 from serl.exchange.peer import Peer, Refusals
-from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
+from serl.exchange.records import FEE_COLUMNS, LAST_TICKS, MAKER_FEE, EventFlag, EventKind, Setting
 from serl.exchange.rejections import Rejections
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
@@ -39,7 +39,10 @@ class Queries:
         kind, request = message[0], message[1]
         if kind == Kind.ACCOUNT:
             token, name = wire.expect(message, "[136, request, token, name]", int, str, str)[1:]
-            result: Any = self._account(Credential(token, peer.key), name, peer)
+            result: Any = self._account(self._participant(Credential(token, peer.key), name, peer, "ACCOUNT"))
+        elif kind == Kind.FEES:
+            token, name = wire.expect(message, "[137, request, token, name]", int, str, str)[1:]
+            result = self._fees(self._participant(Credential(token, peer.key), name, peer, "FEES"))
         else:
             message, token = wire.split_token(message)
             if not self._login.permits("data", token, peer.key):
@@ -65,7 +68,7 @@ class Queries:
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise RequestError("malformed", f"expected a query (128 to 136), got kind {kind}")
+            raise RequestError("malformed", f"expected a query (128 to 137), got kind {kind}")
         form = forms[Kind(kind)]
         arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:
@@ -102,17 +105,29 @@ class Queries:
     def _orders_open(self) -> int:
         return int(self._core.market.state.counters["orders_open"][0])
 
-    def _account(self, credential: Credential, name: str, peer: Peer) -> list[list[int]]:
-        """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
+    def _participant(self, credential: Credential, name: str, peer: Peer, query: str) -> int:
+        """The number of a participant whose account the sender may read. Raises RequestError."""
         if not self._login.may_read_account(name, credential):
-            self._refusals.log(peer.address, f"ACCOUNT of {name[:80]!r}")
+            self._refusals.log(peer.address, f"{query} of {name[:80]!r}")
             raise RequestError(
                 "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
             )
+        return self._sessions.participants.number(name)
+
+    def _account(self, participant: int) -> list[list[int]]:
+        """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
         state = self._core.market.state
-        balances = self._core.market.balances()[self._sessions.participants.number(name)]
+        balances = self._core.market.balances()[participant]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
         return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
+
+    def _fees(self, participant: int) -> list[list[int]]:
+        """[symbol, fees ...] of every symbol: what the participant's next fills cost, by its own fees or the symbol's."""
+        state = self._core.market.state
+        account = state.accounts[participant]
+        own = account[Setting.MAKER_MICROTICKS :].tolist() if account[Setting.OWN_FEES] else None
+        of_symbols = state.symbols[: len(self._core.symbols), MAKER_FEE : MAKER_FEE + FEE_COLUMNS].tolist()
+        return [[symbol, *(own or fees)] for symbol, fees in enumerate(of_symbols)]
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
         """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""

@@ -39,6 +39,7 @@ class Kind(IntEnum):
     STATUS = 134
     INDICATIVE = 135
     ACCOUNT = 136
+    FEES = 137
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.login import is_name
@@ -28,7 +28,8 @@ class GatewayAccount(BaseModel):
     Attributes:
         participant: its name on the exchange.
         login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
-        secret: what the client proves it with: API secret or password.
+        public_key: what its signatures are verified with instead of a secret, as PEM; only Binance's API has it.
+        secret: what the client proves it with: API secret or password; "" with a public key.
         token: the participant's token on the exchange, if that has participants.
         cancel_on_disconnect: the exchange cancels its orders when its client disconnects.
         drop_copy: it does not trade; it receives what all participants do.
@@ -39,7 +40,8 @@ class GatewayAccount(BaseModel):
 
     participant: str
     login: str = ""
-    secret: str = Field(min_length=1, repr=False)
+    public_key: str = Field("", repr=False)
+    secret: str = Field("", validate_default=True, repr=False)
     token: str = Field("", repr=False)
     cancel_on_disconnect: bool = False
     drop_copy: bool = False
@@ -59,11 +61,20 @@ class GatewayAccount(BaseModel):
                 read[name] = read_token(Path(path))
             if (variable := read.pop(f"{name}_env", None)) is not None:
                 read[name] = os.environ.get(str(variable), "")
+        if (path := read.pop("public_key_file", None)) is not None:
+            read["public_key"] = _read_public_key(Path(path))
         return read
 
+    @field_validator("secret")
+    @classmethod
+    def _one_proof(cls, secret: str, info: ValidationInfo) -> str:
+        if bool(secret) == bool(info.data.get("public_key")):
+            raise ValueError(f"expected a secret or a public_key, got {'both' if secret else 'neither'}; give one")
+        return secret
+
     def proves(self, secret: str) -> bool:
-        """Whether a secret is this account's; compares in constant time."""
-        return hmac.compare_digest(self.secret.encode(), secret.encode())
+        """Whether a secret is this account's; compares in constant time. Nothing proves an account without a secret."""
+        return bool(self.secret) and hmac.compare_digest(self.secret.encode(), secret.encode())
 
 
 Accounts = Mapping[str, GatewayAccount]
@@ -79,6 +90,13 @@ def read_accounts(path: Path) -> Accounts:
             f"{path}: expected `accounts:` with at least one participant, got none; see docs/gateways/index.md"
         )
     return by_login([_account(path, str(name), entry) for name, entry in entries.items()])
+
+
+def _read_public_key(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a file with a public key, got {error}; check the path") from None
 
 
 def _account(path: Path, name: str, entry: Any) -> GatewayAccount:
@@ -105,6 +123,15 @@ def new_accounts(names: Sequence[str], secret_characters: int = SECRET_CHARACTER
             for name in names
         ]
     )
+
+
+def require_secrets(accounts: Accounts, protocol: str) -> None:
+    """Raises ConfigError for an account with a public key, for protocols that know only passwords."""
+    for account in accounts.values():
+        if not account.secret:
+            raise ConfigError(
+                f"account {account.participant}: expected a secret, as {protocol} has passwords only, got a public_key; give it a secret"
+            )
 
 
 def check_lengths(accounts: Accounts, protocol: str, login_characters: int, secret_characters: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from serl.exchange.records import Side
 from serl.gateways.accounts import GatewayAccount
+from serl.gateways.binance.api_keys import ApiKey
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.hub import encode
 from serl.gateways.binance.link import AccountLink
@@ -28,13 +29,14 @@ class Account:
     """One account.
 
     Attributes:
+        api_key: verifies its signatures.
         link: its orders and its session.
         cancel_ids: the client's id of each cancel, by command id.
         listen_keys: keys of the user data stream and when they end, in monotonic seconds.
     """
 
-    def __init__(self, settings: GatewayAccount, link: AccountLink, listings: Listings) -> None:
-        self.settings, self.link, self._listings = settings, link, listings
+    def __init__(self, settings: GatewayAccount, api_key: ApiKey, link: AccountLink, listings: Listings) -> None:
+        self.settings, self.api_key, self.link, self._listings = settings, api_key, link, listings
         self.cancel_ids: dict[int, str] = {}
         self.listen_keys: dict[str, float] = {}
         self._takers: dict[object, Take] = {}

@@ -1,12 +1,16 @@
 """Endpoints of the account, and of its stream of events."""
 
 import time
+from decimal import Decimal
 from typing import Any
 
 from serl.gateways.binance.api import Call, Endpoint, Security, names, signed
 from serl.gateways.binance.errors import BinanceError
+from serl.gateways.binance.fees import Rates
+from serl.gateways.binance.listing import Listing
+from serl.gateways.binance.scale import Scale
 
-RATES = {"maker": "0.00000000", "taker": "0.00000000", "buyer": "0.00000000", "seller": "0.00000000"}
+NO_RATES = {"maker": "0.00000000", "taker": "0.00000000", "buyer": "0.00000000", "seller": "0.00000000"}
 
 
 async def account(call: Call) -> Any:
@@ -16,17 +20,27 @@ async def account(call: Call) -> Any:
     if omit:
         balances = [each for each in balances if float(each["free"]) or float(each["locked"])]
     return {
-        "makerCommission": 0, "takerCommission": 0, "buyerCommission": 0, "sellerCommission": 0, "commissionRates": RATES, "canTrade": True,
+        "makerCommission": 0, "takerCommission": 0, "buyerCommission": 0, "sellerCommission": 0, "commissionRates": NO_RATES, "canTrade": True,
         "canWithdraw": False, "canDeposit": False, "brokered": False, "requireSelfTradePrevention": False, "preventSor": False,
         "updateTime": time.time_ns() // 1_000_000, "accountType": "SPOT", "balances": balances, "permissions": ["SPOT"], "uid": 0,
     }  # fmt: skip
+
+
+def commission_rates(call: Call, listing: Listing) -> dict[str, str]:
+    """maker and taker fees of the notional, of the account's next fills."""
+    rates = call.account.link.orders.fees.rates.get(listing.number, Rates())
+    return {"maker": _PPM.text(rates.maker_ppm), "taker": _PPM.text(rates.taker_ppm)}
+
+
+_PPM = Scale(Decimal("0.000001"))
 
 
 async def commission(call: Call) -> Any:
     """GET account/commission."""
     listing = call.gateway.market.listings.find(call.parameters.text("symbol"))
     return {
-        "symbol": listing.name, "standardCommission": RATES, "specialCommission": RATES, "taxCommission": RATES,
+        "symbol": listing.name, "standardCommission": NO_RATES | commission_rates(call, listing),
+        "specialCommission": NO_RATES, "taxCommission": NO_RATES,
         "discount": {"enabledForAccount": False, "enabledForSymbol": False, "discountAsset": listing.quote, "discount": "0.00000000"},
     }  # fmt: skip
 

@@ -9,7 +9,7 @@ from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.limits import Limits
 from serl.gateways.binance.market import Market
 from serl.gateways.binance.parameters import Parameters
-from serl.gateways.binance.signing import check_signature
+from serl.gateways.binance.signing import check_signature, check_time
 
 
 class Security(Enum):
@@ -77,12 +77,21 @@ class Endpoint(NamedTuple):
         """The weight of a request."""
         return self.weight if isinstance(self.weight, int) else self.weight(parameters)
 
-    def check(self, gateway: Gateway, parameters: Parameters, key: str | None, payload: Callable[[], str]) -> None:
-        """Raises BinanceError unless the request may be run. payload: what a signature covers."""
+    def check(
+        self, gateway: Gateway, parameters: Parameters, key: str | None, payload: Callable[[], bytes], *, logged_on: bool = False
+    ) -> None:  # fmt: skip
+        """Raises BinanceError unless the request may be run.
+
+        payload: what a signature covers.
+        logged_on: the key is that of the connection, so a request needs its time alone.
+        """
         if self.security is not Security.NONE:
             account = gateway.find_account(key)
             if self.security is Security.SIGNED:
-                check_signature(account.settings, parameters, payload())
+                if logged_on:
+                    check_time(parameters)
+                else:
+                    check_signature(account.api_key, parameters, payload())
         parameters.refuse_others(self.allowed)
 
 

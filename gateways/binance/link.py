@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,14 @@ from serl.clients.asynchronous import AsyncExchange, resume
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
 from serl.clients.session import Report, Session
 from serl.clients.values import Balance
+from serl.exchange.account import Account as Balances
 from serl.exchange.log import log
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.binance.errors import BinanceError, away, rejection, unknown_outcome
+from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.orders import AccountOrders
@@ -28,6 +31,10 @@ REPLY_S = 5.0
 """A command without an answer for this long has an unknown outcome."""
 SILENT_HEARTBEATS = 3.5
 """The exchange is away when it has sent nothing for so many heartbeats."""
+FEES_S = 1.0
+"""How often the fees are read."""
+DELAYED_S = 2.0
+"""Reports of an account with a latency have come when its fees were read so long ago."""
 RETRY_S = 0.2
 REPLACED_RETRY_S = 5.0
 """Another session took the account's place: it is not to be ended at once."""
@@ -70,6 +77,8 @@ class AccountLink:
         self._client: AsyncExchange | None = None
         self._waiting: dict[int, _Waiter] = {}
         self._pings = 0
+        self._charged: dict[int, int] | None = None  # read and not settled yet
+        self._settle_until_s = 0.0
         self._session = self._new_session(0)
 
     def _new_session(self, last_report: int) -> Session:
@@ -90,16 +99,50 @@ class AccountLink:
     async def _open(self) -> None:
         client = await resume(self._endpoint, self._session, curve=self._curve)
         self._client = client
-        self._pings += 1
-        client.send(msgpack.packb([Kind.PING, self._pings]))
         try:
-            while self._session.last_pong != self._pings:
+            await self._read_fees(client)
+            while not self._settle_fees():
                 await client.wait(0.2)
                 client.core.raise_if_silent()
         except BaseException:
             await self._close()
             raise
         self.up = True
+
+    async def _read_fees(self, client: AsyncExchange) -> None:
+        """Reads the rates and what the account has been charged. All reports up to then have come with the PONG that follows."""
+        if self._charged is None:
+            whose = self.account.token, self.account.participant
+            rates = {symbol: Rates(*values) for symbol, *values in (await client.ask(Kind.FEES, *whose))[5]}
+            *_, sequence, _, rows = await client.ask(Kind.ACCOUNT, *whose)
+            self.orders.fees.read(rates, sequence)
+            self._settle_until_s = time.monotonic() + DELAYED_S
+            self._charged = {symbol: Balances.from_balances(balances).fees_microticks for symbol, _, *balances in rows}
+        self._pings += 1
+        client.send(msgpack.packb([Kind.PING, self._pings]))
+
+    def _settle_fees(self) -> bool:
+        """Settles the fees that were read, if their PONG has come."""
+        if self._charged is None or self._session.last_pong != self._pings:
+            return False
+        is_late = time.monotonic() > self._settle_until_s
+        if self._session.limits.get("feed_delayed") and not is_late and not self.orders.fees.explains(self._charged):
+            return False  # PONGs have no latency, reports have
+        for number in self.orders.fees.settle(self._charged):
+            symbol = self._listings.by_number[number].name
+            log(
+                "binance_fees",
+                f"account {self.account.participant}: fees of {symbol} changed between fills; their commissions are 0",
+            )
+        self._charged = None
+        return True
+
+    async def _keep_fees(self, client: AsyncExchange) -> None:
+        """Reads the fees again and again until cancelled."""
+        while True:
+            await asyncio.sleep(FEES_S)
+            with suppress(ExchangeUnreachable, SessionEnded, RequestRejected):  # `_serve` hears of them too
+                await self._read_fees(client)
 
     async def run(self) -> None:
         """Keeps the session until cancelled."""
@@ -125,6 +168,13 @@ class AccountLink:
         """Receives until the session ends, which raises."""
         client = self._client
         assert client is not None
+        keeping = asyncio.create_task(self._keep_fees(client))
+        try:
+            await self._receive(client)
+        finally:
+            keeping.cancel()
+
+    async def _receive(self, client: AsyncExchange) -> None:
         received, heard_s = -1, time.monotonic()
         silent_s = SILENT_HEARTBEATS * float(self._session.limits.get("heartbeat_s", 1.0))
         while True:
@@ -132,6 +182,7 @@ class AccountLink:
                 await client.wait(0.25)
             except RequestRejected as refused:
                 self._refuse(refused)
+            self._settle_fees()
             now_s = time.monotonic()
             if client.core.received != received:
                 received, heard_s = client.core.received, now_s
@@ -147,7 +198,8 @@ class AccountLink:
                 "binance_new_journal",
                 f"account {name}: the exchange has another journal; orders and trades start from nothing",
             )
-            self._session = self._new_session(0)
+            self._session, self._charged = self._new_session(0), None
+            self._file.reload()
             self.orders, tell = AccountOrders(self._listings, self._file, self._offset_ms), self.orders.on_execution
             self.orders.on_execution = tell
         else:

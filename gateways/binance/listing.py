@@ -4,6 +4,7 @@ from typing import Any
 
 from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
+from serl.exchange.records import MICRO
 from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failure
 from serl.gateways.binance.scale import Scale
 
@@ -18,7 +19,7 @@ class Listing:
         name: Binance's name, for example DEMOUSDT of the exchange's symbol DEMO.
         base: what is traded.
         quote: what it is paid with.
-        prices, quantities, amounts: ticks, lots and ticks x lots as text.
+        prices, quantities, amounts, commissions: ticks, lots, ticks x lots and microticks x lots as text.
     """
 
     def __init__(self, instrument: Instrument, quote: str, limits: dict[str, Any]) -> None:
@@ -28,6 +29,7 @@ class Listing:
         self.stream = self.name.lower()
         self.prices, self.quantities = Scale(instrument.tick_size), Scale(instrument.lot_size)
         self.amounts = Scale(instrument.tick_size * instrument.lot_size)
+        self.commissions = Scale(instrument.tick_size * instrument.lot_size / MICRO)
         self.price_ticks_max = int(limits.get("price_ticks_max", 1_000_000_000))
         self.qty_lots_max = int(limits.get("qty_lots_max", 1_000_000))
 

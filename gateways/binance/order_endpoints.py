@@ -7,6 +7,7 @@ from typing import Any
 from serl.clients.session import Report
 from serl.exchange.records import CommandKind, EventKind
 from serl.gateways.binance import order_json as as_json
+from serl.gateways.binance.account_endpoints import commission_rates
 from serl.gateways.binance.api import Call, Endpoint, signed
 from serl.gateways.binance.errors import BinanceError, no_such_order, order_does_not_exist, refused
 from serl.gateways.binance.link import accepted
@@ -90,8 +91,9 @@ async def test(call: Call) -> Any:
     draft_order(call, call.parameters)
     if not call.parameters.flag("computeCommissionRates"):
         return {}
-    rates = {"maker": "0.00000000", "taker": "0.00000000"}
-    return {"standardCommissionForOrder": rates, "taxCommissionForOrder": rates, "discount": {}}
+    no_rates = {"maker": "0.00000000", "taker": "0.00000000"}
+    rates = commission_rates(call, listing_of(call))
+    return {"standardCommissionForOrder": rates, "taxCommissionForOrder": no_rates, "discount": {}}
 
 
 def find_order(call: Call, error: BinanceError, prefix: str = "") -> SpotOrder:

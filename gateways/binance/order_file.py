@@ -3,16 +3,27 @@
 One line of JSON for each new order, written before the order is sent: after a SIGKILL, every order that the exchange has is in the file.
 A line counts only if the exchange has accepted an order with its id, symbol, side, price and quantity, so a file of another exchange's
 orders does no harm.
+
+A file that has grown large is replaced by one without the lines that nobody needs: those of orders that the exchange rejected, those of
+orders that closed so long ago that the gateway no longer returns them, and all but the last of an id. Every line that this process knows
+nothing of stays.
 """
 
+import fcntl
 import json
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serl.exchange.private_files import private_folder
+from serl.exchange.atomic_file import atomic_file
+from serl.exchange.log import log
+from serl.exchange.private_files import private_files, private_folder
 
-LINE_BYTES_MAX = 4096
+COMPACT_BYTES = 16 << 20
+"""A file of fewer bytes is not compacted."""
 
 
 class OrderRecord(NamedTuple):
@@ -49,32 +60,95 @@ class OrderRecord(NamedTuple):
 
 
 class OrderFile:
-    """The records of one account."""
+    """The records of one account.
 
-    def __init__(self, folder: Path, participant: str) -> None:
+    Another gateway may have the same file open, for example while one takes the place of the other: each write is under a lock, and follows
+    the file to its replacement.
+    """
+
+    def __init__(self, folder: Path, participant: str, compact_bytes: int = COMPACT_BYTES) -> None:
         private_folder(folder, "folder of orders")
         self.path = folder / f"{participant.encode().hex()}.jsonl"
         self.records: dict[int, OrderRecord] = {}
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self._read()
+        self._dropped: set[int] = set()
+        self._compact_bytes = self._limit = compact_bytes
+        self._descriptor = self._open()
+        self.reload()
 
-    def _read(self) -> None:
-        data = self.path.read_bytes()
-        if data and not data.endswith(b"\n"):
-            os.write(self._descriptor, b"\n")  # ends what a kill cut off
-        for line in data.splitlines():
-            record = _parse(line)
-            if record is not None:
-                self.records[record.order_id] = record
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The file is ours alone, and it is the one that has its name."""
+        while True:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if self._is_current():
+                break
+            os.close(self._descriptor)
+            self._descriptor = self._open()
+        try:
+            yield
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def reload(self) -> None:
+        """Reads all records again: the exchange has another journal, in which any of them may be open."""
+        with self._locked():
+            for leftover in self.path.parent.glob(f".{self.path.name}.*"):  # of a compaction that was killed
+                leftover.unlink()
+            data = self.path.read_bytes()
+            if data and not data.endswith(b"\n"):
+                os.write(self._descriptor, b"\n")  # ends what a kill cut off
+        records = filter(None, map(_parse, data.splitlines()))
+        self.records = {record.order_id: record for record in records}
+        self._dropped.clear()
 
     def append(self, record: OrderRecord) -> None:
         """Writes a record; it survives the end of the process from then on. Raises OSError."""
-        os.write(self._descriptor, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        with self._locked():
+            os.write(self._descriptor, line)
         self.records[record.order_id] = record
+        self._dropped.discard(record.order_id)
+        self.compact()
 
     def forget(self, order_id: int) -> None:
-        """Drops a record from memory: its order is done or was never accepted. The file keeps it."""
+        """Drops a record from memory: its order is done. The file keeps it."""
         self.records.pop(order_id, None)
+
+    def drop(self, order_id: int) -> None:
+        """Nobody needs a record any more: its order was rejected, or closed long ago. The file keeps it until it is compacted."""
+        self.forget(order_id)
+        self._dropped.add(order_id)
+
+    def compact(self) -> None:
+        """Rewrites the file without unneeded lines if it has become large. A kill leaves the file before or the one after."""
+        if os.fstat(self._descriptor).st_size <= self._limit:
+            return
+        try:
+            with self._locked():
+                self._replace()
+        except OSError as error:
+            log("binance_compaction", f"{self.path}: not compacted: {error}")
+        else:
+            self._dropped.clear()
+        size = os.stat(self.path).st_size
+        self._limit = max(self._compact_bytes, 2 * size)
+
+    def _replace(self) -> None:
+        lines: dict[int, bytes] = {}
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if (found := _ORDER_ID.match(line)) and (order_id := int(found[1])) not in self._dropped:
+                lines[order_id] = line
+        with private_files(), atomic_file(self.path) as file:
+            file.writelines(lines.values())
 
     def close(self) -> None:
         """Closes the file."""
@@ -91,4 +165,6 @@ def _parse(line: bytes) -> OrderRecord | None:
     return record if all(type(value) is type(kind) for value, kind in zip(record, _EXAMPLE, strict=True)) else None
 
 
+_ORDER_ID = re.compile(rb"\[(\d{1,19}),.*\]\n$")
+"""Of a line that is whole: parsing all of them would take a second."""
 _EXAMPLE = OrderRecord(0, "", 0, 0, 0, "", "", "", 0)

@@ -9,6 +9,11 @@ ZERO = "0.00000000"
 Json = dict[str, Any]
 
 
+def _commission(trade: OwnTrade) -> str:
+    """What a trade cost, in the quote asset; 0 if that is not known."""
+    return trade.order.listing.commissions.text(trade.charge.fee or 0)
+
+
 def _optional(order: SpotOrder) -> Json:
     record, listing = order.record, order.listing
     found: Json = {}
@@ -52,7 +57,7 @@ def full(order: SpotOrder, time_ms: int) -> Json:
     listing = order.listing
     fills = [
         {
-            "price": listing.prices.text(trade.price_ticks), "qty": listing.quantities.text(trade.qty_lots), "commission": ZERO,
+            "price": listing.prices.text(trade.price_ticks), "qty": listing.quantities.text(trade.qty_lots), "commission": _commission(trade),
             "commissionAsset": listing.quote, "tradeId": trade.trade_id,
         }
         for trade in order.trades
@@ -87,7 +92,7 @@ def own_trade(trade: OwnTrade) -> Json:
     return {
         "symbol": listing.name, "id": trade.trade_id, "orderId": order.order_id, "orderListId": order.record.list_id,
         "price": listing.prices.text(trade.price_ticks), "qty": listing.quantities.text(trade.qty_lots),
-        "quoteQty": listing.amounts.text(trade.price_ticks * trade.qty_lots), "commission": ZERO, "commissionAsset": listing.quote,
+        "quoteQty": listing.amounts.text(trade.price_ticks * trade.qty_lots), "commission": _commission(trade), "commissionAsset": listing.quote,
         "time": trade.time_ms, "isBuyer": order.record.side == 0, "isMaker": trade.maker, "isBestMatch": True,
     }  # fmt: skip
 
@@ -97,18 +102,17 @@ def execution_report(execution: Execution, cancel_id: str, now_ms: int) -> Json:
     order, trade = execution.order, execution.trade
     listing, record = order.listing, order.record
     is_cancel = execution.kind == "CANCELED"
-    last = trade or OwnTrade(-1, order, 0, 0, 0, False)
     resting = order.working and execution.status in ("NEW", "PARTIALLY_FILLED")
     return {
         "e": "executionReport", "E": now_ms, "s": listing.name, "c": (cancel_id or order.client_id) if is_cancel else order.client_id,
         "S": SIDE_NAMES[record.side], "o": record.type, "f": record.time_in_force, "q": listing.quantities.text(order.qty_lots),
         "p": listing.prices.text(order.price_ticks), "P": listing.prices.text(record.stop_ticks),
         "F": listing.quantities.text(record.display_lots), "g": record.list_id, "C": order.client_id if is_cancel else "",
-        "x": execution.kind, "X": execution.status, "r": "NONE", "i": order.order_id, "l": listing.quantities.text(last.qty_lots),
-        "z": listing.quantities.text(execution.filled_lots), "L": listing.prices.text(last.price_ticks), "n": "0",
-        "N": listing.quote if trade else None, "T": execution.time_ms, "t": last.trade_id, "I": execution.sequence, "w": resting,
-        "m": last.maker, "M": trade is not None, "O": order.time_ms, "Z": listing.amounts.text(execution.filled_amount),
-        "Y": listing.amounts.text(last.price_ticks * last.qty_lots), "Q": record.quote_qty or ZERO, "W": order.working_ms, "V": record.stp,
+        "x": execution.kind, "X": execution.status, "r": "NONE", "i": order.order_id, "l": listing.quantities.text(trade.qty_lots if trade else 0),
+        "z": listing.quantities.text(execution.filled_lots), "L": listing.prices.text(trade.price_ticks if trade else 0), "n": _commission(trade) if trade else "0",
+        "N": listing.quote if trade else None, "T": execution.time_ms, "t": trade.trade_id if trade else -1, "I": execution.sequence, "w": resting,
+        "m": trade is not None and trade.maker, "M": trade is not None, "O": order.time_ms, "Z": listing.amounts.text(execution.filled_amount),
+        "Y": listing.amounts.text(trade.price_ticks * trade.qty_lots if trade else 0), "Q": record.quote_qty or ZERO, "W": order.working_ms, "V": record.stp,
     }  # fmt: skip
 
 

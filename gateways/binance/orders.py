@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from serl.clients.session import Report
 from serl.exchange.records import EventFlag, EventKind, Reason
+from serl.gateways.binance.fees import AccountFees, Charge
 from serl.gateways.binance.listing import Listing, Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 
@@ -26,7 +27,7 @@ OPEN = ("NEW", "PARTIALLY_FILLED")
 
 
 class OwnTrade(NamedTuple):
-    """A trade of the account."""
+    """A trade of the account. charge: what it cost."""
 
     trade_id: int
     order: "SpotOrder"
@@ -34,6 +35,7 @@ class OwnTrade(NamedTuple):
     qty_lots: int
     time_ms: int
     maker: bool
+    charge: Charge
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -104,6 +106,7 @@ class AccountOrders:
         by_id: orders by orderId, oldest first.
         open: those that can still trade, by orderId.
         trades: oldest first.
+        fees: what they cost.
     """
 
     def __init__(self, listings: Listings, file: OrderFile, offset_ms: int) -> None:
@@ -113,6 +116,7 @@ class AccountOrders:
         self.by_client_id: dict[str, SpotOrder] = {}
         self.trades: deque[OwnTrade] = deque(maxlen=TRADES_KEPT)
         self.lists: dict[int, list[SpotOrder]] = {}
+        self.fees = AccountFees()
         self._closed: deque[int] = deque()
         self.on_execution: Callable[[Execution], None] = lambda execution: None
 
@@ -125,7 +129,7 @@ class AccountOrders:
         order = self.by_id.get(report.order_id)
         if order is None or kind == EventKind.REJECTED:
             if kind == EventKind.REJECTED and report.order_id == report.command_id:
-                self._file.forget(report.order_id)
+                self._file.drop(report.order_id)
             return
         order.update_ms = self.to_ms(report.time_ns)
         if kind == EventKind.FILL:
@@ -169,7 +173,8 @@ class AccountOrders:
 
     def _fill(self, order: SpotOrder, report: Report) -> None:
         maker = bool(report.flags & EventFlag.MAKER)
-        trade = OwnTrade(report.match_id, order, report.price_ticks, report.qty_lots, order.update_ms, maker)
+        charge = self.fees.charge(report)
+        trade = OwnTrade(report.match_id, order, report.price_ticks, report.qty_lots, order.update_ms, maker, charge)
         order.trades.append(trade)
         self.trades.append(trade)
         order.filled_lots += report.qty_lots
@@ -214,6 +219,7 @@ class AccountOrders:
         self._closed.append(order.order_id)
         while len(self._closed) > CLOSED_ORDERS_KEPT:
             oldest = self.by_id.pop(self._closed.popleft())
+            self._file.drop(oldest.order_id)
             if self.by_client_id.get(oldest.client_id) is oldest:
                 del self.by_client_id[oldest.client_id]
             if oldest.record.list_id >= 0:

@@ -6,16 +6,42 @@ from typing import Any
 
 from starlette.types import Send
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 WAITING_BYTES_MAX = 8 << 20
+FRAMES_MAX = 4096
+"""Of one message: a limit of bytes alone does not end a message of empty frames."""
 STUCK_S = 5.0
 """A client that has not read for this long, while its buffers are full, is cut off."""
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A connection that ends without a farewell when its client does not read."""
+    """A connection that ends without a farewell when its client does not read, and with a close code when it breaks the protocol."""
 
     _stuck: asyncio.TimerHandle | None = None
+
+    def handle_cont(self, event: Frame) -> None:
+        """Takes another frame of a message."""
+        if len(self.frames) < FRAMES_MAX:
+            super().handle_cont(event)
+        else:
+            self._fail(CloseCode.MESSAGE_TOO_BIG, f"expected at most {FRAMES_MAX} frames in a message")
+
+    def send_receive_event_to_app(self) -> None:
+        """Takes a message. Without this check, one that is no text leaves a traceback of many lines in the log."""
+        try:
+            if self.curr_msg_data_type == "text":
+                b"".join(self.frames).decode()
+        except UnicodeDecodeError:
+            self._fail(CloseCode.INVALID_DATA, "expected UTF-8")
+        else:
+            super().send_receive_event_to_app()
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        self.frames = []
+        if not self.close_sent:
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""

@@ -14,6 +14,7 @@ from serl.exchange.errors import ConfigError
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.binance.account import Account
 from serl.gateways.binance.api import Gateway
+from serl.gateways.binance.api_keys import read_api_key
 from serl.gateways.binance.hub import Hub
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.link import AccountLink
@@ -102,6 +103,7 @@ def run(settings: Settings, on_ready: Callable[[str, list[str]], None]) -> None:
 
 
 async def _serve(settings: Settings, listening: socket.socket, on_ready: Callable[[str, list[str]], None]) -> None:
+    api_keys = {key: read_api_key(each) for key, each in settings.accounts.items()}
     async with AsyncExitStack() as closing:
         market = Market(settings.connect, settings.token, settings.curve, settings.quote)
         closing.push_async_callback(market.close)
@@ -112,7 +114,8 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
             link = AccountLink(settings.connect, settings.curve, each, file, market.listings, market.offset_ms)
             closing.push_async_callback(link.close)
             await link.connect()
-            accounts[key] = Account(each, link, market.listings)
+            file.compact()
+            accounts[key] = Account(each, api_keys[key], link, market.listings)
         hub = Hub()
         streams = Streams(market, hub)
         server = uvicorn.Server(_config(Application(Gateway(market, accounts, Limits(settings.limits)), hub)))

@@ -1,10 +1,9 @@
-"""Who asks: API keys, HMAC-SHA256 signatures and the time of a request."""
+"""Who asks: what a signature covers, and the time of a request."""
 
-import hmac
 import time
 from collections.abc import Mapping
 
-from serl.gateways.accounts import GatewayAccount
+from serl.gateways.binance.api_keys import ApiKey
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.parameters import Parameters
 
@@ -15,9 +14,9 @@ MICROSECONDS_FROM = 10**14
 """Timestamps from here on are in microseconds."""
 
 
-def signed_payload(query: str, body: str) -> str:
-    """What a REST request's signature covers: query and body without the signature."""
-    return _without_signature(query) + _without_signature(body)
+def signed_payload(query: str, body: str) -> bytes:
+    """What a REST request's signature covers: query and body without the signature, as they were sent. Both in Latin-1."""
+    return (_without_signature(query) + _without_signature(body)).encode("latin-1")
 
 
 def _without_signature(text: str) -> str:
@@ -30,17 +29,16 @@ def _without_signature(text: str) -> str:
     return before + (f"&{rest}" if more else "")
 
 
-def socket_payload(values: Mapping[str, str]) -> str:
-    """What the signature of a request to the WebSocket API covers: its parameters by name."""
-    return "&".join(f"{name}={values[name]}" for name in sorted(values) if name != "signature")
+def socket_payload(values: Mapping[str, str]) -> bytes:
+    """What the signature of a request to the WebSocket API covers: its parameters by name, in UTF-8."""
+    text = "&".join(f"{name}={values[name]}" for name in sorted(values) if name != "signature")
+    return text.encode(errors="surrogatepass")  # JSON can escape half a character
 
 
-def check_signature(account: GatewayAccount, parameters: Parameters, payload: str) -> None:
-    """Raises BinanceError unless the request is the account's and recent. Compares in constant time."""
+def check_signature(key: ApiKey, parameters: Parameters, payload: bytes) -> None:
+    """Raises BinanceError unless the request is recent and signed with the key."""
     check_time(parameters)
-    signature = parameters.text("signature")
-    expected = hmac.digest(account.secret.encode(), payload.encode(), "sha256").hex()
-    if not hmac.compare_digest(expected.encode(), signature.encode()):
+    if not key.verifies(payload, parameters.text("signature")):
         raise BinanceError(-1022, "Signature for this request is not valid.")
 
 

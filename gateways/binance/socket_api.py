@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import time
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from serl.exchange.log import log
-from serl.gateways.binance.account import Account
 from serl.gateways.binance.account_endpoints import ACCOUNT_ENDPOINTS
-from serl.gateways.binance.api import Call, Endpoint, Gateway, Security, names
+from serl.gateways.binance.api import Call, Endpoint, Gateway
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.hub import encode
 from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS
@@ -19,6 +17,7 @@ from serl.gateways.binance.order_lists import LIST_ENDPOINTS
 from serl.gateways.binance.outbox import Outbox
 from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.signing import socket_payload
+from serl.gateways.binance.socket_session import SocketSession
 
 REQUESTS_MAX = 1000
 """Requests of a connection that wait for the exchange; further ones are not read meanwhile."""
@@ -45,11 +44,6 @@ METHODS: dict[str, Endpoint] = {
     **{method: _ALL_PRIVATE[path] for method, path in _PRIVATE.items()},
 }
 """Methods that are endpoints of REST under another name."""
-SUBSCRIBE = Endpoint(lambda call: _unused(), 2, Security.SIGNED, names("", signed=True))
-
-
-async def _unused() -> None:
-    """The connection itself answers a subscription."""
 
 
 class ApiSocket:
@@ -59,9 +53,7 @@ class ApiSocket:
         self._gateway, self._receive, self._send = gateway, receive, send
         self._address = (scope["client"] or ("",))[0]
         self._outbox = Outbox(send)
-        self._connected_ms = time.time_ns() // 1_000_000
-        self._subscriptions: dict[int, Account] = {}
-        self._next_subscription = 0
+        self._session = SocketSession(gateway, self._outbox)
         self._running: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(REQUESTS_MAX)
 
@@ -76,8 +68,7 @@ class ApiSocket:
             for task in (writer, reader):
                 task.cancel()
             await asyncio.gather(writer, reader, return_exceptions=True)
-            for number in list(self._subscriptions):
-                self._leave(number)
+            self._session.close()
 
     async def _read(self) -> None:
         while True:
@@ -102,7 +93,7 @@ class ApiSocket:
             request = _parse(text)
             request_id = request["id"]
             values = _values(request.get("params"))
-            key = values.get("apiKey")
+            key = values.get("apiKey", self._session.logon.key if self._session.logon else None)
             answer: dict[str, Any] = {
                 "id": request_id,
                 "status": 200,
@@ -122,46 +113,15 @@ class ApiSocket:
     async def _run(self, method: str, values: dict[str, str], key: str | None) -> Any:
         parameters = Parameters({name: value for name, value in values.items() if name != "returnRateLimits"})
         if method in METHODS:
-            endpoint = METHODS[method]
+            endpoint, logon = METHODS[method], self._session.logon
             self._gateway.limits.spend(self._address, endpoint.cost(parameters))
-            endpoint.check(self._gateway, parameters, key, lambda: socket_payload(values))
+            logged_on = logon is not None and values.keys().isdisjoint(("apiKey", "signature"))
+            endpoint.check(self._gateway, parameters, key, lambda: socket_payload(values), logged_on=logged_on)
             return await endpoint.run(Call(self._gateway, parameters, key))
         self._gateway.limits.spend(self._address, 2)
-        if method == "userDataStream.subscribe.signature":
-            SUBSCRIBE.check(self._gateway, parameters, key, lambda: socket_payload(values))
-            return self._subscribe(self._gateway.accounts[key or ""])
-        if method == "userDataStream.unsubscribe":
-            return self._unsubscribe(parameters)
-        if method in ("session.status", "session.logout"):
-            return self._status()
-        if method == "session.subscriptions":
-            return [{"subscriptionId": number} for number in self._subscriptions]
-        if method in ("session.logon", "userDataStream.subscribe"):
-            raise BinanceError(-4056, "HMAC_SHA256 API key is not supported.")
-        raise BinanceError(-1000, f"Invalid method: {method[:40]}")
-
-    def _status(self) -> Any:
-        return {
-            "apiKey": None, "authorizedSince": None, "connectedSince": self._connected_ms, "returnRateLimits": True,
-            "serverTime": time.time_ns() // 1_000_000, "userDataStream": bool(self._subscriptions),
-        }  # fmt: skip
-
-    def _subscribe(self, account: Account) -> Any:
-        number, self._next_subscription = self._next_subscription, self._next_subscription + 1
-        self._subscriptions[number] = account
-        account.listen((self, number), lambda text: self._outbox.put(f'{{"subscriptionId":{number},"event":{text}}}'))
-        return {"subscriptionId": number}
-
-    def _unsubscribe(self, parameters: Parameters) -> Any:
-        number = parameters.integer("subscriptionId")
-        for each in list(self._subscriptions) if number is None else [number]:
-            if each not in self._subscriptions:
-                raise BinanceError(-1182, "Subscription ID is not active.")
-            self._leave(each)
-        return {}
-
-    def _leave(self, number: int) -> None:
-        self._subscriptions.pop(number).leave((self, number))
+        if method not in self._session.methods:
+            raise BinanceError(-1000, f"Invalid method: {method[:40]}")
+        return self._session.methods[method](values)
 
 
 _DECODER = json.JSONDecoder(parse_float=str)

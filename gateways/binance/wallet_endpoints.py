@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from serl.gateways.binance.account_endpoints import nothing
+from serl.gateways.binance.account_endpoints import commission_rates, nothing
 from serl.gateways.binance.api import Call, Endpoint, public, signed
 
 
@@ -29,10 +29,13 @@ async def coins(call: Call) -> Any:
 
 
 async def fees(call: Call) -> Any:
-    """GET asset/tradeFee: zeros, because the exchange tells fees only as a part of the balance."""
+    """GET asset/tradeFee."""
     listings, name = call.gateway.market.listings, call.parameters.get("symbol")
     chosen = list(listings.by_name.values()) if name is None else [listings.find(name)]
-    return [{"symbol": listing.name, "makerCommission": "0", "takerCommission": "0"} for listing in chosen]
+    rates = [(listing.name, commission_rates(call, listing)) for listing in chosen]
+    return [
+        {"symbol": name, "makerCommission": each["maker"], "takerCommission": each["taker"]} for name, each in rates
+    ]
 
 
 async def no_symbols(call: Call) -> Any:

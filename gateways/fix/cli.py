@@ -49,7 +49,7 @@ def start(
     """Serve FIX clients until Ctrl-C. A client logs on with its SenderCompID and Password (554)."""
     from serl.exchange.keys import read_keys
     from serl.exchange.private_files import private_folder
-    from serl.gateways.accounts import new_accounts, read_accounts
+    from serl.gateways.accounts import new_accounts, read_accounts, require_secrets
     from serl.gateways.fix.codec import is_comp_id
     from serl.gateways.fix.gateway import serve
     from serl.gateways.fix.settings import Settings
@@ -67,6 +67,7 @@ def start(
             f"warning: --listen {listen}: passwords and orders cross the network in clear text; use a TLS proxy",
         )
     found = read_accounts(accounts) if accounts is not None else new_accounts(names)
+    require_secrets(found, "FIX")
     for login in found:
         if not is_comp_id(login):
             raise ConfigError(f"expected printable ASCII as the login of an account, got {login!r}; change it")

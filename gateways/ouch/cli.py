@@ -9,7 +9,7 @@ import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
-from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts
+from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts, require_secrets
 from serl.gateways.addresses import read_address
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
 
@@ -87,6 +87,7 @@ def _accounts(path: Path | None, names: tuple[str, ...]) -> Accounts:
     if (path is None) == (not names):
         raise ConfigError("expected --accounts or at least one --account; give one of them")
     accounts = read_accounts(path) if path is not None else new_accounts(names, SECRET_BYTES)
+    require_secrets(accounts, PROTOCOL)
     check_lengths(accounts, PROTOCOL, USER_BYTES, SECRET_BYTES)
     return accounts
 

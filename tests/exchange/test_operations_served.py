@@ -89,12 +89,19 @@ def test_an_account_has_its_fees(served: Served) -> None:
     ("token", "name"), [("", "alice"), ("word", "alice"), ("secret", "nobody"), ("", "root"), ("key", "nobody")]
 )
 def test_only_the_owner_and_operators_can_query_an_account(served: Served, token: str, name: str) -> None:
-    assert ask(served, "queries", Kind.ACCOUNT, token, name)[:2] == [97, "login"]
+    for kind in (Kind.ACCOUNT, Kind.FEES):
+        assert ask(served, "queries", kind, token, name)[:2] == [97, "login"]
 
 
 @pytest.mark.parametrize("values", [[], ["key"], ["key", 1], [1, "alice"], [None, "alice"], ["key", "alice", 0]])
 def test_an_account_query_takes_two_strings(served: Served, values: list[Any]) -> None:
-    assert ask(served, "queries", Kind.ACCOUNT, *values)[:2] == [97, "malformed"]
+    for kind in (Kind.ACCOUNT, Kind.FEES):
+        assert ask(served, "queries", kind, *values)[:2] == [97, "malformed"]
+
+
+def test_fees_of_the_next_fills_are_those_of_the_symbol(served: Served) -> None:
+    for token, name in (("secret", "alice"), ("key", "bob")):
+        assert ask(served, "queries", Kind.FEES, token, name)[5] == [[0, 0, -20, 3, 50, 0, 0], [1, 0, 0, 0, 0, 0, 0]]
 
 
 def test_the_command_line_prints_an_account(served: Served) -> None:

@@ -41,7 +41,7 @@ accounts:
     [
         ("[]", "expected `accounts:`"),
         ("accounts:", "expected `accounts:`"),
-        ("accounts: {alice: }", "accounts.alice.secret: Field required"),
+        ("accounts: {alice: }", "accounts.alice.secret: .*expected a secret or a public_key, got neither"),
         ("accounts: {alice: {secret: ''}}", "accounts.alice.secret"),
         ("accounts: {alice: {secret_env: NO_SUCH_VARIABLE}}", "accounts.alice.secret"),
         ("accounts: {alice: {secret: a, secret_env: B}}", "expected one of secret, secret_env"),

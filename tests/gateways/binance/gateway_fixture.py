@@ -1,5 +1,6 @@
 """A real gateway process for tests, and signed requests to it."""
 
+import base64
 import hmac
 import http.client
 import json
@@ -15,11 +16,23 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from websockets.sync.client import ClientConnection, connect
 
-SECRETS = {"ALICE": "alice's secret", "BOB": "bob's secret"}
+PRIVATE_KEY = """-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
+-----END PRIVATE KEY-----
+"""
+PUBLIC_KEY = """-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
+-----END PUBLIC KEY-----
+"""
+"""Test 1 of RFC 8032, 7.1, an Ed25519 key."""
+SECRETS = {"ALICE": "alice's secret", "ANNA": PRIVATE_KEY, "BOB": "bob's secret"}
 ACCOUNTS = {
     "alice": {"login": "ALICE", "secret": SECRETS["ALICE"], "balances": {"USDT": 100_000}},
+    "anna": {"login": "ANNA", "public_key": PUBLIC_KEY, "balances": {"USDT": 100_000}},
     "bob": {"login": "BOB", "secret": SECRETS["BOB"], "balances": {"USDT": 100_000, "DEMO": 50}},
 }
 WAIT_S = 20
@@ -34,10 +47,19 @@ class Answer(NamedTuple):
     headers: dict[str, str]
 
 
+def signature(payload: str, secret: str) -> str:
+    """A signature with a secret, or with a private key."""
+    if "PRIVATE KEY" not in secret:
+        return hmac.new(secret.encode(), payload.encode(), "sha256").hexdigest()
+    key = load_pem_private_key(secret.encode(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    return base64.b64encode(key.sign(payload.encode())).decode()
+
+
 def sign(values: Parameters, secret: str) -> str:
     """The query of a signed request."""
     query = urlencode(values)
-    return f"{query}&signature={hmac.new(secret.encode(), query.encode(), 'sha256').hexdigest()}"
+    return f"{query}&{urlencode({'signature': signature(query, secret)})}"
 
 
 def now_ms() -> int:
@@ -158,7 +180,7 @@ class Socket:
         if key is not None:
             values |= {"apiKey": key, "timestamp": now_ms(), "recvWindow": 60_000}
             payload = "&".join(f"{name}={values[name]}" for name in sorted(values))
-            values["signature"] = hmac.new(SECRETS[key].encode(), payload.encode(), "sha256").hexdigest()
+            values["signature"] = signature(payload, SECRETS[key])
         self.send({"id": self._number, "method": method, "params": values})
         return self.receive(id=self._number)
 
@@ -180,7 +202,7 @@ def launch(endpoint: str, folder: Path, *options: str, listen: str = "127.0.0.1:
     banner = ""
     for line in process.stdout:
         banner += line
-        if "account bob" in line:
+        if "account bob: API key" in line:
             return Gateway(process, banner)
     raise AssertionError(f"the gateway did not start: {banner}")
 

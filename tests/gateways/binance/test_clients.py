@@ -67,6 +67,12 @@ def test_ccxt_trades(gateway: Gateway, exchange: Served) -> None:
         alice.create_order("DEMO/USDT", "limit", "buy", 5, 99.0, {"postOnly": True})
 
 
+def test_ccxt_signs_with_an_ed25519_key(gateway: Gateway) -> None:
+    anna = addressed(ccxt.binance(keys("ANNA")), gateway)
+    order = anna.create_order("DEMO/USDT", "limit", "buy", 10, 9.5)
+    assert anna.cancel_order(order["id"], "DEMO/USDT")["status"] == "canceled"
+
+
 def test_the_example_of_the_documentation(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks("gateways/binance.md", "python")
     exec(
