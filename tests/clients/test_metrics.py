@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -69,7 +70,9 @@ def test_what_is_refused_is_counted_and_limits_are_shown(exchange: Served, addre
         assert found["serl_commands_rejected_total", "bad_price"] == 1
         assert found["serl_errors_total", "unknown_symbol"] == 1
         assert found["serl_limit", "sessions_max"] == 256
-    ended = samples(address)
+    deadline = time.monotonic() + 20
+    while (ended := samples(address))["serl_sessions",] and time.monotonic() < deadline:
+        time.sleep(0.01)  # the BYE is on its way
     assert ended["serl_sessions_ended_total", "bye"] == 1 and ended["serl_sessions",] == 0
 
 

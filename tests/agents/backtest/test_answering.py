@@ -1,4 +1,7 @@
-"""Backtests in a day that gives way (docs/answering.md): the same as in an execution environment, and sound reports whatever a strategy does."""
+"""Backtests in a day that gives way (docs/answering.md): the same as in an execution environment, and sound reports whatever a strategy does.
+
+The loop takes half a minute to compile, so most of this is for `make test-long`; the rules themselves are tested with the execution environment.
+"""
 
 import json
 from pathlib import Path
@@ -95,6 +98,7 @@ class Far(serl.Strategy):
         market.sell(market.symbols[0], 5, 10**6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", [Idle, Far])
 def test_who_takes_nothing_makes_the_tape_of_the_plain_backtest(generated: Day, strategy: type[serl.Strategy]) -> None:
     plain = backtest(strategy, day=generated, events_kept=True)
@@ -105,6 +109,7 @@ def test_who_takes_nothing_makes_the_tape_of_the_plain_backtest(generated: Day, 
     assert answering.settings["answering"] == "square_root, 0.035 ticks per root lot"
 
 
+@pytest.mark.long
 def test_reports_are_those_of_orders_that_are_not_cut_in_pieces() -> None:
     """In a quote that never moves, without impact, both tapes are the same event by event: also of orders that take, rest and are replaced."""
     markets = BacktestMarket(DEEP.reference.symbols, history=DEEP.commands, events_kept=True), opened(DEEP, 0.0)
@@ -122,6 +127,7 @@ def test_reports_are_those_of_orders_that_are_not_cut_in_pieces() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("coefficient", "seed"), [(0.3, 0), (1.0, 1)])
 def test_fills_and_shifts_are_those_of_the_execution_environment(generated: Day, coefficient: float, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -185,6 +191,7 @@ def check_reports(market: AnsweringMarket) -> dict[int, tuple[int, int]]:
     return {order_id: order for order_id, order in orders.items() if order[0]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "coefficient", "quiet"), [(0, 0.3, False), (1, 1.0, False), (2, 1.0, True)])
 def test_whatever_a_strategy_does(generated: Day, seed: int, coefficient: float, quiet: bool) -> None:
     """It knows its orders as the book has them, at real prices; its position is that of its fills; and no order of history has more left
@@ -221,6 +228,7 @@ def test_whatever_a_strategy_does(generated: Day, seed: int, coefficient: float,
     assert len(market.fills()) > 100 and len(shifts) > 5
 
 
+@pytest.mark.long
 def test_a_round_trip_earns_nothing_and_a_purchase_leaves_a_trace_that_fades() -> None:
     history = day(*QUOTE, *[(second, "NEW", BUY, 9, 1, 0) for second in range(2, 3000)], last=9000)
     market = opened(history, 1.0)
@@ -239,6 +247,7 @@ def test_a_round_trip_earns_nothing_and_a_purchase_leaves_a_trace_that_fades() -
     assert (market.best("X")[0] or 0) < 990, "the sale is younger"
 
 
+@pytest.mark.long
 def test_every_order_that_rests_keeps_its_price_or_is_cancelled() -> None:
     market = opened(DEEP, 1.0)
     advance(market, 2)
@@ -257,6 +266,7 @@ def test_every_order_that_rests_keeps_its_price_or_is_cancelled() -> None:
     assert len(market.open_orders()) == 290
 
 
+@pytest.mark.long
 def test_a_halt_rejects_orders_and_stops_the_shift() -> None:
     marks = [(second, "NEW", BUY, 9, 1, 0) for second in (11, 19, 30)]
     history = day(*QUOTE, (10, "HALT", 0, 0, 0, 0), *marks[:2], (20, "RESUME", 0, 0, 0, 0), marks[2], last=9000)
@@ -275,6 +285,7 @@ def test_a_halt_rejects_orders_and_stops_the_shift() -> None:
     assert taken.filled_lots == 5
 
 
+@pytest.mark.long
 def test_a_command_with_too_many_events_ends_the_run() -> None:
     market = opened(DEEP, 1.0)
     market._happened = Tape(np.zeros(20, EVENT), market._happened.counts)
@@ -324,6 +335,7 @@ def test_what_does_not_go_with_it_is_refused(generated: Day) -> None:
             backtest(order, day=generated, answers="square_root")
 
 
+@pytest.mark.long
 def test_the_command(generated: Day, tmp_path: Path) -> None:
     """The page names the option and the coefficient; a coefficient that cannot be fitted, and a population, are refused."""
     write_day(generated, tmp_path / "a.day")

@@ -87,7 +87,7 @@ def test_a_fee_is_charged_exactly() -> None:
         env = ExecutionVectorEnv(DynamicMarket(population(fees=fees), 1), RandomOrders(()), actions="market")
         env.reset(seed=1, options={"episodes": episode(start=OPEN_S + 300, qty=60, steps=2)})
         fills, _ = env.step_without_reset(np.array([[0.5]]))
-        reward = env._reward(env, fills, np.zeros(1, bool))
+        reward = env.reward(env, fills, np.zeros(1, bool))
         forced, last = env.step_without_reset(np.array([[0.0]]))
         assert last.all() and fills["lots"][0] == forced["lots"][0] == 30
         settled[name] = fills, forced, reward, env.accounts.results(), env.accounts.parents.copy()
