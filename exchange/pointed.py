@@ -4,6 +4,7 @@ numba passes a tuple of two dozen arrays as two hundred numbers, in every call, 
 of the tuple's last field, `handle`: two words of the owner's, then the address and the shape of each array.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    intrinsic,
     lower_getattr_generic,
     models,
     register_model,
@@ -119,6 +121,21 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     if isinstance(array, types.Record):
         return builder.inttoptr(word(at), context.get_value_type(array))
     return array_at(context, builder, array, word(at), [word(at + 1 + axis) for axis in range(array.ndim)])
+
+
+def pointed_at(kind: Callable[[], Any]) -> Any:
+    """A compiled function of an address: the tuple whose handle lies there. kind: makes the numba type of the tuple."""
+
+    @intrinsic
+    def at(typing_context: Any, address: Any) -> Any:
+        arrays = kind()
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(arrays))
+
+        return arrays(types.int64), generate
+
+    return at
 
 
 def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]) -> Any:

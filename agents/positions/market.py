@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.dynamic import DynamicMarket, Span
-from serl.agents.execution.environment.market_state import Buffers
+from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
-from serl.exchange.records import Rows
 
 
 class PositionMarket(DynamicMarket):
@@ -20,25 +18,17 @@ class PositionMarket(DynamicMarket):
     """
 
     order_dtype = DECISION
+    compiled_step = staticmethod(advance)
 
     def __init__(self, population: PopulationConfig, count: int, **options: Any) -> None:
         super().__init__(population, count, **options)
-        self.positions = np.zeros(count, POSITION)
+        self.positions = self._own = np.zeros(count, POSITION)
 
     def flatten(self, which: Any) -> None:
         """Cancels the quotes of markets `which`, and sells or buys their whole positions at once."""
         decisions = np.zeros(len(which), DECISION)
         decisions["takes"] = 1
         self.force(which, decisions)
-
-    def _advance(
-        self, span: Span, which: Any, children: Rows, until_ns: Any, limit_ns: int, buffers: Buffers, kept: Any
-    ) -> Any:
-        """See DynamicMarket."""
-        return advance(
-            self._markets, which, *span, buffers.row, self._env_states, self.positions, children, until_ns, limit_ns, self.latency_ns,
-            buffers.events, self.frames, self.fills, *kept,
-        )  # fmt: skip
 
     def _sends(self, env: int, decision: Any) -> bool:
         """See DynamicMarket."""

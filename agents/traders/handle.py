@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
-from numba.extending import intrinsic
+from numba import typeof
 
 from serl.agents.traders.records import AGENT, FLOW_ROWS, LEG, NODE, REQUESTS, VIEW, Traders
+from serl.exchange.pointed import pointed_at
 from serl.exchange.records import COMMAND
 
 
@@ -24,12 +24,5 @@ def _kind() -> Any:
     )  # fmt: skip
 
 
-@intrinsic
-def traders_at(typing_context: Any, address: Any) -> Any:
-    """The Traders of the handle at an address."""
-    traders = _kind()
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(traders))
-
-    return traders(types.int64), generate
+traders_at = pointed_at(_kind)
+"""The Traders of the handle at an address."""

@@ -6,19 +6,11 @@ from numba import from_dtype, typeof, types
 from numba.extending import intrinsic
 
 from serl.exchange.kernel.state import new_state
-from serl.exchange.pointed import array_at
+from serl.exchange.pointed import array_at, pointed_at
 from serl.exchange.records import COMMAND, EVENT
 
-
-@intrinsic
-def state_at(typing_context: Any, address: Any) -> Any:
-    """The State of the handle at an address."""
-    state = typeof(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(state))
-
-    return state(types.int64), generate
+state_at = pointed_at(lambda: typeof(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)))
+"""The State of the handle at an address."""
 
 
 def rows_at(dtype: Any) -> Any:

@@ -48,6 +48,8 @@ class DynamicMarket:
 
     order_dtype = CHILD
     """Of what `step` sends."""
+    compiled_step = staticmethod(advance)
+    """Steps some environments, by the orders that `step` sends; see simulated_step.py."""
 
     def __init__(
         self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, states_kept: int = 256, threads: int = 0
@@ -68,6 +70,8 @@ class DynamicMarket:
         self._markets = np.zeros((count, 2), np.int64)
         """Addresses of the handles of traders and book."""
         self._signs = np.ones(count, np.int64)
+        self._own: Any = self._signs
+        """What the compiled step needs of each environment besides its orders."""
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
         self._buffers = [Buffers.new() for _ in range(self._threads)]
@@ -170,8 +174,8 @@ class DynamicMarket:
         self, span: Span, which: Any, children: Rows, until_ns: Any, limit_ns: int, buffers: Buffers, kept: Any
     ) -> Any:
         """The compiled step of environments `which[first:last:step]` up to a time: (place, status) where it stopped."""
-        return advance(
-            self._markets, which, *span, buffers.row, self._env_states, self._signs, children, until_ns, limit_ns, self.latency_ns,
+        return self.compiled_step(
+            self._markets, which, *span, buffers.row, self._env_states, self._own, children, until_ns, limit_ns, self.latency_ns,
             buffers.events, self.frames, self.fills, *kept,
         )  # fmt: skip
 
