@@ -22,7 +22,8 @@ from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.minari_files import Episodes, dataset_place, read_episodes, write_dataset
 from serl.agents.learning.policy import Policy
 
-MARKET = MarketConfig(kind="dynamic", population="amzn", duration_s=300, interval_s=10)
+MARKET = MarketConfig(kind="dynamic", population="amzn", duration_s=300, interval_s=10, first_day=10_000)
+"""The defaults of cloning were chosen with other days in view."""
 RECORDED = (
     Contender("twap", Twap(), "market"), Contender("pov", Participation(), "market"),
     Contender("passive", Passive(), "hybrid"), RULE,
