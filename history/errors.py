@@ -55,6 +55,14 @@ class IexError(SourceError):
     """Captured packets without DEEP messages, or with an invalid one; names the byte or the time of the message."""
 
 
+class PitchError(SourceError):
+    """An invalid message of Cboe PITCH; names the byte offset of the message, or its line (from 1)."""
+
+
+class CoinApiError(SourceError):
+    """An invalid row in a limit book file of CoinAPI; names the row (from 1, after the header)."""
+
+
 class DepthError(SourceError):
     """An invalid line in a recording of depth diffs; names the line (from 1)."""
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serl.history.bars import bars_advice, is_bars
+from serl.history.coinapi import read_coinapi
+from serl.history.coinapi_rows import is_coinapi
 from serl.history.day import Day, Reference, day_writer, read_blocks, read_reference
 from serl.history.dbn import is_dbn, read_dbn
 from serl.history.decompress import read_head
@@ -17,6 +19,7 @@ from serl.history.l3_csv import read_l3_csv
 from serl.history.l3_events import is_l3_csv
 from serl.history.lobster import is_lobster, read_lobster
 from serl.history.lobster_day import lobster_day
+from serl.history.pitch.reader import is_pitch, read_pitch
 from serl.history.source import DEFAULTS, MemorySink, Options, Sink
 from serl.history.tardis import read_tardis
 from serl.history.tardis_rows import is_tardis
@@ -63,8 +66,10 @@ FORMATS = (
     Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
     Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or compressed", is_l3_csv, read_l3_csv),
     DEPTH,
+    Format("Cboe PITCH", "captured packets (pcap, pcapng) of Multicast PITCH, or text, a message a line; plain or compressed", is_pitch, read_pitch),
     Format("IEX DEEP", "captured packets (pcap, pcapng) of IEX's DEEP feed; plain or compressed", is_iex, read_iex),
     Format("Tardis", "a CSV file of incremental_book_L2, and the trades beside it; plain or compressed", is_tardis, read_tardis),
+    Format("CoinAPI", "a CSV file of T-LIMITBOOK_FULL with order ids; plain or compressed", is_coinapi, read_coinapi),
 )  # fmt: skip
 
 

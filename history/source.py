@@ -35,7 +35,7 @@ class Options:
         for name, text in (("tick-size", self.tick_size), ("lot-size", self.lot_size)):
             if text and not _is_size(text):
                 raise SourceError(f"--{name}: expected a decimal above 0, got {text!r}")
-        if self.date and not _is_date(self.date):
+        if self.date and not is_date(self.date):
             raise SourceError(f"--date: expected YYYY-MM-DD, got {self.date!r}")
 
     def allow_only(self, path: Path, source: str, *allowed: str) -> None:
@@ -66,7 +66,8 @@ def _is_size(text: str) -> bool:
     return size.is_finite() and size > 0
 
 
-def _is_date(text: str) -> bool:
+def is_date(text: str) -> bool:
+    """Whether a text is a date, YYYY-MM-DD."""
     try:
         return calendar_date.fromisoformat(text).isoformat() == text
     except ValueError:

@@ -1,0 +1,129 @@
+"""Parses CoinAPI's flat files of full limit order books (docs.coinapi.io, Flat Files, "Full Limit Order Book") block by block.
+
+The documentation shows commas and complete times; files of the bucket T-LIMITBOOK_FULL have semicolons and times of day. Both are read, with
+their columns in any order.
+"""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from math import gcd
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from serl.exchange.records import CASH_MAX
+from serl.history.decompress import read_blocks
+from serl.history.errors import CoinApiError
+from serl.history.order_writer import InvalidOrder
+from serl.history.table_rows import RowCheck, read_columns
+
+COLUMNS = ("time_exchange", "time_coinapi", "is_buy", "update_type", "entry_px", "entry_sx", "order_id")
+DECIMAL = pa.decimal128(38, 12)
+UNIT = Decimal("0.000000000001")
+TYPES: dict[str, pa.DataType] = {
+    "time_exchange": pa.string(), "is_buy": pa.string(), "update_type": pa.string(), "entry_px": DECIMAL, "entry_sx": DECIMAL,
+    "order_id": pa.string(),
+}  # fmt: skip
+"""Of the columns that are read."""
+SIDES = ("1", "0", "true", "false", "True", "False")
+UPDATES = ("SNAPSHOT", "ADD", "SUB", "MATCH", "SET", "DELETE")
+SNAPSHOT, ADD, SUB, MATCH, SET, DELETE = range(len(UPDATES))
+TIME = re.compile(
+    r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<hours>[01]\d|2[0-3]):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)(?:\.(?P<fraction>\d{1,9}))?Z?"
+)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Row(NamedTuple):
+    """An update. Prices and sizes in UNIT."""
+
+    number: int
+    """From 0."""
+    time: str
+    side: int
+    kind: int
+    price_units: int
+    size_units: int
+    order_id: str
+
+
+def is_coinapi(head: bytes) -> bool:
+    """Whether a file begins with the names of the columns, in any order."""
+    names = head.partition(b"\n")[0].removeprefix(BYTE_ORDER_MARK).strip().replace(b";", b",").split(b",")
+    return sorted(names) == sorted(name.encode() for name in COLUMNS)
+
+
+def time_of(text: str) -> tuple[str, int]:
+    """(date, or '' if the text has none; ns after midnight). Raises `InvalidOrder`."""
+    match = TIME.fullmatch(text)
+    if match is None:
+        raise InvalidOrder("hours, minutes and seconds with up to nine decimals, perhaps after a date")
+    seconds = int(match["hours"]) * 3600 + int(match["minutes"]) * 60 + int(match["seconds"])
+    return match["date"] or "", seconds * 1_000_000_000 + int((match["fraction"] or "").ljust(9, "0"))
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a file. Raises `CoinApiError` for an invalid one."""
+    for first, table, check in _tables(path):
+        side = check.codes("is_buy", table["is_buy"], SIDES) % 2
+        kind = check.codes("update_type", table["update_type"], UPDATES)
+        price = _units(check, "entry_px", table["entry_px"])
+        size = _units(check, "entry_sx", table["entry_sx"])
+        columns = (
+            table["time_exchange"].to_pylist(),
+            side.tolist(),
+            kind.tolist(),
+            price,
+            size,
+            table["order_id"].to_pylist(),
+        )
+        for number, cells in enumerate(zip(*columns, strict=True), first):
+            yield Row(number, *cells)
+
+
+def steps_of(path: Path) -> tuple[int, int]:
+    """The largest steps of which all prices, and all sizes, are multiples, in UNIT. Raises `CoinApiError`."""
+    price_step = size_step = 0
+    for _, table, check in _tables(path):
+        price_step = gcd(price_step, *set(_units(check, "entry_px", table["entry_px"])))
+        size_step = gcd(size_step, *set(_units(check, "entry_sx", table["entry_sx"])))
+    if not price_step or not size_step:
+        raise CoinApiError(f"{path}: expected rows with prices and sizes above 0, got none; download the day again")
+    return price_step, size_step
+
+
+def _tables(path: Path) -> Iterator[tuple[int, pa.Table, RowCheck]]:
+    """(number of its first row, columns, check) of each block of whole lines."""
+    header, first = b"", 0
+    for lines in _line_blocks(path):
+        lines = lines.replace(b";", b",")  # no cell has either
+        if not header:
+            header, _, lines = lines.partition(b"\n")
+            header = header.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r")
+        if lines.strip():
+            table = read_columns(path, header + b"\n" + lines, TYPES, CoinApiError, first)
+            yield first, table, RowCheck(path, CoinApiError, first)
+            first += table.num_rows
+
+
+def _line_blocks(path: Path) -> Iterator[bytes]:
+    rest = b""
+    for block in read_blocks(path):
+        lines, newline, rest = (rest + block).rpartition(b"\n")
+        if newline:
+            yield lines + newline
+    if rest:
+        yield rest
+
+
+def _units(check: RowCheck, name: str, column: Any) -> list[int]:
+    """A column of decimals in UNIT, 0 to 2^53 of the whole."""
+    encoded = column.combine_chunks().dictionary_encode()  # prices and sizes come again and again
+    values = [int(value / UNIT) for value in encoded.dictionary.to_pylist()]
+    rows = encoded.indices.to_numpy()
+    bad = np.array([not 0 <= value <= CASH_MAX * int(1 / UNIT) for value in values])[rows]
+    check(name, bad, "a decimal not below 0, at most 2^53", column)
+    return [values[row] for row in rows.tolist()]
