@@ -85,8 +85,8 @@ def import_(
     source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str,
     allow_rejected: bool,
 ) -> None:  # fmt: skip
-    """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, Tardis, IEX DEEP, an event CSV or depth diffs. Then a market replays
-    it, and the printed verdict says what the market accepted. Bars are converted to the table that `serl train` reads."""
+    """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, Tardis, CoinAPI, IEX DEEP, Cboe PITCH, an event CSV or depth
+    diffs. Then a market replays it, and the printed verdict says what the market accepted. Bars are converted to the table that `serl train` reads."""
     from serl.extras import require_day_files
 
     require_day_files()

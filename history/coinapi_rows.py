@@ -6,6 +6,7 @@ their columns in any order.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from math import gcd
 from pathlib import Path
@@ -38,7 +39,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Row(NamedTuple):
-    """An update. Prices and sizes in UNIT."""
+    """An update. Prices and sizes in UNIT, sides as of `stream_book`."""
 
     number: int
     """From 0."""
@@ -48,6 +49,43 @@ class Row(NamedTuple):
     price_units: int
     size_units: int
     order_id: str
+
+    def __str__(self) -> str:
+        price, size = (f"{(units * UNIT).normalize():f}" for units in (self.price_units, self.size_units))
+        return f"{self.time}, {UPDATES[self.kind]}, {price}, {size}, {self.order_id!r}"
+
+
+@dataclass
+class Steps:
+    """Tick and lot, in UNIT."""
+
+    tick_units: int
+    lot_units: int
+    rounded: int = 0
+    """How many sizes were."""
+
+    @property
+    def tick_size(self) -> str:
+        """As a decimal."""
+        return f"{(self.tick_units * UNIT).normalize():f}"
+
+    @property
+    def lot_size(self) -> str:
+        """As a decimal."""
+        return f"{(self.lot_units * UNIT).normalize():f}"
+
+    def ticks(self, row: Row) -> int:
+        """The price of a row. Raises `InvalidOrder` off the tick."""
+        ticks, between = divmod(row.price_units, self.tick_units)
+        if between:
+            raise InvalidOrder(f"a price at a multiple of the tick {self.tick_size}")
+        return ticks
+
+    def lots(self, units: int) -> int:
+        """A size to the nearest lot, at least 1 if not 0."""
+        lots, between = divmod(units, self.lot_units)
+        self.rounded += between != 0
+        return max(1, lots + (2 * between >= self.lot_units)) if between else lots
 
 
 def is_coinapi(head: bytes) -> bool:

@@ -69,7 +69,7 @@ FORMATS = (
     Format("Cboe PITCH", "captured packets (pcap, pcapng) of Multicast PITCH, or text, a message a line; plain or compressed", is_pitch, read_pitch),
     Format("IEX DEEP", "captured packets (pcap, pcapng) of IEX's DEEP feed; plain or compressed", is_iex, read_iex),
     Format("Tardis", "a CSV file of incremental_book_L2, and the trades beside it; plain or compressed", is_tardis, read_tardis),
-    Format("CoinAPI", "a CSV file of T-LIMITBOOK_FULL with order ids; plain or compressed", is_coinapi, read_coinapi),
+    Format("CoinAPI", "a CSV file of T-LIMITBOOK_FULL; plain or compressed", is_coinapi, read_coinapi),
 )  # fmt: skip
 
 

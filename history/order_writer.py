@@ -81,7 +81,7 @@ class OrderWriter:
         """A new order."""
         if order_id in self.orders:
             raise InvalidOrder("an order id that is not open yet")
-        _require_tradable(price_ticks, lots)
+        require_tradable(price_ticks, lots)
         self._numbers += 1
         order = Order(self._numbers, symbol, side, price_ticks, lots)
         if self._removes_crossed and symbol not in self._halted:
@@ -115,7 +115,7 @@ class OrderWriter:
         order = self._open(order_id, lots)
         if order is None:
             return
-        _require_tradable(price_ticks, lots)
+        require_tradable(price_ticks, lots)
         self.counts["executions_other_price"] += price_ticks != order.price_ticks
         self._record(dbn.FILL, order, price_ticks, lots)
         self._cancel(order_id, order, lots)
@@ -131,7 +131,7 @@ class OrderWriter:
         order = self._open(order_id)
         if order is None:
             return
-        _require_tradable(price_ticks, lots)
+        require_tradable(price_ticks, lots)
         self.counts["modifies"] += 1
         if keeps_priority and price_ticks == order.price_ticks and lots <= order.lots:
             if lots < order.lots:
@@ -142,7 +142,7 @@ class OrderWriter:
 
     def trade_hidden(self, symbol: int, side: int, price_ticks: int, lots: int) -> None:
         """A trade against an order of `side` that was not displayed."""
-        _require_tradable(price_ticks, lots)
+        require_tradable(price_ticks, lots)
         self.counts["trades_hidden"] += 1
         self._record(dbn.FILL, Order(0, symbol, side, price_ticks, lots), price_ticks, lots)
 
@@ -177,6 +177,7 @@ class OrderWriter:
         symbols = np.ascontiguousarray(records[:, dbn.INSTRUMENT])
         at = 0
         while at < len(records):
+            # private, because a change of its file compiles everything anew
             at, why = dbn._apply(self._book, records, at, 0, symbols, 1, 0, self._dbn_counts)
             if why not in (dbn.APPLIED, dbn.NEEDS_ROOM):
                 raise AssertionError(f"record {at}: {dbn.EXPECTED[why]}")
@@ -195,11 +196,13 @@ class OrderWriter:
         """How often each rule applied."""
         return dict(zip(stream_book.COUNT_NAMES, self._book.counts.tolist(), strict=True)) | self.counts
 
-    def _open(self, order_id: Hashable, lots: int = 0) -> Order | None:
+    def _open(self, order_id: Hashable, lots: int = 1) -> Order | None:
         """The order, of which `lots` are about to leave; None, and counted, if the source has not shown it."""
         order = self.orders.get(order_id)
         if order is None:
             self.counts["orders_unknown"] += 1
+        elif lots <= 0:
+            raise InvalidOrder("a quantity above 0")
         elif lots > order.lots:
             raise InvalidOrder(f"at most the {order.lots:,} open lots of the order")
         return order
@@ -244,7 +247,8 @@ class OrderWriter:
             self.flush()
 
 
-def _require_tradable(price_ticks: int, lots: int) -> None:
+def require_tradable(price_ticks: int, lots: int) -> None:
+    """Raises `InvalidOrder` unless an order could have this price and size."""
     if lots <= 0:
         raise InvalidOrder("a quantity above 0")
     if price_ticks <= 0 or price_ticks * lots > CASH_MAX:

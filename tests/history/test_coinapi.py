@@ -180,6 +180,67 @@ def test_the_books_of_a_session(form: Any, tmp_path: Path) -> None:
     assert counts["executions"] > 50 and counts["modifies"] > 50 and not any(counts[name] for name in wrong)
 
 
+def level_session(seed: int, count: int) -> tuple[list[Update], list[tuple[Levels, Levels]]]:
+    """(random updates of levels, one or two at a time, the levels after each of them)."""
+    random = np.random.default_rng(seed)
+    book: tuple[Levels, Levels] = ({}, {})
+    updates: list[Update] = []
+    books: list[tuple[Levels, Levels]] = []
+    for number in range(count):
+        side, kind = int(random.integers(2)), int(random.integers(6))
+        levels = book[side]
+        ticks = int(random.integers(9_980, 9_990) if side == 0 else random.integers(10_010, 10_020))
+        if kind >= 4 and levels:
+            ticks = max(levels) if side == 0 else min(levels)  # trades take the best
+        now, lots = levels.get(ticks, 0), int(random.integers(1, 10**9))
+        if kind == 3 or (kind in (2, 4) and not now):
+            kind = 0
+        if kind >= 4 and now:
+            lots = int(random.integers(1, now + 1))
+        name, after = [("SET", lots), ("ADD", now + lots), ("DELETE", 0), ("SET", lots), ("MATCH", now - lots), ("SUB", now - lots)][kind if now or kind < 2 else 0]  # fmt: skip
+        levels[ticks] = after
+        if not after:
+            del levels[ticks]
+        updates.append(((number // 2 + 1) / 10, "BS"[side], name, f"{Decimal(ticks) / 100:f}", f"{Decimal(lots) / 10**8:f}", ""))  # fmt: skip
+        books.append((dict(book[0]), dict(book[1])))
+    return updates, books
+
+
+@pytest.mark.parametrize("form", [documented, delivered])
+def test_the_books_of_a_file_of_levels(form: Any, tmp_path: Path) -> None:
+    updates, books = level_session(9, 400)
+    day = imported(tmp_path, *updates, form=form)
+    rows = list(range(1, 400, 2))
+    for row, market in zip(rows, replay_to_rows(day, rows), strict=True):
+        assert top(market, 1_000) == books[row], f"row {row}"
+    counts = day.reference.counts
+    assert (
+        counts["trades"] > 40 and counts["missing_lots"] == counts["levels_crossed"] == counts["trades_unfilled"] == 0
+    )
+
+
+def test_one_update_of_a_level(tmp_path: Path) -> None:
+    day = imported(
+        tmp_path, (60.0, "B", "SNAPSHOT", "10.00", "2.5", ""), (60.0, "S", "SNAPSHOT", "10.02", "1", ""), (61.0, "S", "MATCH", "10.02", "0.5", ""),
+        (62.0, "B", "SET", "10.02", "1", ""), (63.0, "B", "SNAPSHOT", "10.01", "1", ""), (64.0, "B", "SUB", "10.01", "9", ""), **STEPS,
+    )  # fmt: skip
+    assert {row: commands_of_row(day, row) for row in sorted(set(day.rows.tolist()))} == {
+        -1: [("NEW", 0, 0, 5, 1_000), ("NEW", 0, 1, 2, 1_002)],
+        2: [("NEW", 0, 0, 1, 1_002)],
+        3: [("CANCEL", 2, 1, 0, 1_002), ("NEW", 0, 0, 2, 1_002)],
+        4: [("CANCEL", 1, 0, 0, 1_000), ("CANCEL", 5, 0, 0, 1_002), ("NEW", 0, 0, 2, 1_001)],
+        5: [("CANCEL", 8, 0, 0, 1_001)],
+    }
+    counts = day.reference.counts
+    assert (counts["levels_crossed"], counts["sizes_beyond_open"], counts["snapshots"]) == (1, 1, 2)
+    for price, order, error in (
+        ("0", "", "row 2: expected a price above 0"),
+        ("10.00", "a", "row 2: expected no order_id"),
+    ):
+        with pytest.raises(CoinApiError, match=error):
+            imported(tmp_path, (60.0, "B", "SET", "10.00", "1", ""), (61.0, "B", "SET", price, "1", order), **STEPS)
+
+
 def test_the_file_says_its_format_name_and_date(tmp_path: Path) -> None:
     folder = tmp_path / "T-LIMITBOOK_FULL" / "D-20230701" / "E-COINBASE"
     folder.mkdir(parents=True)
@@ -195,8 +256,8 @@ def test_the_file_says_its_format_name_and_date(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("update", "error"),
     [
-        ((61.0, "B", "ADD", "10.00", "1", ""), r"row 2: expected an order_id \(Level 3\); this file shows levels"),
-        ((61.0, "B", "SUB", "10.00", "1", ""), r"row 2: expected an order_id \(Level 3\)"),
+        ((61.0, "B", "ADD", "10.00", "1", ""), "row 2: expected an order_id, as in the rows above"),
+        ((61.0, "B", "SUB", "10.00", "1", ""), "row 2: expected an order_id, as in the rows above"),
         ((61.0, "B", "GONE", "10.00", "1", "b"), "row 2: update_type: expected one of SNAPSHOT, ADD, .*, got GONE"),
         ((61.0, "B", "ADD", "ten", "1", "b"), "row 2: entry_px: expected a decimal with up to 12 places, got 'ten'"),
         ((61.0, "B", "ADD", "-1", "1", "b"), "row 2: entry_px: expected a decimal not below 0"),
@@ -221,11 +282,16 @@ def test_broken_rows(update: Update, error: str, tmp_path: Path) -> None:
     [
         ("00:01:00.0000000Z,", "24:01:00Z,", "row 1: expected hours, minutes and seconds"),
         ("2023-07-01T00:01:00.0", "2023-02-31T00:01:00.0", "row 1: expected a date"),
+        (
+            "\n2023-07-01T00:01:01",
+            "\n9023-07-01T00:01:01",
+            "row 2: expected a time of 2023-07-01, the day of the first update",
+        ),
         (",1,ADD", ",2,ADD", "row 1: is_buy: expected one of 1, 0, true"),
     ],
 )
 def test_broken_times_and_sides(old: str, new: str, error: str, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(documented(BID).replace(old, new, 1))
+    (tmp_path / NAME).write_text(documented(BID, ASK).replace(old, new, 1))
     with pytest.raises(CoinApiError, match=error):
         import_day(tmp_path / NAME)
 
