@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from serl.history import order_writer
 from serl.history.day import Day
 from serl.history.errors import PitchError, SourceError
 from serl.history.importing import detect_format, import_file
@@ -49,8 +50,9 @@ def require_books(day: Day, session: Session, every: int = 1) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_books_of_a_capture(seed: int, tmp_path: Path) -> None:
-    """Several messages a packet, two feeds with the same packets, which come in either order."""
+def test_the_books_of_a_capture(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several messages a packet, two feeds with the same packets, which come in either order; the events reach the book in batches."""
+    monkeypatch.setattr(order_writer, "BATCH_RECORDS", 50)
     session = Session(seed).run(500)
     messages, frames, sequence = [time(SECOND), *session.binary], [], 1
     while messages:
