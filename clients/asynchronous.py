@@ -12,6 +12,7 @@ from serl.clients.core import ClientCore, Result, Steps
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
+from serl.exchange.news import News
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind
@@ -179,6 +180,10 @@ class AsyncExchange(Client):
     async def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """The last trades of the market, newest last."""
         return await self._run(self.core.trades(symbol, count))
+
+    async def news(self, count: int = 100) -> list[News]:
+        """The last news messages of the exchange, newest last."""
+        return await self._run(self.core.news(count))
 
     async def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""

@@ -87,6 +87,8 @@ def replay(
         f"replayed {progress.answered:,} of {progress.rows:,} commands up to {time_of_day_text(progress.time_ns)} in {elapsed_s:.2f} s "
         f"({progress.answered / elapsed_s:,.0f}/s)"
     )
+    if recorded.news:
+        click.echo(f"  {replayer.news.published:,} of {len(recorded.news):,} news messages published")
     for reason, count in progress.rejected.items():
         click.echo(f"  {count:,} rejected with {reason}{CAUSES.get(reason, '')}")
     unexpected = progress.rejected.keys() - {DISPLACED}

@@ -24,6 +24,14 @@ class Client:
         """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
         self.core.subscribe(channel, symbol)
 
+    def subscribe_news(self, after: int = -1) -> None:
+        """Subscribes to news, of all symbols: `wait` returns each message as a `News`, in the order of their numbers and without gaps.
+
+        after: number of the last message that is known, 0 for all that the exchange stores; below 0: only those from now on.
+        """
+        self.core.subscribe_news(after)
+        self._sent()
+
     def unsubscribe(self, channel: str, symbol: str) -> None:
         """Ends a subscription; a book that followed the channel is no longer kept up to date."""
         self.core.unsubscribe(channel, symbol)

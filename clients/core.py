@@ -18,11 +18,13 @@ from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
+from serl.clients.news import NewsFeed, NewsPages
 from serl.clients.session import Grant, Order, Session
 from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
+from serl.exchange.news import FEED_KIND, TOPIC, News
 from serl.exchange.records import CommandKind, HaltReason, Phase, Reason
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind, with_token
@@ -51,7 +53,9 @@ class ClientCore:
         #: the last grant that `turn` has not returned yet; it is in the inbox too
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
-        self.feed_sequence = -1
+        #: event and time up to which the feed is complete
+        self.feed_sequence = self.feed_time_ns = -1
+        self.news_feed: NewsFeed | None = None
         #: takes each feed message, with its topic, instead of followed books and `wait`
         self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
@@ -110,10 +114,13 @@ class ClientCore:
             self.received += 1
             if request in self._waiting:
                 self._replies[request] = reply
+            elif self.news_feed is not None and request == self.news_feed.request:
+                self.inbox.extend(self.news_feed.receive_reply(reply))
         while self.feed.poll(0):
             self.received += 1
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
+        self._query_news()
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - self._sent_s > silence_s / 3:
             self.ping()
@@ -123,13 +130,15 @@ class ClientCore:
             self.on_feed(topic, message)
             return
         if message[0] == FeedKind.TIME:
-            self.feed_sequence = message[3]
+            self.feed_sequence, self.feed_time_ns = message[3], message[4]
             for book in self.books.values():
                 book.note_epoch(message[1])
             return
         followed = self.books.get(topic)
         if followed is not None:
             followed.apply(message)
+        elif message[0] == FEED_KIND:
+            self.inbox.extend(self.news_feed.receive(message) if self.news_feed is not None else ())
         elif self._says_more(topic, message):
             self.inbox.append(FeedMessage(topic, message))
 
@@ -142,6 +151,13 @@ class ClientCore:
             return False
         self._heard[topic] = epoch, sequence
         return not is_repeat or before is not None
+
+    def _query_news(self) -> None:
+        """Asks for news that the feed missed."""
+        if self.news_feed is not None and self.news_feed.is_query_due:
+            self._request += 1
+            after = self.news_feed.query(self._request)
+            self.queries.send(msgpack.packb([Kind.NEWS, self._request, self.session.token, after]))
 
     @property
     def silent_s(self) -> float:
@@ -306,9 +322,26 @@ class ClientCore:
     def subscribe(self, channel: str, symbol: str) -> None:
         """Subscribes to a channel of a symbol; its messages go to the inbox."""
         self.session.instrument(symbol)
-        for topic in (f"{self.session.topic_prefix}{channel}/{symbol}/".encode(), b"time/"):
-            subscribe(self.feed, topic, self.session.token, self._curve is not None)
+        self._subscribe(f"{channel}/{symbol}/".encode())
+
+    def _subscribe(self, topic: bytes) -> None:
+        for each in (self.session.topic_prefix.encode() + topic, b"time/"):
+            subscribe(self.feed, each, self.session.token, self._curve is not None)
         self._subscribed = True
+
+    def subscribe_news(self, after: int) -> None:
+        """Subscribes to news; the messages after number `after` go to the inbox, below 0 those from now on."""
+        if self.news_feed is None:
+            self.news_feed = NewsFeed(after)
+            self._subscribe(TOPIC)
+        self._query_news()
+
+    def news(self, count: int) -> Steps[list[News]]:
+        """The last `count` messages, oldest first."""
+        pages = NewsPages(count)
+        while not pages.are_complete:
+            pages.add((yield from self.ask(Kind.NEWS, self.session.token, pages.after))[5])
+        return pages.messages
 
     def unsubscribe(self, channel: str, symbol: str) -> None:
         """Ends the subscription to a channel of a symbol, also that of a followed book."""
@@ -353,16 +386,18 @@ class ClientCore:
         while True:
             self.receive()
             grant = self._grant
-            if grant is not None and grant.time_ns >= time_ns and self._feed_reached(grant.event_sequence):
+            if grant is not None and grant.time_ns >= time_ns and self._feed_reached(grant):
                 break
             yield
         self._grant = None
         self._remove_from_inbox(grant)
         return grant
 
-    def _feed_reached(self, sequence: int) -> bool:
-        """Whether the feed, if we subscribe to any of it, is complete up to this event."""
-        return not self._subscribed or self.feed_sequence >= sequence
+    def _feed_reached(self, grant: Grant) -> bool:
+        """Whether the feed, if we subscribe to any of it, is complete up to this turn. News are no events, so they are complete by time."""
+        if self.news_feed is not None and (self.news_feed.needs_query or self.feed_time_ns < grant.time_ns):
+            return False
+        return not self._subscribed or self.feed_sequence >= grant.event_sequence
 
     def _remove_from_inbox(self, grant: Grant) -> None:
         """Searches newest first, because the grant is at the end or close to it."""

@@ -7,9 +7,10 @@ import zmq
 
 from serl.clients.session import Grant, Report
 from serl.clients.values import FeedMessage
+from serl.exchange.news import News
 from serl.exchange.records import EventKind, Rows
 
-InboxItem = Report | Grant | FeedMessage | Rows
+InboxItem = Report | Grant | FeedMessage | News | Rows
 """What `wait` returns: EVENT rows instead of reports in a session with the option `rows`."""
 
 

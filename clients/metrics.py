@@ -26,6 +26,7 @@ GAUGES = {
 COUNTERS = {
     "commands": "Journaled commands, since the journal began.",
     "events": "Events, since the journal began.",
+    "news": "Published news messages, since the journal began.",
     "messages": "Messages to the orders socket.",
     "credentials_refused": "Tokens and keys that were wrong or lacked the permission.",
     "connections_closed": "Connections closed because there were too many, or because one sent too much.",

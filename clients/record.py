@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol
+from serl.clients.record_news import NewsRecording
 from serl.clients.sockets import Sockets
+from serl.exchange.news import FEED_KIND, TOPIC
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import FeedKind, Kind
 from serl.history import stream_book
@@ -47,13 +49,15 @@ class Recorder:
             self._pending: list[Rows] = []
             self._feed_time_s = time.monotonic()
             self._complete_until = -1
+            self._news = NewsRecording([symbol.name for _, symbol in self._instruments], self._midnight_ns, token)
+            self._news.receive_reply(self._ask(*self._news.query()))
             self._subscribe()
             self._write_books()
         except BaseException:
             self._sockets.close()
             raise
 
-    def _ask(self, kind: Kind, *values: int) -> list[Any]:
+    def _ask(self, kind: Kind, *values: int | str) -> list[Any]:
         """Sends a query and returns its reply."""
         replies: list[list[Any]] = []
         deadline = time.monotonic() + SILENCE_S
@@ -83,7 +87,7 @@ class Recorder:
     def _subscribe(self) -> None:
         """Subscribes; returns once the feed is known to arrive."""
         self._topics = {f"rows/{symbol.name}/".encode(): place for place, (_, symbol) in enumerate(self._instruments)}
-        for topic in (*self._topics, b"time/"):
+        for topic in (*self._topics, TOPIC, b"time/"):
             self._sockets.subscribe(topic)
         early: list[tuple[bytes, list[Any]]] = []
         while not any(topic == b"time/" for topic, _ in early):
@@ -143,6 +147,9 @@ class Recorder:
             self._write_complete()
             self.time_ns = max(self.time_ns, time_ns - self._midnight_ns)
             return
+        if kind == FEED_KIND:
+            self._news.receive(message)
+            return
         place = self._topics[topic]
         if previous > self.sequences[place]:
             raise FeedGap(
@@ -190,6 +197,7 @@ class Recorder:
             self._sockets.wait(0 if stopping else POLL_MS)
             for topic, message in self._sockets.feed_messages(MESSAGES_MAX):
                 self.process(topic, message)
+            self._news.ask_for_missing(self._sockets)
             report(self)
             if stopping:
                 return "stopped" if stop.is_set() else f"recorded {seconds:g} s"
@@ -216,7 +224,7 @@ class Recorder:
             counts=dict(zip(stream_book.COUNT_NAMES, self._book.counts.tolist(), strict=True)),
             parameters={"endpoint": self.endpoint, HASH: self.tape.hexdigest()},
         )
-        self._writer.finish(reference)
+        self._writer.finish(reference, self._news.messages)
         return reference
 
     def close(self) -> None:

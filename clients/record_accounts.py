@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from serl.clients.drop_copy import DropCopy
 from serl.clients.errors import ExchangeUnreachable, RequestRejected
+from serl.clients.record_news import of_day
+from serl.exchange.news import News
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
@@ -27,8 +28,8 @@ NO_PARTICIPANT = 1 << 16
 class AccountsRecorder:
     """Copies the journal from its first command on; `finish` completes the file. Create it with `accounts_recorder`."""
 
-    def __init__(self, endpoint: str, ask: Request, info: list[Any], writer: DayWriter, token: str) -> None:
-        _, symbols, clock, limits = info
+    def __init__(self, endpoint: str, ask: Request, query: Request, writer: DayWriter, token: str) -> None:
+        _, symbols, clock, limits = query(Kind.INFO)[5]
         self.endpoint = endpoint
         self.tape = AccountsTape()
         self.time_ns = 0
@@ -37,7 +38,9 @@ class AccountsRecorder:
         self._names: list[str] = []
         self._symbols = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
         self._midnight_ns, self._limits = int(clock[3]), limits
-        self._ask, self._token, self._writer = ask, token, writer
+        self._ask, self._query, self._token, self._writer = ask, query, token, writer
+        self._news: list[News] = []
+        self._last_news = 0
         self._drop_copy = DropCopy(ask, token)
         self._events = np.zeros(0, EVENT)
 
@@ -61,6 +64,13 @@ class AccountsRecorder:
         events["time_ns"] -= self._midnight_ns
         self.tape.update(events)
         return True
+
+    def copy_news(self) -> None:
+        """Takes the news up to now. Raises `ExchangeUnreachable`."""
+        names = [symbol.name for symbol in self._symbols]
+        while items := self._query(Kind.NEWS, self._token, self._last_news)[5][1]:
+            self._last_news = items[-1][0]
+            self._news += of_day([News(*item) for item in items], self._midnight_ns, names)
 
     def _events_of(self, sequence: int) -> Rows:
         """The events of the commands up to this one that were not returned before."""
@@ -99,6 +109,7 @@ class AccountsRecorder:
             try:
                 while self.copy_batch():
                     report(self)
+                self.copy_news()
             except ExchangeUnreachable:
                 return "the exchange stopped"
             report(self)
@@ -124,7 +135,7 @@ class AccountsRecorder:
             },
             participants=(EXCHANGE, *participants),
         )
-        self._writer.finish(reference)
+        self._writer.finish(reference, self._news)
         return reference
 
 
@@ -133,7 +144,5 @@ def accounts_recorder(
     endpoint: str, writer: DayWriter, token: str = "", curve: Path | None = None
 ) -> Iterator[AccountsRecorder]:
     """Opens an `AccountsRecorder`; `writer` is a day writer with accounts=True. Raises `ExchangeUnreachable`."""
-    with request_socket(endpoint, "queries", curve, token) as query:
-        info = query(Kind.INFO)[5]
-    with request_socket(endpoint, "admin", curve) as ask:
-        yield AccountsRecorder(endpoint, ask, info, writer, token)
+    with request_socket(endpoint, "queries", curve, token) as query, request_socket(endpoint, "admin", curve) as ask:
+        yield AccountsRecorder(endpoint, ask, query, writer, token)

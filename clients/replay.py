@@ -14,6 +14,7 @@ import numpy as np
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
 from serl.clients.inbox import InboxItem
+from serl.clients.replay_news import NewsReplay
 from serl.clients.session import Grant
 from serl.exchange.config import local_operator_token
 from serl.exchange.errors import SerlError
@@ -114,6 +115,8 @@ class Replayer:
             self.client.close()
             raise
         self.progress = Progress(len(self.rows))
+        self.news = NewsReplay([each for each in day.news if each.time_ns <= to_ns], endpoint, token, curve)
+        self._granted_ns = int(self.client.session.clock[2])
         #: rows before this one are sent without regard to speed
         self._first_paced = int(np.searchsorted(self.rows["time_ns"], from_ns))
         self._last_id = 0
@@ -150,15 +153,16 @@ class Replayer:
         batch = int(self.client.session.limits["bulk_rows_max"])
         market_time = None if lockstep and self.speed is None else self._market_time()
         if lockstep:
-            self._promise(int(self.rows[0]["time_ns"]))
+            self._promise(self._next_ns(0))
         at = 0
         while at < len(self.rows):
-            stop = min(at + batch, len(self.rows))
+            if at == self._first_paced and self.clock_kind == "scaled":
+                self._start_clock_at(int(self.rows[at]["time_ns"]))
+            self._publish_news(at, market_time)
+            stop = min(at + batch, len(self.rows), self._first_row_after_news())
             if at < self._first_paced:
                 stop = min(stop, self._first_paced)
             elif market_time is not None:
-                if at == self._first_paced and self.clock_kind == "scaled":
-                    self._start_clock_at(int(self.rows[at]["time_ns"]))
                 stop = self._wait_until_due(market_time, at, stop)
             while self._unanswered() > UNANSWERED_MAX:
                 self._receive(0.2)
@@ -167,14 +171,46 @@ class Replayer:
             self.progress.sent = at
             self.progress.time_ns = int(self.rows[at - 1]["time_ns"])
             if lockstep:
-                self._promise(int(self.rows[at]["time_ns"]) if at < len(self.rows) else self._last_promise_ns())
+                self._promise(self._next_ns(at))
             self._receive(0)
             report(self.progress)
+        self._publish_news(at, market_time)
         while self.progress.answered < len(self.rows):
             self._receive(0.2)
             report(self.progress)
         self.progress.finished = True
         return self.progress
+
+    def _next_ns(self, at: int) -> int:
+        """Lockstep: when the next row, `at`, or the next message of the news is due."""
+        if at < len(self.rows):
+            row_ns = int(self.rows[at]["time_ns"])
+        else:
+            row_ns = max(self._last_promise_ns(), self._granted_ns)
+        return row_ns if self.news.next_ns is None else min(row_ns, max(self.news.next_ns, self._granted_ns))
+
+    def _first_row_after_news(self) -> int:
+        """The first row that may not be sent before the next message of the news."""
+        if self.news.next_ns is None:
+            return len(self.rows)
+        return int(np.searchsorted(self.rows["time_ns"], self.news.next_ns))
+
+    def _publish_news(self, at: int, market_time: Callable[[], int] | None) -> None:
+        """Publishes the news from before row `at`, each message at its time; in lockstep during our turn at that time."""
+        row_ns = int(self.rows[at]["time_ns"]) if at < len(self.rows) else END_NS
+        while (time_ns := self.news.next_ns) is not None and time_ns <= row_ns:
+            if self.clock_kind == "lockstep":
+                self._promise(max(time_ns, self._granted_ns))
+                while self._granted_ns < time_ns:
+                    self._receive(0.2)
+            else:
+                while self.progress.answered < self.progress.sent:
+                    self._receive(0.2)
+            while market_time is not None and at > self._first_paced and market_time() < time_ns:
+                self._receive(0.002)
+            self.news.publish_until(time_ns, self._receive)
+            if self.clock_kind == "lockstep":
+                self._promise(self._next_ns(at))
 
     def _start_clock_at(self, time_ns: int) -> None:
         """Sets the clock to the first paced row and runs it, once everything before is in the book."""
@@ -233,7 +269,7 @@ class Replayer:
             item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def _process_grant(self, grant: Grant) -> None:
-        """Nothing to do: the replies show the progress."""
+        self._granted_ns = max(self._granted_ns, grant.time_ns)
 
     def _process_events(self, events: Rows) -> None:
         own = events["command_id"][events["command_id"] > 0]

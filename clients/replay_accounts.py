@@ -69,6 +69,7 @@ class AccountsReplayer(Replayer):
         return int(self.rows[-1]["time_ns"]) + 1
 
     def _process_grant(self, grant: Grant) -> None:
+        super()._process_grant(grant)
         self.progress.answered = int(np.searchsorted(self.rows["time_ns"], grant.time_ns))
 
     def run(self, report: Callable[[Progress], None]) -> Progress:

@@ -13,6 +13,7 @@ from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.state import GatewayState
 from serl.exchange.login import Login, Permission
+from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.requests import Requests
@@ -49,8 +50,9 @@ class Admin:
         socket: "zmq.Socket[bytes]",
         stop: Callable[[str], None],
         budget: Budget,
+        news: NewsChannel,
     ) -> None:
-        self._core, self._clock, self._sessions = core, clock, sessions
+        self._core, self._clock, self._sessions, self._news = core, clock, sessions, news
         self._login, self._refusals, self._stop = login, refusals, stop
         self.answer = Requests(socket, self._reply, budget, refusals, charges_answers=False).answer
 
@@ -92,8 +94,13 @@ class Admin:
             return self._drop_copy(*wire.expect(message, form, int, str, str, int)[2:])
         elif kind == Kind.COMMAND_COPY:
             return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
+        elif kind == Kind.PUBLISH_NEWS:
+            form = "[169, request, token, kind, symbol, headline, body, value, source]"
+            values = wire.expect(message, form, int, str, int, str, str, str, object, str)[2:]
+            published = self._news.accept(*values)
+            return [published.sequence, published.time_ns]
         else:
-            raise RequestError("malformed", f"expected an admin message (160 to 168), got kind {kind}")
+            raise RequestError("malformed", f"expected an admin message (160 to 169), got kind {kind}")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:

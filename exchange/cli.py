@@ -1,12 +1,10 @@
 """`serl exchange`: start, query, operate and stop an exchange. `serl keys`: CURVE keys."""
 
 import contextlib
-import functools
 import gc
 import logging
 import threading
 import time
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from serl.exchange.banner import print_banner, speed_text
-from serl.exchange.cli_login import curve_option, token_options
+from serl.exchange.cli_news import news
+from serl.exchange.cli_request import DEFAULT_ENDPOINT, Request, exchange_options, symbol_number
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
 
 if TYPE_CHECKING:
     from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
-
-DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
@@ -33,6 +30,9 @@ BACKGROUND_NICENESS = 10
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
 def exchange() -> None:
     """A limit order book exchange that runs as a server."""
+
+
+exchange.add_command(news)
 
 
 def _clock_overrides(text: str) -> dict[str, Any]:
@@ -222,37 +222,8 @@ def compile_ahead(context: click.Context, population: str | None) -> None:
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 
-def _send_request(
-    endpoint: str, curve: Path | None, token: str, socket: str, kind: str, *arguments: Any
-) -> list[Any]:  # fmt: skip
-    """Sends one request, a `Kind` by its name, on a socket of the exchange. Returns the reply. `curve`: a key folder."""
-    from serl.exchange.request import request_socket
-    from serl.exchange.wire import Kind
-
-    number = Kind[kind]
-    with request_socket(endpoint, socket, curve, token) as request:
-        return request(number, *((token,) if number >= Kind.ACCOUNT else ()), *arguments)
-
-
-Request = Callable[..., Any]
-"""`request(socket, kind, *arguments)` to the exchange that a command's options name, with their token."""
-
-
-def _exchange_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --connect, --curve, --token and --token-file to a command, which receives a `request` function instead of them."""
-
-    @click.option("--connect", default=DEFAULT_ENDPOINT, show_default=True, help="Orders endpoint of the exchange.")
-    @curve_option
-    @token_options("Token of a participant with the permission for it")
-    @functools.wraps(command)
-    def with_request(connect: str, curve: Path | None, token: str, **options: Any) -> None:
-        command(request=functools.partial(_send_request, connect, curve, token), **options)
-
-    return with_request
-
-
 @exchange.command(epilog="Example: serl exchange status --connect tcp://127.0.0.1:5570")
-@_exchange_options
+@exchange_options
 def status(request: Request) -> None:
     """Print the symbols, clock and statistics of a running exchange."""
     info = request("queries", "INFO")
@@ -267,7 +238,7 @@ def status(request: Request) -> None:
 
 
 @exchange.command(epilog="Example: serl exchange stop")
-@_exchange_options
+@exchange_options
 def stop(request: Request) -> None:
     """Stop a running exchange cleanly."""
     request("admin", "STOP")
@@ -286,23 +257,10 @@ def _enum_value(enum: Any, name: str) -> int:
     return int(enum[name.upper().replace("-", "_")])
 
 
-def _symbol_number(request: Request, symbol: str | None) -> int:
-    """The number of a symbol that is given by its name, or by its number, for which no permission to read data is needed; of the only one,
-    if none is given. ConfigError for another."""
-    if symbol is not None and symbol.isdecimal():
-        return int(symbol)
-    numbers = {name: number for number, name, *_ in request("queries", "INFO")[5][1]}
-    if symbol is None and len(numbers) == 1:
-        return 0
-    if symbol not in numbers:
-        raise ConfigError(f"--symbol: expected one of {', '.join(numbers)}, got {symbol or 'none'}; give one of them")
-    return numbers[symbol]
-
-
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol AMZN")
 @click.argument("operation", type=click.Choice([*OPERATIONS, *PHASES]))
 @click.option("--symbol", help="Name of the symbol, if the exchange has several; end-day concerns all.")
-@_exchange_options
+@exchange_options
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Reason of a halt, which is published.")
 def operate(operation: str, symbol: str | None, request: Request, reason: str | None) -> None:
     """End the day (cancel DAY orders), halt or resume a symbol, change its phase, or hold an auction now."""
@@ -312,7 +270,7 @@ def operate(operation: str, symbol: str | None, request: Request, reason: str | 
         raise ConfigError(f"expected --reason only with halt, got it with {operation}; leave it out")
     flags = _enum_value(Phase, operation) if operation in PHASES else _enum_value(HaltReason, reason or "none")
     kind = CommandKind.PHASE if operation in PHASES else _enum_value(CommandKind, operation)
-    number = 0 if operation == "end-day" else _symbol_number(request, symbol)
+    number = 0 if operation == "end-day" else symbol_number(request, symbol)
     request("admin", "OPERATE", int(kind), number, flags)
     click.echo(f"{operation}: done")
 
@@ -321,12 +279,12 @@ def operate(operation: str, symbol: str | None, request: Request, reason: str | 
 @click.argument("participant")
 @click.option("--symbol", help="Name of the symbol. [all]")
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="Side of the orders to cancel. [both]")
-@_exchange_options
+@exchange_options
 def purge(participant: str, symbol: str | None, side: str | None, request: Request) -> None:
     """Cancel the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
-    number = ALL_SYMBOLS if symbol is None else _symbol_number(request, symbol)
+    number = ALL_SYMBOLS if symbol is None else symbol_number(request, symbol)
     flags = {None: 0, "buy": 1, "sell": 2}[side]
     click.echo(f"{request('admin', 'PURGE', participant, number, flags)[5]} orders cancelled")
 
@@ -334,7 +292,7 @@ def purge(participant: str, symbol: str | None, side: str | None, request: Reque
 @exchange.command("kill", epilog="Example: serl exchange kill alice")
 @click.argument("participant")
 @click.option("--off", is_flag=True, help="Let the participant send orders again.")
-@_exchange_options
+@exchange_options
 def kill(participant: str, off: bool, request: Request) -> None:
     """Activate the kill switch of a participant: cancel its open orders and reject new ones until --off. It survives restarts."""
     cancelled = request("admin", "KILL", participant, int(not off))[5]
@@ -345,7 +303,7 @@ def kill(participant: str, off: bool, request: Request) -> None:
 
 @exchange.command("account", epilog="Example: serl exchange account alice")
 @click.argument("participant")
-@_exchange_options
+@exchange_options
 def account(participant: str, request: Request) -> None:
     """Print the position (lots) and profit (money) of a participant per symbol, with open positions valued at the last trade."""
     from serl.exchange.account import Account

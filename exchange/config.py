@@ -223,6 +223,9 @@ class LimitsConfig(_Section):
     window_ticks: int = Field(4096, ge=128, le=1 << 20)
     trades_kept: int = Field(1000, ge=1)
     depth_max: int = Field(10_000, ge=1)
+    news_bytes_max: int = Field(4096, ge=1, le=1 << 16)
+    news_per_s_max: float = Field(100, ge=0)
+    news_kept: int = Field(10_000, ge=1)
 
 
 class IntervalsConfig(_Section):

@@ -36,6 +36,7 @@ from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.event_reader import JournalReader
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.meta import display_divisors, is_new
+from serl.exchange.journal.news_log import NewsLog
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
@@ -71,6 +72,7 @@ class Core:
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that the loop polls; the exchange sets them
         self.before_event_rotation: list[Callable[[], None]] = []  # called before the current event segment is replaced
         try:
+            self.news_log = NewsLog(folder, self.journal.id, config.limits.news_kept)
             self.recovery = self._recover()
         except BaseException:
             self.journal.unlock()

@@ -84,6 +84,12 @@ class Lockstep:
         if turns and until_ns < END_NS:
             self._grant(turns)
 
+    def complete_until_ns(self) -> int:
+        """No turn before this time is still to be granted: what happened before it may be published. Without participants, the present too."""
+        if self.is_finished:
+            return END_NS
+        return self.time_ns if self._promised() or self._participants_required else self.time_ns + 1
+
     def _limit_to_pace(self, promised_ns: int) -> int:
         """How far time may advance now; sets `next_ns` if the pace holds it back."""
         self.next_ns = NEVER

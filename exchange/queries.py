@@ -13,6 +13,7 @@ from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED
 from serl.exchange.login import Credential, Login
+from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import FEE_COLUMNS, LAST_TICKS, MAKER_FEE, EventFlag, EventKind, Setting
 from serl.exchange.rejections import Rejections
@@ -26,11 +27,11 @@ class Queries:
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, login: Login, refusals: Refusals,
-        socket: "zmq.Socket[bytes]", budget: Budget,
+        socket: "zmq.Socket[bytes]", budget: Budget, news: NewsChannel,
     ) -> None:  # fmt: skip
         self._core = core
         self._clock = clock
-        self._sessions = sessions
+        self._sessions, self._news = sessions, news
         self._login, self._refusals = login, refusals
         self.answer = Requests(socket, self._reply, budget, refusals).answer
         self._rejections, self._started = Rejections(core), time.monotonic()
@@ -43,14 +44,13 @@ class Queries:
         elif kind == Kind.FEES:
             token, name = wire.expect(message, "[137, request, token, name]", int, str, str)[1:]
             result = self._fees(self._participant(Credential(token, peer.key), name, peer, "FEES"))
+        elif kind == Kind.NEWS:
+            token, after = wire.expect(message, "[138, request, token, after]", int, str, int)[1:]
+            self._check_data(token, peer, kind)
+            result = [self._news.last, [list(each) for each in self._news.messages_after(after)]]
         else:
             message, token = wire.split_token(message)
-            if not self._login.permits("data", token, peer.key):
-                self._refusals.log(peer.address, f"query {kind}")
-                raise RequestError(
-                    "login",
-                    "expected the token of a participant that may read data, got none or another; give it with --token-file, or as the last element of the query",
-                )
+            self._check_data(token, peer, kind)
             result = self._result(kind, message)
         return pack(
             kind + wire.REPLY,
@@ -61,6 +61,15 @@ class Queries:
             result,
         )
 
+    def _check_data(self, token: str, peer: Peer, kind: int) -> None:
+        """Raises RequestError unless the sender may read data."""
+        if not self._login.permits("data", token, peer.key):
+            self._refusals.log(peer.address, f"query {kind}")
+            raise RequestError(
+                "login",
+                "expected the token of a participant that may read data, got none or another; give it with --token-file, or as the last element of the query",
+            )
+
     def _result(self, kind: int, message: list[Any]) -> Any:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
@@ -68,7 +77,7 @@ class Queries:
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise RequestError("malformed", f"expected a query (128 to 137), got kind {kind}")
+            raise RequestError("malformed", f"expected a query (128 to 138), got kind {kind}")
         form = forms[Kind(kind)]
         arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:
@@ -151,6 +160,7 @@ class Queries:
         return {
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
+            "news": self._news.last,
             "orders_open": self._orders_open(),
             "sessions": self._sessions.count,
             "participants": len(self._core.journal.participants),

@@ -4,7 +4,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,6 +48,7 @@ from serl.exchange.keys import Keys, read_keys
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, assign_routing_ids, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.login import Login
+from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Refusals
 from serl.exchange.ports import free_port, listening_process
 from serl.exchange.private_files import kept_operator_token, private_files, private_folder
@@ -111,20 +112,20 @@ class Exchange:
                 self.core, self.clock, config, self._sockets["orders"], self.inbound, self.login, refusals
             )
             names = [symbol.name for symbol in config.symbols]
+            subscriptions = Subscriptions(self._sockets["feed"], self.login, refusals, limits.unknown_topics_max)
+            epoch = self.core.journal.epoch
             self.feed = Feed(
-                self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
-                Subscriptions(self._sockets["feed"], self.login, refusals, limits.unknown_topics_max),
-            )  # fmt: skip
+                self._sockets["feed"], names, epoch, self.core.event_sequence, self.sessions.feed_delays, subscriptions
+            )
             self.lockstep: Lockstep | None = None
             if config.clock.kind == "lockstep":
                 self.lockstep = Lockstep(
-                    self.core,
-                    self.clock,
-                    self.inbound,
-                    self.sessions.send,
-                    self._publish_time,
-                    config.clock.participants,
-                )
+                    self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
+                )  # fmt: skip
+            self.news = NewsChannel(
+                self.core.news_log, limits, names, epoch, self.feed, self._sockets["feed"], subscriptions, self.clock.now_ns,
+                (lambda: END_NS) if self.lockstep is None else self.lockstep.complete_until_ns, self._publish,
+            )  # fmt: skip
             self.schedule = Schedule(
                 self.core, config, self.sessions.participants.exchange, self.clock.now_ns, lambda: self.inbound.next_ns
             )
@@ -140,11 +141,11 @@ class Exchange:
             )
             self.queries = Queries(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"],
-                self._shares["queries"],
+                self._shares["queries"], self.news,
             )  # fmt: skip
             self.admin = Admin(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
-                self._shares["admin"],
+                self._shares["admin"], self.news,
             )  # fmt: skip
             self._published = int(self.core.gateway.counter[EVENTS])
             self._segment, self._published_s = self.core.journal.events, 0.0
@@ -206,6 +207,7 @@ class Exchange:
         handshake_bytes = CURVE_HANDSHAKE_BYTES if self.config.login.curve_keys else 0
         socket.maxmsgsize = {
             "orders": 4 * limits.message_bytes_max, "feed": limits.subscription_bytes_max + handshake_bytes,
+            "admin": limits.request_bytes_max + limits.news_bytes_max,
         }.get(name, limits.request_bytes_max)  # fmt: skip
         socket.sndhwm = limits.outbound_messages_max
         if name in ("queries", "admin"):
@@ -230,7 +232,7 @@ class Exchange:
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            with self._operator_credential():
+            with kept_operator_token(endpoint_port(self.config.endpoint), self.login.operator_token):
                 self._serve(ready, ending)
         except JournalError as error:
             self._abandon(str(error))
@@ -242,10 +244,6 @@ class Exchange:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         return self._stopping
-
-    def _operator_credential(self) -> AbstractContextManager[None]:
-        """Keeps this start's operator credential where commands of the same user find it."""
-        return kept_operator_token(endpoint_port(self.config.endpoint), self.login.operator_token)
 
     def _serve(self, ready: Callable[[], None], ending: Callable[[], None]) -> None:
         with ExitStack() as stack:
@@ -294,6 +292,7 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self._publish_time(self.clock.now_ns())
                 self.feed.repeat_quiet(self.core.market.state)
+                self.news.repeat()
 
     def _serve_reason(self, reason: int) -> None:
         """Does what the compiled loop came back for."""
@@ -385,6 +384,7 @@ class Exchange:
     def _publish(self) -> None:
         """Publishes the events since the last call."""
         self._published_s = time.monotonic()
+        self.news.publish()
         counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0

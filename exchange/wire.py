@@ -40,6 +40,7 @@ class Kind(IntEnum):
     INDICATIVE = 135
     ACCOUNT = 136
     FEES = 137
+    NEWS = 138
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162
@@ -49,6 +50,7 @@ class Kind(IntEnum):
     DROP_COPY = 166
     KILL = 167
     COMMAND_COPY = 168
+    PUBLISH_NEWS = 169
 
 
 class FeedKind(IntEnum):

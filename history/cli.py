@@ -188,10 +188,11 @@ def _table(day: "Day", kind: str, symbol: str | None, levels: int, every_s: floa
 @click.argument("file", type=FILE)
 def info(file: Path) -> None:
     """Print the reference data of a day file and how often each rule of its reader applied."""
-    from serl.history.day import read_reference
+    from serl.history.day import read_news, read_reference
 
     reference, commands = read_reference(file)
-    _print_table(("", ""), _describe(reference, commands))
+    rows, news = _describe(reference, commands), read_news(file)
+    _print_table(("", ""), [*rows, ("news", f"{len(news):,}")] if news else rows)
 
 
 @day.command(epilog="Example: serl day head amzn.parquet -n 20")

@@ -1,13 +1,13 @@
 """Day files: the commands of one trading day as Parquet, with their reference data.
 
 One row per command: its COMMAND columns, and `row`, the source row that the command comes from (-1: the opening book). The reference
-data is JSON in the file's metadata under `serl.day`.
+data is JSON in the file's metadata under `serl.day`; the news, if there is any, under `serl.news`.
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
+from serl.exchange.news import News
 from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
 from serl.extras import require_day_files
+from serl.history.day_news import news_metadata, news_of
 from serl.history.errors import DayError, DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 
 if TYPE_CHECKING:  # an optional package: only the files of days need it, not the days of simulated markets
@@ -121,6 +123,8 @@ class Day:
     rows: NDArray[np.int64]
     """Source row (from 0) of each command, -1 for the opening book."""
     reference: Reference
+    news: tuple[News, ...] = ()
+    """Messages about the world, in order of time."""
 
     def __len__(self) -> int:
         """Number of commands."""
@@ -143,9 +147,9 @@ class DayWriter:
         self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=_schema(self._columns)))
         self.commands += len(commands)
 
-    def finish(self, reference: Reference) -> None:
-        """Adds the reference data; call it last."""
-        self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
+    def finish(self, reference: Reference, news: Sequence[News] = ()) -> None:
+        """Adds the reference data and the news; call it last."""
+        self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()} | news_metadata(news))
         self.finished = True
 
 
@@ -172,7 +176,13 @@ def write_day(day: Day, path: Path | str) -> None:
     """Writes a day file, which appears complete or not at all. Raises as `day_writer`."""
     with day_writer(path, accounts=bool(day.reference.participants)) as writer:
         writer.write(day.commands, day.rows)
-        writer.finish(day.reference)
+        writer.finish(day.reference, day.news)
+
+
+def read_news(path: Path | str) -> tuple[News, ...]:
+    """The news of a day file, without reading its commands. Raises as `read_day`."""
+    read_reference(path)
+    return news_of(path, _metadata(Path(path)).metadata)
 
 
 def read_reference(path: Path | str) -> tuple[Reference, int]:
@@ -254,7 +264,7 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
         rows = table["row"].to_numpy().astype(np.int64)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    return Day(commands, rows, reference)
+    return Day(commands, rows, reference, read_news(path))
 
 
 def read_blocks(path: Path | str) -> Iterator[Rows]:
@@ -293,4 +303,5 @@ def select_symbol(day: Day, name: str) -> Day:
     commands, rows = day.commands[selected], day.rows[selected]
     commands["symbol"][~symbolless[selected]] = 0
     reference = dataclasses.replace(day.reference, symbols=(day.reference.symbols[names.index(name)],), parameters={})
-    return Day(commands, rows, reference)
+    news = tuple(message for message in day.news if message.symbol in ("", name))
+    return Day(commands, rows, reference, news)

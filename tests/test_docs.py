@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from benchmarks.__main__ import APART, NAMES
 from serl.agents.learning.cli_episodes import episodes
+from serl.clients.news_file import AT_ONCE, read_news_file
+from serl.clients.news_sender import NewsSender
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.latency import Latencies
 from serl.history.day import write_day
@@ -31,6 +33,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_bot_tutorial_runs() -> None:
     with start_exchange(symbols="DEMO") as served:
         run("tutorials/write-a-bot.md", ENDPOINT=served.endpoint)
+
+
+def test_the_page_on_news_prints_what_is_published(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "news.md").read_text()
+    (folder / "news.csv").write_text(
+        "".join(line + "\n" for line in page.splitlines() if line[:2] in ("ti", "09", "10"))
+    )
+    messages = [message._replace(time_ns=AT_ONCE) for message in read_news_file(folder / "news.csv")]
+    assert [message.value for message in messages] == [4.25, 0.12, 10_150]
+    with start_exchange(symbols="DEMO") as served:
+        with NewsSender(served.endpoint, messages, "news", "", None) as sender:
+            assert len(list(sender.send())) == 3
+        run("news.md", ENDPOINT=served.endpoint)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("[News(sequence=1, ") and rest[1:] == [
+        "2 DEMO Quarterly revenue up 12 % 0.12",
+        "3 DEMO  10150",
+    ]
 
 
 def test_the_library_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import check_commands
 from serl.exchange.journal.meta import META, META_COPY, is_new, read_participants
+from serl.exchange.journal.news_log import NEWS, read_news
 from serl.exchange.journal.segment import first_sequence, read_header, read_rows
 from serl.exchange.journal.stored import CompressedRows, is_intact, stored_paths, stored_rows
 from serl.exchange.records import COMMAND, EVENT
@@ -49,6 +50,7 @@ def verify(folder: Path) -> list[Finding]:
     meta = find_meta(folder)
     salt, journal_id = int(meta["salt"]), str(meta.get("id", ""))
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
+    findings += [_check_news(folder, journal_id)] if (folder / NEWS).exists() else []
     findings += _verify_commands(folder, salt, journal_id)
     checks = [_current(path, lambda path: _check_events(path, journal_id)) for path in stored_paths(folder, "events")]
     checks += [
@@ -88,6 +90,14 @@ def _check_participants(folder: Path, journal_id: str) -> Finding:
     except JournalError as error:
         return Finding("participants.json", "", _reason(error))
     return Finding("participants.json", f"{len(participants)} participants")
+
+
+def _check_news(folder: Path, journal_id: str) -> Finding:
+    stored = read_news(folder / NEWS)
+    damage = f"lines {', '.join(map(str, stored.damaged_lines))} fail their checks" if stored.damaged_lines else ""
+    if not damage and stored.messages and stored.journal_id != journal_id:
+        damage = f"expected a file of journal {journal_id}, got one of {stored.journal_id}"
+    return Finding(NEWS, f"{len(stored.messages)} news messages", damage)
 
 
 def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
@@ -164,6 +174,8 @@ def info(folder: Path) -> dict[str, Any]:
         values["participants"] = len(read_participants(folder, str(meta.get("id", ""))))
     except JournalError:
         values["participants"] = "damaged"
+    if (folder / NEWS).exists():
+        values["news"] = len(read_news(folder / NEWS).messages)
     if paths:
         checks = check_commands(paths[-1], int(meta["salt"]), str(meta.get("id", "")))
         last = checks.first_sequence + checks.valid - 1

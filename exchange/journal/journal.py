@@ -5,6 +5,7 @@ participants.json              names in the order of their numbers, operators, c
 commands-000000000001.rows     COMMAND rows from that sequence on: the source of truth
 events-000000000001.rows       EVENT rows; regenerated from the commands where missing
 events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
+news.jsonl                     messages about the world (news_log.py); not in the market
 snapshot-000000000000.npz      the market after that command: where a restart begins
 
 Every file has a check and the id of its journal; those of older versions lack the id and some checks.

@@ -15,6 +15,7 @@ from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
+from serl.exchange.journal.news_log import NEWS, read_news, write_news
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
 from serl.exchange.journal.stored import CompressedRows, stored_paths
 from serl.exchange.records import COMMAND, Rows
@@ -62,6 +63,8 @@ def repair(folder: Path, target: Path) -> Repair:
     target.mkdir(parents=True)
     _write_participants(folder, target, str(meta["id"]), rows, lost)
     write_meta(target, meta)
+    if (folder / NEWS).exists():
+        write_news(target / NEWS, str(meta["id"]), read_news(folder / NEWS).messages)
     kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
     _write_commands(target, kept, base + 1, _capacity(folder), str(meta["id"]))
     for path in good:

@@ -33,6 +33,7 @@ GROUPS = {
         ),
         "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
         "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
+        "news": ("serl.clients.cli_news:news", "Publish and list messages about the world."),
         "drop-copy": (
             "serl.clients.cli_drop_copy:drop_copy",
             "Write the events of one participant, or of all, to a file.",

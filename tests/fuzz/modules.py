@@ -23,6 +23,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "events": (*_READERS, "serl.history.l3_events"),
     "lobster": (*_READERS, "serl.history.lobster", "serl.history.lobster_check"),
     "zip": (*_READERS, "serl.history.lobster", "zipfile"),
+    "news": ("serl.clients.news_file", "serl.exchange.journal.news_log", "serl.exchange.news", "csv", "json.decoder"),
     "day": ("serl.history.day", "json.decoder"),
     "exchange": _YAML,
     "population": _YAML,

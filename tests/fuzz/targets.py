@@ -9,10 +9,12 @@ import numpy as np
 
 from serl.agents.experiments.experiment import load_experiment
 from serl.agents.traders.population import load_population
+from serl.clients.news_file import read_news_file
 from serl.exchange import wire
 from serl.exchange.config import load_config
 from serl.exchange.errors import SerlError
 from serl.exchange.gateway import codec
+from serl.exchange.journal.news_log import read_news
 from serl.exchange.records import COMMAND
 from serl.exchange.wire import RequestError
 from serl.history.day import read_day
@@ -69,6 +71,13 @@ def _lobster(data: bytes, folder: Path) -> object:
     return import_day(_written(messages, folder, LOBSTER_NAME))
 
 
+def _news(data: bytes, folder: Path) -> object:
+    """A file of `serl news send`; and as the news of a journal, which is read to its end."""
+    path = _written(data, folder, "news.csv")
+    read_news(path)
+    return read_news_file(path)
+
+
 def _policy(data: bytes, folder: Path) -> object:
     from serl.agents.learning.policy import load_policy  # PyTorch takes a while
 
@@ -87,6 +96,7 @@ TARGETS: dict[str, Target] = {
     "events": Target(_imported("file.csv")),
     "lobster": Target(_lobster),
     "zip": Target(_imported("file.zip")),
+    "news": Target(_news),
     "day": Target(lambda data, folder: read_day(_written(data, folder, "day.parquet"))),
     "exchange": Target(lambda data, folder: load_config(_written(data, folder, "exchange.yaml"))),
     "population": Target(lambda data, folder: load_population(_written(data, folder, "population.yaml"))),

@@ -1,0 +1,110 @@
+"""Files of news: CSV with a header, or one JSON object a line."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.errors import ConfigError
+from serl.exchange.news import News, NewsKind, checked_news, kind_number
+
+AT_ONCE = -1
+"""`time_ns` of a message without a time."""
+FIELDS = ("time", "time_ns", "kind", "symbol", "headline", "body", "value", "source")
+IGNORED = ("sequence",)
+"""A column that `serl news list` writes; the exchange gives numbers of its own."""
+
+
+def read_news_file(path: Path) -> list[News]:
+    """The messages of a file, in order of time, with times after midnight or AT_ONCE, and the number 0. Raises ConfigError that names the row."""
+    messages: list[News] = []
+    for row, values in _rows(path):
+        try:
+            messages.append(_message(values))
+        except ConfigError as error:
+            raise ConfigError(f"{path}, row {row}: {error}") from None
+    timed = [message.time_ns != AT_ONCE for message in messages]
+    if not messages:
+        raise ConfigError(
+            f"{path}: expected at least one message, got none; give a CSV file with a header or JSON lines"
+        )
+    if any(timed) and not all(timed):
+        raise ConfigError(
+            f"{path}: expected a time in each row or in none, got {sum(timed)} times in {len(timed)} rows; complete them"
+        )
+    return sorted(messages, key=lambda message: message.time_ns)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8, got another encoding ({error}); convert the file") from None
+    if text.lstrip().startswith("{"):
+        yield from _json_rows(path, text)
+        return
+    try:
+        for row, values in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), 1):
+            if None in values or None in values.values():
+                raise ConfigError(
+                    f"{path}, row {row}: expected as many cells as the header has; quote cells with commas"
+                )
+            yield row, {name: cell for name, cell in values.items() if cell != ""}
+    except csv.Error as error:
+        raise ConfigError(f"{path}: expected CSV with a header or JSON lines, got something else ({error})") from None
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for row, line in enumerate(text.rstrip().split("\n"), 1):
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}, row {row}: expected a JSON object, got something else ({error})") from None
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path}, row {row}: expected a JSON object, got {line[:80]}")
+        yield row, values
+
+
+def _message(values: dict[str, Any]) -> News:
+    if unknown := values.keys() - {*FIELDS, *IGNORED}:
+        raise ConfigError(f"expected the fields {', '.join(FIELDS)}, got {', '.join(sorted(map(str, unknown)))[:80]}")
+    kind = kind_number(values.get("kind", "news"))
+    symbol, headline, body, source = (values.get(name, "") for name in ("symbol", "headline", "body", "source"))
+    return checked_news(0, _time_ns(values), kind, symbol, headline, body, _value(values.get("value"), kind), source)
+
+
+def _time_ns(values: dict[str, Any]) -> int:
+    """`time` (09:30 or 09:30:15) or `time_ns` (after midnight)."""
+    if "time" in values and "time_ns" in values:
+        raise ConfigError("expected time or time_ns, got both; leave one out")
+    if "time" in values:
+        return time_of_day_ns(str(values["time"]))
+    if "time_ns" not in values:
+        return AT_ONCE
+    time_ns = _integer(values["time_ns"])
+    if time_ns is None or time_ns < 0:
+        raise ConfigError(f"time_ns: expected nanoseconds after midnight, got {str(values['time_ns'])[:80]!r}")
+    return time_ns
+
+
+def _integer(value: Any) -> int | None:
+    """An integer, also in a cell of a CSV file; None for any other value."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch("-?[0-9]{1,19}", value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _value(value: Any, kind: int) -> Any:
+    """The value of a JSON object as it is, that of a cell as a number."""
+    if not isinstance(value, str):
+        return value
+    if kind == NewsKind.VALUE:
+        return _integer(value) if _integer(value) is not None else value
+    try:
+        return float(value)
+    except ValueError:
+        return value
