@@ -202,3 +202,19 @@ def window_ticker(symbol: SymbolMarket, now_ms: int, length_ms: int, mini: bool)
         "lastPrice": price(bar.close),
         "count": bar.count,
     }
+
+
+def window_event(symbol: SymbolMarket, now_ms: int, size: str, length_ms: int) -> Json:
+    """An event 1hTicker, 4hTicker or 1dTicker."""
+    answer = window_ticker(symbol, now_ms, length_ms, mini=False)
+    names = {
+        "priceChange": "p", "priceChangePercent": "P", "openPrice": "o", "highPrice": "h", "lowPrice": "l", "lastPrice": "c",
+        "weightedAvgPrice": "w", "volume": "v", "quoteVolume": "q", "openTime": "O", "closeTime": "C", "firstId": "F", "lastId": "L",
+        "count": "n",
+    }  # fmt: skip
+    return {
+        "e": f"{size}Ticker",
+        "E": now_ms,
+        "s": symbol.listing.name,
+        **{key: answer[name] for name, key in names.items()},
+    }

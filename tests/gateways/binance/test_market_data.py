@@ -7,6 +7,8 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.gateways.binance.gateway_fixture import Gateway, Socket, eventually
 
+DAY_MS = 86_400_000
+
 
 def make_trade(gateway: Gateway, price: str, quantity: int = 1) -> Any:
     """ALICE buys first, then BOB sells to her; returns his answer."""
@@ -46,6 +48,10 @@ def test_trades_candles_and_tickers(gateway: Gateway) -> None:
     assert day["lastPrice"] == "52.00000000" and day["lastId"] == trade_id + 1 and day["volume"] == candle[5]
     assert "bidPrice" not in gateway.public("ticker/24hr", symbol="DEMOUSDT", type="MINI")
     assert gateway.public("ticker", symbol="DEMOUSDT", windowSize="1h")["lastPrice"] == "52.00000000"
+    today, shifted = (gateway.public("ticker/tradingDay", symbol="DEMOUSDT", timeZone=zone) for zone in ("0", "-1:30"))
+    assert today["openTime"] % DAY_MS == 0 and today["closeTime"] == today["openTime"] + DAY_MS - 1
+    assert (shifted["openTime"] - 90 * 60_000) % DAY_MS == 0 and today["lastPrice"] == "52.00000000"
+    assert gateway.ask("GET", "/api/v3/ticker/tradingDay?symbol=DEMOUSDT&timeZone=15").body["code"] == -1130
     assert float(gateway.public("avgPrice", symbol="DEMOUSDT")["price"]) > 0
     assert len(gateway.public("ticker/bookTicker")) == 2
     assert gateway.ask("GET", "/api/v3/klines?symbol=DEMOUSDT&interval=7m").body["code"] == -1120
@@ -98,13 +104,23 @@ def test_a_client_keeps_the_book_by_binances_rule(gateway: Gateway) -> None:
 
 
 def test_streams_of_trades_quotes_candles_and_tickers(gateway: Gateway) -> None:
-    names = ["trade", "aggTrade", "bookTicker", "kline_1m", "ticker", "miniTicker", "depth5@100ms", "avgPrice"]
+    names = [
+        "trade",
+        "aggTrade",
+        "bookTicker",
+        "kline_1m",
+        "ticker",
+        "miniTicker",
+        "depth5@100ms",
+        "avgPrice",
+        "ticker_1h",
+    ]
     with gateway.socket("/stream?streams=" + "/".join(f"demousdt@{name}" for name in names)) as stream:
         make_trade(gateway, "61.00", 2)
         expected: dict[str, Any] = {
             "trade": {"p": "61.00000000", "q": "2.00000000", "m": True}, "aggTrade": {"p": "61.00000000"}, "bookTicker": {"b": "61.00000000"},
             "kline_1m": {"e": "kline"}, "ticker": {"e": "24hrTicker", "c": "61.00000000"}, "miniTicker": {"c": "61.00000000"},
-            "depth5@100ms": {}, "avgPrice": {"i": "5m"},
+            "depth5@100ms": {}, "avgPrice": {"i": "5m"}, "ticker_1h": {"e": "1hTicker", "c": "61.00000000"},
         }  # fmt: skip
         while expected:
             message = stream.receive()
