@@ -122,9 +122,9 @@ async def klines(call: Call) -> Any:
     interval = parameters.choice("interval", INTERVALS, -1120, "Invalid interval.")
     count = parameters.count("limit", 500, ROWS_MAX)
     start_ms, end_ms = parameters.integer("startTime"), parameters.integer("endTime")
-    now_ms = call.gateway.market.now_ms()
-    rows = symbol.bars.bars(interval, start_ms, now_ms if end_ms is None else min(end_ms, now_ms), count)
-    return [as_json.kline(symbol.listing, bar, interval) for bar in rows]
+    now_ms, zone_ms = call.gateway.market.now_ms(), _zone_ms(parameters)
+    rows = symbol.bars.bars(interval, start_ms, now_ms if end_ms is None else min(end_ms, now_ms), count, zone_ms)
+    return [as_json.kline(symbol.listing, bar, interval, zone_ms) for bar in rows]
 
 
 async def average_price(call: Call) -> Any:
