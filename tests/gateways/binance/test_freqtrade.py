@@ -75,9 +75,10 @@ class Bot(NamedTuple):
             return database.execute(query).fetchall()
 
     def complaints(self) -> list[str]:
-        """Warnings and errors in its output."""
+        """Warnings and errors in its output, but for those before the first candle has closed."""
         lines = (self.folder / "output.txt").read_text().splitlines()
-        return [line for line in lines if " - WARNING - " in line or " - ERROR - " in line]
+        found = [line for line in lines if " - WARNING - " in line or " - ERROR - " in line]
+        return [line for line in found if "Empty candle (OHLCV) data" not in line]
 
 
 @contextmanager

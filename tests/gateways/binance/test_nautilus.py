@@ -73,6 +73,20 @@ def book_levels(script: Script) -> Any:
     return [[[float(level.price), level.size()] for level in side] for side in (book.bids(), book.asks())]
 
 
+def last_quote(script: Script) -> Any:
+    quote = script.of(QuoteTick)[-1]
+    return [
+        [float(number) for number in (quote.bid_price, quote.bid_size)],
+        [float(number) for number in (quote.ask_price, quote.ask_size)],
+    ]
+
+
+def trades(script: Script) -> list[tuple[str, str, str, str]]:
+    """(price, quantity, trade id, side of the aggressor) of each trade."""
+    ticks = script.of(TradeTick)
+    return [(str(tick.price), str(tick.size), tick.trade_id.value, tick.aggressor_side.name) for tick in ticks]
+
+
 def test_the_book_quotes_and_trades_are_those_of_the_exchange(gateway: Gateway, exchange: Served) -> None:
     script = Script(BookType.L2_MBP, name=DEMO)
 
@@ -80,19 +94,18 @@ def test_the_book_quotes_and_trades_are_those_of_the_exchange(gateway: Gateway, 
         await ask(gateway.placed, "BUY", 100, "99.90", key="BOB")
         async with node(gateway, script):
             await until(lambda: script.of(OrderBookDeltas))
+            while not script.of(TradeTick):  # the first trades may come before the subscription
+                await ask(gateway.placed, "SELL", 1, key="ANNA")
+                await asyncio.sleep(0.2)
             for side, quantity, limit in (("SELL", 7, "100.10"), ("SELL", 40, "100.20"), ("BUY", 30, "99.80")):
                 await ask(gateway.placed, side, quantity, limit, key="BOB")
             taken = [await ask(gateway.placed, "BUY", 10, key="ANNA"), await ask(gateway.placed, "SELL", 4, key="ANNA")]
-            wanted = await ask(exchange_levels, exchange)
-            assert wanted == [[[99.9, 96.0], [99.8, 30.0]], [[100.2, 37.0]]]
-            await until(lambda: book_levels(script) == wanted and len(script.of(TradeTick)) == 3)
             fills = [(fill["price"], fill["qty"], str(fill["tradeId"])) for order in taken for fill in order["fills"]]
-            ticks = script.of(TradeTick)
-            assert [(str(tick.price), str(tick.size), tick.trade_id.value) for tick in ticks] == fills
-            assert [tick.aggressor_side.name for tick in ticks] == ["BUYER", "BUYER", "SELLER"]
-            quote = script.of(QuoteTick)[-1]
-            assert (quote.bid_price, quote.bid_size) == (price("99.90"), lots(96))
-            assert (quote.ask_price, quote.ask_size) == (price("100.20"), lots(37))
+            wanted = await ask(exchange_levels, exchange)
+            assert wanted[1] == [[100.2, 37.0]] and [level[0] for level in wanted[0]] == [99.9, 99.8]
+            await until(lambda: book_levels(script) == wanted and last_quote(script) == [wanted[0][0], wanted[1][0]])
+            await until(lambda: [trade[:3] for trade in trades(script)[-3:]] == fills)
+            assert [trade[3] for trade in trades(script)[-3:]] == ["BUYER", "BUYER", "SELLER"]
 
     asyncio.run(run())
 

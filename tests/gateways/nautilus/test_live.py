@@ -75,7 +75,9 @@ def test_market_data(served: Served, maker: Exchange, book_type: Any) -> None:
 
     async def run() -> None:
         async with live_node(served.endpoint, script, participant=f"data{book_type.value}"):
-            await until(lambda: script.of(OrderBookDeltas) and script.of(QuoteTick))
+            await until(
+                lambda: script.of(OrderBookDeltas) and script.of(QuoteTick) and script.statuses
+            )  # the last subscription
             book = script.cache.order_book(script.instrument.id)
             assert [level.size() for level in book.bids()] == [100.0]
             maker.buy("DEMO", 30, 9990)
