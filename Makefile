@@ -10,6 +10,8 @@ BENCH := $(VENV)/installed-bench
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps uv==0.13.9
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 TORCH := torch==2.13.0
+# without hashes: constraints.txt has other versions of what it requires
+FREQTRADE := freqtrade==2026.9
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 4
 
 # tests start hundreds of processes, and each would compile all that it imports
@@ -69,14 +71,16 @@ docs: $(DOCS)
 notebooks: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.notebooks $(NOTEBOOK)
 
-# gateways with the programs of others, long tests too; NautilusTrader wants other versions than dev, and has an environment of its own
+# gateways with the programs of others, long tests too; NautilusTrader and freqtrade want other versions than dev, and have environments of their own
 interop: $(DEV)
 	$(INSTALL) -e '.[interop]'
+	test -d $(VENV)/freqtrade || $(PYTHON) -m venv $(VENV)/freqtrade
+	$(BIN)/uv pip install --quiet --python $(VENV)/freqtrade/bin/python $(FREQTRADE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "long or not long" tests/gateways
 	test -d $(VENV)/interop || $(PYTHON) -m venv $(VENV)/interop
 	sed -E '/^(pandas|fsspec)==/,/[^\\]$$/d' constraints.txt > $(VENV)/interop/constraints.txt
-	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[nautilus,history]' hypothesis playwright pytest pytest-timeout
-	OMP_NUM_THREADS=1 $(VENV)/interop/bin/python -m pytest -m "long or not long" tests/gateways/nautilus
+	$(BIN)/uv pip install --quiet --python $(VENV)/interop/bin/python -c $(VENV)/interop/constraints.txt -e '.[binance,nautilus,history]' hypothesis playwright pytest pytest-timeout
+	OMP_NUM_THREADS=1 $(VENV)/interop/bin/python -m pytest -m "long or not long" tests/gateways/nautilus tests/gateways/binance/test_nautilus.py
 
 $(RUN): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)

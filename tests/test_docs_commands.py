@@ -54,8 +54,10 @@ def test_every_block_has_a_test() -> None:
     for page in PAGES:
         for block in blocks(str(page)):
             found.setdefault(block.language, set()).add(os.path.relpath(page, DOCS))
-    assert set(found) == {"python", "yaml", "console", "text"}, "name the language of a block: ```console, ```text, ..."
+    languages = {"python", "yaml", "json", "console", "text"}
+    assert set(found) == languages, "name the language of a block: ```console, ```text, ..."
     assert found["python"] == PYTHON and found["yaml"] == YAML
+    assert found["json"] == {"gateways/binance.md"}, "tests/gateways/binance/test_freqtrade.py runs it"
 
 
 @pytest.mark.parametrize(("page", "line"), SERL, ids=lambda value: value[:60])

@@ -52,6 +52,12 @@ async def order_limits(call: Call) -> Any:
     return [{**limit, "count": count} for limit, count in zip(limits, counts, strict=True)]
 
 
+async def own_filters(call: Call) -> Any:
+    """GET myFilters: an account has no filters of its own."""
+    call.gateway.market.listings.find(call.parameters.text("symbol"))
+    return {"exchangeFilters": [], "symbolFilters": [], "assetFilters": []}
+
+
 async def nothing(call: Call) -> Any:
     """An endpoint whose list is always empty here."""
     return []
@@ -90,6 +96,7 @@ ACCOUNT_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("GET", "account"): signed(account, 20, "omitZeroBalances"),
     ("GET", "account/commission"): signed(commission, 20, "symbol"),
     ("GET", "rateLimit/order"): signed(order_limits, 40),
+    ("GET", "myFilters"): signed(own_filters, 40, "symbol"),
     ("GET", "myPreventedMatches"): signed(nothing, 20, "symbol preventedMatchId orderId fromPreventedMatchId limit"),
     ("GET", "myAllocations"): signed(nothing, 20, "symbol startTime endTime fromAllocationId limit orderId"),
     ("POST", "userDataStream"): _stream(start_stream),

@@ -65,20 +65,21 @@ class Bar:
         self.last_id = max(self.last_id, later.last_id)
 
 
-def open_of(interval: str, time_ms: int) -> int:
-    """When the candle that contains a time opened."""
+def open_of(interval: str, time_ms: int, zone_ms: int = 0) -> int:
+    """When the candle that contains a time opened. zone_ms: the candles' time zone, ahead of UTC."""
+    local_ms = time_ms + zone_ms
     if interval == "1M":
-        time = datetime.fromtimestamp(time_ms / 1000, UTC)
-        return int(datetime(time.year, time.month, 1, tzinfo=UTC).timestamp()) * 1000
+        time = datetime.fromtimestamp(local_ms / 1000, UTC)
+        return int(datetime(time.year, time.month, 1, tzinfo=UTC).timestamp()) * 1000 - zone_ms
     size = FIXED_MS[interval]
     start = WEEK_START_MS if interval == "1w" else 0
-    return (time_ms - start) // size * size + start
+    return (local_ms - start) // size * size + start - zone_ms
 
 
-def next_open(interval: str, open_ms: int) -> int:
+def next_open(interval: str, open_ms: int, zone_ms: int = 0) -> int:
     """When the next candle opens."""
     if interval == "1M":
-        return open_of("1M", open_ms + 32 * DAY_MS)
+        return open_of("1M", open_ms + 32 * DAY_MS, zone_ms)
     return open_ms + FIXED_MS[interval]
 
 
@@ -113,32 +114,32 @@ class Bars:
             joined.merge(bar)
         return joined
 
-    def bar_at(self, interval: str, open_ms: int) -> Bar | None:
+    def bar_at(self, interval: str, open_ms: int, zone_ms: int = 0) -> Bar | None:
         """The candle that opened at a time; without trades flat at the close before; None before the first trade."""
-        if (found := self.span(open_ms, next_open(interval, open_ms), interval)) is not None:
+        if (found := self.span(open_ms, next_open(interval, open_ms, zone_ms), interval)) is not None:
             return found
         stored = self._stored(interval)
         before = bisect_left(stored, open_ms, key=lambda bar: bar.open_ms)
         return Bar(open_ms, stored[before - 1].close) if before else None
 
-    def bars(self, interval: str, start_ms: int | None, end_ms: int, count: int) -> list[Bar]:
+    def bars(self, interval: str, start_ms: int | None, end_ms: int, count: int, zone_ms: int = 0) -> list[Bar]:
         """Up to `count` candles that open from start_ms (None: the latest ones) to end_ms, oldest first."""
         stored = self._stored(interval)
         if not stored:
             return []
-        first = open_of(interval, stored[0].open_ms)
+        first = open_of(interval, stored[0].open_ms, zone_ms)
         opens: list[int] = []
         if start_ms is None:
-            open_ms = open_of(interval, end_ms)
+            open_ms = open_of(interval, end_ms, zone_ms)
             while open_ms >= first and len(opens) < count:
                 opens.append(open_ms)
-                open_ms = open_of(interval, open_ms - 1)
+                open_ms = open_of(interval, open_ms - 1, zone_ms)
             opens.reverse()
         else:
-            open_ms = max(first, open_of(interval, start_ms))
-            open_ms = open_ms if open_ms >= start_ms else next_open(interval, open_ms)
+            open_ms = max(first, open_of(interval, start_ms, zone_ms))
+            open_ms = open_ms if open_ms >= start_ms else next_open(interval, open_ms, zone_ms)
             while open_ms <= end_ms and len(opens) < count:
                 opens.append(open_ms)
-                open_ms = next_open(interval, open_ms)
-        found = (self.bar_at(interval, open_ms) for open_ms in opens)
+                open_ms = next_open(interval, open_ms, zone_ms)
+        found = (self.bar_at(interval, open_ms, zone_ms) for open_ms in opens)
         return [bar for bar in found if bar is not None]

@@ -1,6 +1,7 @@
 """Endpoints of market data, which need no account."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -8,7 +9,7 @@ from typing import Any
 
 from serl.gateways.binance import market_json as as_json
 from serl.gateways.binance.api import Call, Endpoint, public
-from serl.gateways.binance.bars import INTERVALS, MINUTE_MS, SECOND_MS
+from serl.gateways.binance.bars import DAY_MS, INTERVALS, MINUTE_MS, SECOND_MS
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.symbol import AggTrade, SymbolMarket, aggregate
@@ -121,9 +122,9 @@ async def klines(call: Call) -> Any:
     interval = parameters.choice("interval", INTERVALS, -1120, "Invalid interval.")
     count = parameters.count("limit", 500, ROWS_MAX)
     start_ms, end_ms = parameters.integer("startTime"), parameters.integer("endTime")
-    now_ms = call.gateway.market.now_ms()
-    rows = symbol.bars.bars(interval, start_ms, now_ms if end_ms is None else min(end_ms, now_ms), count)
-    return [as_json.kline(symbol.listing, bar, interval) for bar in rows]
+    now_ms, zone_ms = call.gateway.market.now_ms(), _zone_ms(parameters)
+    rows = symbol.bars.bars(interval, start_ms, now_ms if end_ms is None else min(end_ms, now_ms), count, zone_ms)
+    return [as_json.kline(symbol.listing, bar, interval, zone_ms) for bar in rows]
 
 
 async def average_price(call: Call) -> Any:
@@ -185,6 +186,32 @@ async def window_ticker(call: Call) -> Any:
     return await _of_symbols(make)(call)
 
 
+_TIME_ZONE = re.compile(r"^([+-]?)(\d{1,2})(?::([0-5]\d))?$", re.ASCII)
+ZONE_MIN_MS, ZONE_MAX_MS = -12 * HOUR_MS, 14 * HOUR_MS
+
+
+def _zone_ms(parameters: Parameters) -> int:
+    """timeZone, like 8 or -1:00, in ms."""
+    found = _TIME_ZONE.match(parameters.get("timeZone") or "0")
+    sign, hours, minutes = found.groups() if found else ("", "99", "0")
+    zone_ms = (-1 if sign == "-" else 1) * (int(hours) * HOUR_MS + int(minutes or 0) * MINUTE_MS)
+    if not ZONE_MIN_MS <= zone_ms <= ZONE_MAX_MS:
+        raise BinanceError(-1130, "Data sent for parameter 'timeZone' is not valid.")
+    return zone_ms
+
+
+async def trading_day_ticker(call: Call) -> Any:
+    """GET ticker/tradingDay: the trades of the day in a time zone, UTC by default."""
+    zone_ms, mini = _zone_ms(call.parameters), _is_mini(call)
+
+    def make(symbol: SymbolMarket, now_ms: int) -> Any:
+        open_ms = (now_ms + zone_ms) // DAY_MS * DAY_MS - zone_ms
+        found = as_json.window_ticker(symbol, now_ms, now_ms - open_ms, mini)
+        return {**found, "openTime": open_ms, "closeTime": open_ms + DAY_MS - 1}
+
+    return await _of_symbols(make)(call)
+
+
 def _tickers_weight(one: int, all_symbols: int) -> Callable[[Parameters], int]:
     return lambda parameters: one if "symbol" in parameters.values else all_symbols
 
@@ -204,6 +231,9 @@ MARKET_ENDPOINTS: dict[str, Endpoint] = {
     "avgPrice": public(average_price, 2, "symbol"),
     "ticker/24hr": public(day_ticker, _tickers_weight(2, 80), "symbol symbols type symbolStatus"),
     "ticker": public(window_ticker, _tickers_weight(4, 200), "symbol symbols windowSize type symbolStatus"),
+    "ticker/tradingDay": public(
+        trading_day_ticker, _tickers_weight(4, 200), "symbol symbols timeZone type symbolStatus"
+    ),
     "ticker/price": public(_of_symbols(_last_price), _tickers_weight(2, 4), "symbol symbols symbolStatus"),
     "ticker/bookTicker": public(
         _of_symbols(lambda symbol, now_ms: as_json.book_ticker(symbol)),

@@ -57,22 +57,22 @@ def agg_trade_event(listing: Listing, row: AggTrade, now_ms: int) -> Json:
     return {"e": "aggTrade", "E": now_ms, "s": listing.name, **agg_trade(listing, row)}
 
 
-def kline(listing: Listing, bar: Bar, interval: str) -> list[Any]:
+def kline(listing: Listing, bar: Bar, interval: str, zone_ms: int = 0) -> list[Any]:
     """A row of klines."""
     price, qty, amount = listing.prices.text, listing.quantities.text, listing.amounts.text
     return [
-        bar.open_ms, price(bar.open), price(bar.high), price(bar.low), price(bar.close), qty(bar.lots), next_open(interval, bar.open_ms) - 1,
+        bar.open_ms, price(bar.open), price(bar.high), price(bar.low), price(bar.close), qty(bar.lots), next_open(interval, bar.open_ms, zone_ms) - 1,
         amount(bar.amount), bar.count, qty(bar.taker_lots), amount(bar.taker_amount), "0",
     ]  # fmt: skip
 
 
-def kline_event(listing: Listing, bar: Bar, interval: str, closed: bool, now_ms: int) -> Json:
+def kline_event(listing: Listing, bar: Bar, interval: str, closed: bool, now_ms: int, zone_ms: int = 0) -> Json:
     """An event kline."""
     price, qty, amount = listing.prices.text, listing.quantities.text, listing.amounts.text
     return {
         "e": "kline", "E": now_ms, "s": listing.name,
         "k": {
-            "t": bar.open_ms, "T": next_open(interval, bar.open_ms) - 1, "s": listing.name, "i": interval, "f": bar.first_id, "L": bar.last_id,
+            "t": bar.open_ms, "T": next_open(interval, bar.open_ms, zone_ms) - 1, "s": listing.name, "i": interval, "f": bar.first_id, "L": bar.last_id,
             "o": price(bar.open), "c": price(bar.close), "h": price(bar.high), "l": price(bar.low), "v": qty(bar.lots), "n": bar.count,
             "x": closed, "q": amount(bar.amount), "V": qty(bar.taker_lots), "Q": amount(bar.taker_amount), "B": "0",
         },
@@ -201,4 +201,20 @@ def window_ticker(symbol: SymbolMarket, now_ms: int, length_ms: int, mini: bool)
         **ohlc,
         "lastPrice": price(bar.close),
         "count": bar.count,
+    }
+
+
+def window_event(symbol: SymbolMarket, now_ms: int, size: str, length_ms: int) -> Json:
+    """An event 1hTicker, 4hTicker or 1dTicker."""
+    answer = window_ticker(symbol, now_ms, length_ms, mini=False)
+    names = {
+        "priceChange": "p", "priceChangePercent": "P", "openPrice": "o", "highPrice": "h", "lowPrice": "l", "lastPrice": "c",
+        "weightedAvgPrice": "w", "volume": "v", "quoteVolume": "q", "openTime": "O", "closeTime": "C", "firstId": "F", "lastId": "L",
+        "count": "n",
+    }  # fmt: skip
+    return {
+        "e": f"{size}Ticker",
+        "E": now_ms,
+        "s": symbol.listing.name,
+        **{key: answer[name] for name, key in names.items()},
     }

@@ -1,7 +1,6 @@
 """Endpoints that place, change, cancel and query orders."""
 
 import asyncio
-import time
 from typing import Any
 
 from serl.clients.session import Report
@@ -48,11 +47,6 @@ def check_client_id(call: Call, client_id: str) -> None:
     known = call.account.link.orders.by_client_id.get(client_id)
     if (known is not None and known.open) or client_id in call.account.link.pending_ids:
         raise refused("Duplicate order sent.")
-
-
-def now_ms() -> int:
-    """The time of an answer."""
-    return time.time_ns() // 1_000_000
 
 
 def send(call: Call, draft: Draft) -> "asyncio.Future[Report]":
@@ -139,10 +133,7 @@ async def cancel(call: Call) -> Any:
     if order.record.list_id < 0:
         return answer
     orders = call.account.link.orders.lists[order.record.list_id]
-    return {
-        **as_json.order_list(orders),
-        "orderReports": [as_json.canceled(each, client_id, order.update_ms) for each in orders],
-    }
+    return as_json.canceled_list(orders, client_id)
 
 
 def check_restriction(call: Call, order: SpotOrder) -> None:
@@ -161,7 +152,16 @@ async def cancel_all(call: Call) -> Any:
     if not chosen:
         raise no_such_order()
     accepted(await link.amend(CommandKind.MASS_CANCEL, listing.number, last=EventKind.MASS_CANCELLED))
-    return [as_json.canceled(order, order.client_id, order.update_ms) for order in chosen if not order.open]
+    answers: list[Any] = []
+    lists: set[int] = set()
+    for order in chosen:
+        list_id = order.record.list_id
+        if list_id < 0 and not order.open:
+            answers.append(as_json.canceled(order, order.client_id, order.update_ms))
+        elif list_id >= 0 and not order.open and list_id not in lists:
+            lists.add(list_id)
+            answers.append(as_json.canceled_list(link.orders.lists[list_id]))
+    return answers
 
 
 async def replace(call: Call) -> Any:

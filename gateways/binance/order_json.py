@@ -132,6 +132,12 @@ def order_list(orders: list[SpotOrder]) -> Json:
     }  # fmt: skip
 
 
+def canceled_list(orders: list[SpotOrder], client_id: str | None = None) -> Json:
+    """The answer to a cancel of an order list. client_id: of the cancel; without one, each order's own."""
+    reports = [canceled(order, client_id or order.client_id, order.update_ms) for order in orders]
+    return {**order_list(orders), "orderReports": reports}
+
+
 def list_status(orders: list[SpotOrder], now_ms: int) -> Json:
     """An event listStatus."""
     found = order_list(orders)

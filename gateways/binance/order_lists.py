@@ -7,7 +7,7 @@ from serl.gateways.binance import order_json as as_json
 from serl.gateways.binance.api import Call, Endpoint, signed
 from serl.gateways.binance.errors import BinanceError, refused
 from serl.gateways.binance.link import accepted
-from serl.gateways.binance.order_endpoints import check_client_id, market_view, now_ms, response, response_type
+from serl.gateways.binance.order_endpoints import check_client_id, market_view, response, response_type
 from serl.gateways.binance.order_entry import Draft, new_client_id, read_order
 from serl.gateways.binance.orders import SpotOrder
 from serl.gateways.binance.parameters import Parameters
@@ -135,10 +135,7 @@ async def cancel_list(call: Call, orders: list[SpotOrder]) -> Any:
     future = link.amend(CommandKind.CANCEL, first.order_id)
     call.account.note_cancel(link.last_command_id, client_id)
     accepted(await future)
-    return {
-        **as_json.order_list(orders),
-        "orderReports": [as_json.canceled(order, client_id, now_ms()) for order in orders],
-    }
+    return as_json.canceled_list(orders, client_id)
 
 
 async def open_lists(call: Call) -> Any:

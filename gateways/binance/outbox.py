@@ -1,6 +1,7 @@
 """What waits to be sent over a WebSocket, bounded: who does not read is cut off."""
 
 import asyncio
+import time
 from collections import deque
 from typing import Any
 
@@ -11,6 +12,8 @@ from websockets.frames import CloseCode, Frame
 WAITING_BYTES_MAX = 8 << 20
 FRAMES_MAX = 4096
 """Of one message: a limit of bytes alone does not end a message of empty frames."""
+PING_S, PONG_S = 20.0, 60.0
+"""As at Binance: a ping this often, and a connection without its pong ends after this long."""
 STUCK_S = 5.0
 """A client that has not read for this long, while its buffers are full, is cut off."""
 
@@ -19,6 +22,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A connection that ends without a farewell when its client does not read, and with a close code when it breaks the protocol."""
 
     _stuck: asyncio.TimerHandle | None = None
+
+    def send_keepalive_ping(self) -> None:
+        """Sends a ping whose payload is a text, the time in ms, as Binance's are: some clients cannot answer the bytes of the base class."""
+        self.ping_timer = None
+        if self.close_sent or self.transport.is_closing():
+            return
+        self.pending_ping_payload = str(time.time_ns() // 1_000_000).encode()
+        self.ping_sent_at = self.loop.time()
+        self.conn.send_ping(self.pending_ping_payload)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.pong_timer = self.loop.call_later(PONG_S, self.keepalive_timeout)
 
     def handle_cont(self, event: Frame) -> None:
         """Takes another frame of a message."""

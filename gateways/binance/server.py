@@ -20,7 +20,7 @@ from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.link import AccountLink
 from serl.gateways.binance.market import Market
 from serl.gateways.binance.order_file import OrderFile
-from serl.gateways.binance.outbox import WebSocketProtocol
+from serl.gateways.binance.outbox import PING_S, PONG_S, WebSocketProtocol
 from serl.gateways.binance.rest import Rest
 from serl.gateways.binance.socket_api import ApiSocket
 from serl.gateways.binance.socket_streams import StreamSocket
@@ -136,7 +136,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
 def _config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
         application, log_level="warning", access_log=False, lifespan="off", ws=WebSocketProtocol, ws_max_size=MESSAGE_BYTES_MAX,
-        ws_per_message_deflate=False, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, date_header=False, loop="asyncio",
+        ws_per_message_deflate=False, ws_ping_interval=PING_S, ws_ping_timeout=PONG_S, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, date_header=False, loop="asyncio",
     )  # fmt: skip
 
 

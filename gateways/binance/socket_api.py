@@ -24,7 +24,7 @@ REQUESTS_MAX = 1000
 _MARKET = {
     "ping": "ping", "time": "time", "exchangeInfo": "exchangeInfo", "depth": "depth", "trades.recent": "trades",
     "trades.historical": "historicalTrades", "trades.aggregate": "aggTrades", "klines": "klines", "uiKlines": "uiKlines",
-    "avgPrice": "avgPrice", "ticker.24hr": "ticker/24hr", "ticker": "ticker", "ticker.price": "ticker/price",
+    "avgPrice": "avgPrice", "ticker.24hr": "ticker/24hr", "ticker": "ticker", "ticker.tradingDay": "ticker/tradingDay", "ticker.price": "ticker/price",
     "ticker.book": "ticker/bookTicker",
 }  # fmt: skip
 _PRIVATE = {
@@ -35,7 +35,7 @@ _PRIVATE = {
     "orderList.cancel": ("DELETE", "orderList"), "openOrderLists.status": ("GET", "openOrderList"), "allOrders": ("GET", "allOrders"),
     "allOrderLists": ("GET", "allOrderList"), "myTrades": ("GET", "myTrades"), "account.status": ("GET", "account"),
     "account.commission": ("GET", "account/commission"), "account.rateLimits.orders": ("GET", "rateLimit/order"),
-    "myPreventedMatches": ("GET", "myPreventedMatches"), "myAllocations": ("GET", "myAllocations"), "userDataStream.start": ("POST", "userDataStream"),
+    "myFilters": ("GET", "myFilters"), "myPreventedMatches": ("GET", "myPreventedMatches"), "myAllocations": ("GET", "myAllocations"), "userDataStream.start": ("POST", "userDataStream"),
     "userDataStream.ping": ("PUT", "userDataStream"), "userDataStream.stop": ("DELETE", "userDataStream"),
 }  # fmt: skip
 _ALL_PRIVATE = {**ORDER_ENDPOINTS, **LIST_ENDPOINTS, **ACCOUNT_ENDPOINTS}

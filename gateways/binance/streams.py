@@ -14,6 +14,9 @@ from serl.gateways.binance.symbol import MarketTrade, SymbolMarket, aggregate
 TICK_S = 0.1
 TICKS_OF_A_SECOND = 10
 DEPTHS = ("5", "10", "20")
+WINDOWS_MS = {"ticker_1h": 60 * MINUTE_MS, "ticker_4h": 240 * MINUTE_MS, "ticker_1d": 1440 * MINUTE_MS}
+ZONES_MS = {"": 0, "+08:00": 480 * MINUTE_MS}
+"""Time zones of candles; Binance has no others on streams."""
 
 
 class _Emitter(Protocol):
@@ -59,14 +62,14 @@ class _Diff:
 
 
 class _State:
-    """A stream whose events are states: sent when a number that names the state has changed."""
+    """A stream whose events are states: sent when what names the state has changed; None for no state yet."""
 
-    def __init__(self, version: Callable[[], int], make: Callable[[int], Any]) -> None:
+    def __init__(self, version: Callable[[int], object], make: Callable[[int], Any]) -> None:
         self._version, self._make = version, make
-        self._last: int | None = None
+        self._last: object = None
 
     def take(self, now_ms: int) -> Any:
-        version = self._version()
+        version = self._version(now_ms)
         if version == self._last:
             return None
         self._last = version
@@ -82,22 +85,25 @@ class _State:
 class _Kline:
     """kline: the current candle when it changed, and each candle once more when it has closed."""
 
-    def __init__(self, symbol: SymbolMarket, interval: str) -> None:
-        self._symbol, self._interval = symbol, interval
+    def __init__(self, symbol: SymbolMarket, interval: str, zone_ms: int) -> None:
+        self._symbol, self._interval, self._zone_ms = symbol, interval, zone_ms
         self._last: tuple[int, int] | None = None
         self._open_ms = -1
 
     def take(self, now_ms: int) -> Any:
-        symbol, open_ms = self._symbol, open_of(self._interval, now_ms)
+        open_ms = open_of(self._interval, now_ms, self._zone_ms)
         if 0 <= self._open_ms < open_ms:
             closed_ms, self._open_ms = self._open_ms, -1
-            bar = symbol.bars.bar_at(self._interval, closed_ms)
-            return bar and as_json.kline_event(symbol.listing, bar, self._interval, True, now_ms)
-        if (state := (open_ms, symbol.last_id)) == self._last:
+            return self._event(closed_ms, True, now_ms)
+        if (state := (open_ms, self._symbol.last_id)) == self._last:
             return None
-        bar = symbol.bars.bar_at(self._interval, open_ms)
         self._last, self._open_ms = state, open_ms
-        return bar and as_json.kline_event(symbol.listing, bar, self._interval, False, now_ms)
+        return self._event(open_ms, False, now_ms)
+
+    def _event(self, open_ms: int, closed: bool, now_ms: int) -> Any:
+        symbol, interval, zone_ms = self._symbol, self._interval, self._zone_ms
+        bar = symbol.bars.bar_at(interval, open_ms, zone_ms)
+        return bar and as_json.kline_event(symbol.listing, bar, interval, closed, now_ms, zone_ms)
 
     def repeat(self) -> None:
         self._last = None
@@ -156,20 +162,22 @@ class Streams:
             return ticks, _Diff(symbol)
         if kind.removeprefix("depth") in DEPTHS and ticks:
             count = int(kind.removeprefix("depth"))
-            return ticks, _State(lambda: symbol.book.update_id, lambda now_ms: as_json.depth(symbol, count))
-        if kind.removeprefix("kline_") in INTERVALS:
-            return TICKS_OF_A_SECOND, _Kline(symbol, kind.removeprefix("kline_"))
+            return ticks, _State(lambda now_ms: symbol.book.update_id, lambda now_ms: as_json.depth(symbol, count))
+        if kind.removeprefix("kline_") in INTERVALS and speed in ZONES_MS:
+            return TICKS_OF_A_SECOND, _Kline(symbol, kind.removeprefix("kline_"), ZONES_MS[speed])
+        if kind in WINDOWS_MS:
+            return TICKS_OF_A_SECOND, _window(symbol, kind)
         makers = {"ticker": as_json.ticker_event, "miniTicker": as_json.mini_ticker_event, "avgPrice": _average_event}
         if kind in makers:
             make = makers[kind]
-            return TICKS_OF_A_SECOND, _State(lambda: symbol.last_id, lambda now_ms: make(symbol, now_ms))
+            return TICKS_OF_A_SECOND, _State(lambda now_ms: symbol.last_id, lambda now_ms: make(symbol, now_ms))
         return None
 
     def _all_tickers(self, stream: str) -> _State:
         symbols = list(self._market.symbols.values())
         make = as_json.ticker_event if stream.startswith("!ticker") else as_json.mini_ticker_event
         return _State(
-            lambda: sum(symbol.last_id for symbol in symbols),
+            lambda now_ms: sum(symbol.last_id for symbol in symbols),
             lambda now_ms: [make(symbol, now_ms) for symbol in symbols],
         )
 
@@ -186,6 +194,15 @@ class Streams:
         stream = f"{symbol.listing.stream}@bookTicker"
         if self._hub.wants(stream):
             self._hub.publish(stream, as_json.book_ticker_event(symbol))
+
+
+def _window(symbol: SymbolMarket, kind: str) -> _State:
+    """A stream like ticker_1h: sent after trades, and when a minute begins, because the oldest one leaves the window then."""
+    size = kind.removeprefix("ticker_")
+    return _State(
+        lambda now_ms: (symbol.last_id, now_ms // MINUTE_MS) if symbol.trades else None,
+        lambda now_ms: as_json.window_event(symbol, now_ms, size, WINDOWS_MS[kind]),
+    )
 
 
 def _average_event(symbol: SymbolMarket, now_ms: int) -> Any:

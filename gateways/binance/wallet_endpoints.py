@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from serl.gateways.binance.account_endpoints import commission_rates, nothing
-from serl.gateways.binance.api import Call, Endpoint, public, signed
+from serl.gateways.binance.api import Call, Endpoint, Security, names, public, signed
 
 
 async def system_status(call: Call) -> Any:
@@ -48,6 +48,7 @@ WALLET_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("GET", "/sapi/v1/system/status"): public(system_status, 1),
     ("GET", "/sapi/v1/capital/config/getall"): signed(coins, 10),
     ("GET", "/sapi/v1/asset/tradeFee"): signed(fees, 1, "symbol"),
+    ("GET", "/sapi/v1/spot/delist-schedule"): Endpoint(nothing, 100, Security.KEY, names("", signed=True)),
     ("GET", "/sapi/v1/margin/allPairs"): signed(nothing, 1),
     ("GET", "/sapi/v1/margin/isolated/allPairs"): signed(nothing, 10, "symbol"),
     ("GET", "/fapi/v1/exchangeInfo"): public(no_symbols, 1),

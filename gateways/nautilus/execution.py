@@ -20,6 +20,7 @@ from serl.exchange.wire import Kind
 from serl.gateways.nautilus.config import SerlExecClientConfig
 from serl.gateways.nautilus.instruments import SERL_VENUE, SymbolUnits
 from serl.gateways.nautilus.link import Link
+from serl.gateways.nautilus.order_changes import read_change
 from serl.gateways.nautilus.order_events import OrderEvents
 from serl.gateways.nautilus.orders import new_order
 from serl.gateways.nautilus.own_orders import OwnOrders
@@ -107,11 +108,12 @@ class SerlExecutionClient(LiveExecutionClient):
         )
 
     def _forget_closed(self) -> None:
-        """Before commands are sent again: not those of orders that the node has given up meanwhile."""
+        """Before commands are sent again: not those of orders that the node has given up meanwhile, nor their terms."""
         for client_order_id, order_id in self._order_ids.items():
             order = self._cache.order(client_order_id)
             if order is not None and order.is_closed:
-                self._link.session.unanswered.pop(order_id, None)
+                for command_id in (order_id, *self._link.session.term_ids.pop(order_id, ())):
+                    self._link.session.unanswered.pop(command_id, None)
 
     def _reject_skipped(self) -> None:
         if self._skipped_task is None or self._skipped_task.done():
@@ -224,19 +226,18 @@ class SerlExecutionClient(LiveExecutionClient):
             self._events.reject_change(command, "the order is not open at the exchange", is_cancel=False)
             return
         try:
-            units = self._units(order.instrument_id)
-            if command.trigger_price is not None and command.trigger_price != order.trigger_price:
-                raise ConfigError("the exchange cannot change a stop price; cancel the order and send another one")
-            lots = units.lots(command.quantity) if command.quantity is not None else own.qty_lots
-            ticks = units.ticks(command.price) if command.price is not None else own.price_ticks
+            change = read_change(command, order, own, self._units(order.instrument_id))
         except ConfigError as error:
             self._events.reject_change(command, str(error), is_cancel=False)
             return
-        command_id, message = self._link.session.command(CommandKind.REPLACE, order_id, lots, ticks)
-        self._own.note_replace(command_id, ticks)
-        keeps_priority = ticks == own.price_ticks and lots <= own.qty_lots
-        self._events.note_replace(command_id, keeps_priority)
-        self._link.send(message)
+        session = self._link.session
+        known = session.orders.get(order_id) or own.as_order()
+        command_id, messages = session.amend(
+            known, CommandKind.REPLACE, change.qty_lots, change.price_ticks, terms=change.terms
+        )
+        self._own.note_replace(command_id, change.price_ticks)
+        self._events.note_replace(command_id, change)
+        self._link.send(*messages)
 
     async def _cancel_order(self, command: Any) -> None:
         order_id = self._order_id(command)

@@ -10,6 +10,7 @@ from nautilus_trader.model.objects import Money
 from serl.clients.session import Report
 from serl.exchange.records import EventKind, Reason
 from serl.gateways.nautilus.link import Link
+from serl.gateways.nautilus.order_changes import Change
 from serl.gateways.nautilus.own_orders import REPLACES_MAX, OwnOrder, OwnOrders
 from serl.gateways.nautilus.providers import SerlInstrumentProvider
 from serl.gateways.nautilus.reports import EXPIRIES, liquidity, venue_order_id
@@ -27,7 +28,7 @@ class OrderEvents:
     Attributes:
         client_ids: the node's id of each order that this client has sent, by the exchange's.
         cancels: command ids of cancellations under way.
-        replaces: of changes under way, by command id: whether the order keeps its priority.
+        replaces: changes under way, by command id.
         fills: number of fills so far.
     """
 
@@ -37,12 +38,12 @@ class OrderEvents:
         self._client, self._link, self._own, self._provider = client, link, own, provider
         self.client_ids: dict[int, Any] = {}
         self.cancels: set[int] = set()
-        self.replaces: dict[int, bool] = {}
+        self.replaces: dict[int, Change] = {}
         self.fills = 0
 
-    def note_replace(self, command_id: int, keeps_priority: bool) -> None:
+    def note_replace(self, command_id: int, change: Change) -> None:
         """A change under way."""
-        self.replaces[command_id] = keeps_priority
+        self.replaces[command_id] = change
         if len(self.replaces) > REPLACES_MAX:
             del self.replaces[next(iter(self.replaces))]
 
@@ -112,18 +113,20 @@ class OrderEvents:
         )  # fmt: skip
 
     def _tell_update(self, order: Any, report: Report, own: OwnOrder) -> None:
-        """A new quantity or limit. The reserve of an iceberg is reported before its displayed part is cancelled or moved: that is no update."""
-        keeps_priority = self.replaces.get(report.command_id)
-        if keeps_priority is None:
+        """A new quantity, limit or stop price. The reserve of an iceberg is reported before its displayed part is cancelled or moved: that is no update."""
+        change = self.replaces.get(report.command_id)
+        if change is None:
             if report.reason != Reason.SELF_TRADE:
                 return
-        elif report.kind == EventKind.REDUCED and not keeps_priority:
+        elif report.kind == EventKind.REDUCED and not change.keeps_priority:
             return
         elif report.kind == EventKind.REPLACED:
             self.replaces.pop(report.command_id)
         _, units = self._provider.numbered[report.symbol]
         price = units.price(own.price_ticks) if own.price_ticks else None
         trigger = order.trigger_price if order.has_trigger_price else None
+        if change is not None and change.trigger_price is not None:
+            trigger = change.trigger_price
         self._client.generate_order_updated(
             *self._ids(order, report), units.quantity(own.qty_lots), price, trigger, self._link.unix_ns(report.time_ns)
         )

@@ -75,7 +75,7 @@ def new_order(order: Any, units: SymbolUnits, expire_ns: int | None, link: int |
         raise ConfigError(f"expected a time in force of the exchange, got {time_in_force_to_str(order.time_in_force)}")
     price = units.ticks(order.price) if order.order_type in LIMITS else None
     display_lots, hidden = _display(order, units)
-    stop_ticks, trail_ticks = _stop(order, units)
+    stop_ticks, trail_ticks = stop_terms(order, units)
     terms = Terms(
         display_lots=display_lots, hidden=hidden, stop_ticks=stop_ticks, trail_ticks=trail_ticks,
         expire_ns=expire_ns if tif == records.TimeInForce.GTT else None, link=link, reduce_only=order.is_reduce_only,
@@ -92,7 +92,7 @@ def _display(order: Any, units: SymbolUnits) -> tuple[int | None, bool]:
     return (units.lots(display), False) if display.raw else (None, True)
 
 
-def _stop(order: Any, units: SymbolUnits) -> tuple[int | None, int | None]:
+def stop_terms(order: Any, units: SymbolUnits) -> tuple[int | None, int | None]:
     """(stop price, trailing distance) in ticks."""
     if order.order_type not in STOPS:
         return None, None

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from serl.clients.session import Report
-from serl.exchange.records import EventFlag, EventKind, Reason
+from serl.clients.session import Order, Report
+from serl.exchange.records import EventFlag, EventKind, Reason, Side, TimeInForce
 
 ENDED_MAX = 1_000
 """Orders that are over and still known; the oldest are forgotten."""
@@ -51,6 +51,13 @@ class OwnOrder:
     def filled_lots(self) -> int:
         """Traded so far."""
         return sum(fill.qty_lots for fill in self.fills)
+
+    def as_order(self) -> Order:
+        """The order as a session keeps it."""
+        return Order(
+            self.order_id, self.symbol, Side(self.side), self.price_ticks, self.qty_lots, TimeInForce.GTC, "open",
+            self.filled_lots, self.open_lots,
+        )  # fmt: skip
 
 
 class OwnOrders:

@@ -20,6 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from websockets.sync.client import ClientConnection, connect
 
+from serl.clients.blocking import connect as connect_exchange
+from tests.server_fixture import Served
+
 PRIVATE_KEY = """-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
 -----END PRIVATE KEY-----
@@ -225,3 +228,10 @@ def eventually(ask: Callable[[], Any], expected: Any) -> None:
     deadline = time.monotonic() + WAIT_S
     while (found := ask()) != expected:
         assert time.monotonic() < deadline, f"expected {expected}, got {found}"
+
+
+def exchange_levels(exchange: Served, symbol: str = "DEMO") -> list[list[list[float]]]:
+    """The book as the exchange itself has it: [price, quantity] of bids and asks, best first."""
+    with connect_exchange(exchange.endpoint, "judge") as judge:
+        sides = judge.book(symbol, 0)
+    return [[[level.price_ticks / 100, float(level.qty_lots)] for level in side] for side in sides]

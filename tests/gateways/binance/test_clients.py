@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doc_blocks import blocks
-from tests.gateways.binance.gateway_fixture import SECRETS, WAIT_S, Gateway, eventually
+from tests.gateways.binance.gateway_fixture import SECRETS, WAIT_S, Gateway, eventually, exchange_levels
 from tests.server_fixture import Served
 
 ccxt = pytest.importorskip("ccxt", reason="ccxt is in the extra interop: pip install -e '.[interop]'")
@@ -33,15 +33,6 @@ def keys(name: str) -> dict[str, str]:
 
 def levels(book: Any) -> Any:
     return [[list(level[:2]) for level in book[side]] for side in ("bids", "asks")]
-
-
-def exchange_levels(exchange: Served) -> Any:
-    """The book as the exchange itself has it."""
-    from serl.clients.blocking import connect
-
-    with connect(exchange.endpoint, "judge") as judge:
-        sides = judge.book("DEMO", 0)
-    return [[[level.price_ticks / 100, float(level.qty_lots)] for level in side] for side in sides]
 
 
 def test_ccxt_trades(gateway: Gateway, exchange: Served) -> None:
@@ -74,7 +65,7 @@ def test_ccxt_signs_with_an_ed25519_key(gateway: Gateway) -> None:
 
 
 def test_the_example_of_the_documentation(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = blocks("gateways/binance.md", "python")
+    block, *_ = blocks("gateways/binance.md", "python")
     exec(
         compile(block.text, block.page, "exec"),
         {"KEY": "ALICE", "SECRET": SECRETS["ALICE"], "ADDRESS": gateway.address},

@@ -4,12 +4,13 @@ import contextlib
 import json
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from serl.gateways.binance.outbox import FRAMES_MAX
+from serl.gateways.binance.outbox import FRAMES_MAX, PING_S
 from tests.gateways.binance.gateway_fixture import WAIT_S, Gateway
 
 CONTINUATION, TEXT, CLOSE, PING, PONG = 0, 1, 8, 9, 10
@@ -101,6 +102,16 @@ def test_a_request_may_come_byte_by_byte_and_in_fragments(gateway: Gateway, path
         assert connection.receive_json()["id"] == "é€"
         connection.send(frame(CLOSE, struct.pack("!H", 1000)))
         assert connection.close_code() == 1000
+
+
+@pytest.mark.long  # waits for a ping
+def test_a_ping_is_a_text_as_binances_are(gateway: Gateway) -> None:
+    with raw(gateway, "/ws") as connection:
+        connection.socket.settimeout(2 * PING_S)
+        opcode, data = connection.receive()
+        assert opcode == PING and abs(int(data) / 1000 - time.time()) < PING_S
+        connection.send(frame(PONG, data) + frame(TEXT, request("/ws", 1)))
+        assert connection.receive_json()["id"] == 1
 
 
 HALF = bytes(b"x" * (MESSAGE_BYTES_MAX // 2 + 1))

@@ -7,6 +7,8 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.gateways.binance.gateway_fixture import Gateway, Socket, eventually
 
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
 
 def make_trade(gateway: Gateway, price: str, quantity: int = 1) -> Any:
     """ALICE buys first, then BOB sells to her; returns his answer."""
@@ -42,10 +44,16 @@ def test_trades_candles_and_tickers(gateway: Gateway) -> None:
     assert [(row["a"], row["p"]) for row in joined] == [(trade_id, "50.00000000"), (trade_id + 1, "52.00000000")]
     candle = gateway.public("klines", symbol="DEMOUSDT", interval="1d", limit=1)[0]
     assert candle[4] == "52.00000000" and float(candle[2]) >= 52 and candle[8] >= 2
+    east = gateway.public("klines", symbol="DEMOUSDT", interval="1d", limit=1, timeZone="+08:00")[0]
+    assert (east[0] + 8 * HOUR_MS) % DAY_MS == 0 and east[6] == east[0] + DAY_MS - 1
     day = gateway.public("ticker/24hr", symbol="DEMOUSDT")
     assert day["lastPrice"] == "52.00000000" and day["lastId"] == trade_id + 1 and day["volume"] == candle[5]
     assert "bidPrice" not in gateway.public("ticker/24hr", symbol="DEMOUSDT", type="MINI")
     assert gateway.public("ticker", symbol="DEMOUSDT", windowSize="1h")["lastPrice"] == "52.00000000"
+    today, shifted = (gateway.public("ticker/tradingDay", symbol="DEMOUSDT", timeZone=zone) for zone in ("0", "-1:30"))
+    assert today["openTime"] % DAY_MS == 0 and today["closeTime"] == today["openTime"] + DAY_MS - 1
+    assert (shifted["openTime"] - 90 * 60_000) % DAY_MS == 0 and today["lastPrice"] == "52.00000000"
+    assert gateway.ask("GET", "/api/v3/ticker/tradingDay?symbol=DEMOUSDT&timeZone=15").body["code"] == -1130
     assert float(gateway.public("avgPrice", symbol="DEMOUSDT")["price"]) > 0
     assert len(gateway.public("ticker/bookTicker")) == 2
     assert gateway.ask("GET", "/api/v3/klines?symbol=DEMOUSDT&interval=7m").body["code"] == -1120
@@ -98,13 +106,15 @@ def test_a_client_keeps_the_book_by_binances_rule(gateway: Gateway) -> None:
 
 
 def test_streams_of_trades_quotes_candles_and_tickers(gateway: Gateway) -> None:
-    names = ["trade", "aggTrade", "bookTicker", "kline_1m", "ticker", "miniTicker", "depth5@100ms", "avgPrice"]
+    names = [
+        "trade", "aggTrade", "bookTicker", "kline_1m", "kline_1d@+08:00", "ticker", "ticker_1h", "miniTicker", "depth5@100ms", "avgPrice",
+    ]  # fmt: skip
     with gateway.socket("/stream?streams=" + "/".join(f"demousdt@{name}" for name in names)) as stream:
         make_trade(gateway, "61.00", 2)
         expected: dict[str, Any] = {
             "trade": {"p": "61.00000000", "q": "2.00000000", "m": True}, "aggTrade": {"p": "61.00000000"}, "bookTicker": {"b": "61.00000000"},
             "kline_1m": {"e": "kline"}, "ticker": {"e": "24hrTicker", "c": "61.00000000"}, "miniTicker": {"c": "61.00000000"},
-            "depth5@100ms": {}, "avgPrice": {"i": "5m"},
+            "depth5@100ms": {}, "avgPrice": {"i": "5m"}, "ticker_1h": {"e": "1hTicker", "c": "61.00000000"}, "kline_1d@+08:00": {"e": "kline"},
         }  # fmt: skip
         while expected:
             message = stream.receive()

@@ -173,6 +173,9 @@ def test_one_cancels_the_other(gateway: Gateway) -> None:
     second = gateway.signed("POST", "order/oco", **former).body
     cancelled = gateway.signed("DELETE", "orderList", symbol="DEMOUSDT", orderListId=second["orderListId"]).body
     assert [report["status"] for report in cancelled["orderReports"]] == ["CANCELED", "CANCELED"]
+    third = gateway.signed("POST", "order/oco", **former).body
+    (all_of_it,) = gateway.signed("DELETE", "openOrders", symbol="DEMOUSDT").body
+    assert all_of_it["orderListId"] == third["orderListId"] and len(all_of_it["orderReports"]) == 2
     crossing = gateway.signed("POST", "order/oco", **{**former, "price": "120.00"})
     assert crossing.body["code"] == -2010 and gateway.signed("GET", "openOrders").body == []
 

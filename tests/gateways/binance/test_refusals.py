@@ -32,6 +32,14 @@ def test_keys_and_signatures(gateway: Gateway) -> None:
     assert gateway.signed("GET", "openOrders").body == []
 
 
+def test_what_an_account_does_not_have(gateway: Gateway) -> None:
+    none = {"exchangeFilters": [], "symbolFilters": [], "assetFilters": []}
+    assert gateway.signed("GET", "myFilters", symbol="DEMOUSDT").body == none
+    delisted = gateway.ask("GET", "/sapi/v1/spot/delist-schedule", headers=KEY)
+    assert (delisted.status, delisted.body) == (200, [])
+    assert gateway.ask("GET", "/sapi/v1/spot/delist-schedule").body["code"] == -2014
+
+
 def test_a_signature_covers_every_parameter(gateway: Gateway) -> None:
     query = sign({**ORDER, "timestamp": now_ms()}, SECRETS["ALICE"])
     changed = gateway.ask("POST", f"/api/v3/order?{query.replace('quantity=1', 'quantity=9')}", headers=KEY)

@@ -16,6 +16,7 @@ from serl.gateways.binance.order_entry import spend
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.scale import Scale
 
+HOUR_MS = 3_600_000
 MONDAY_MS = 1_704_067_200_000
 """2024-01-01, a Monday and the first of a month."""
 
@@ -41,13 +42,27 @@ def test_a_number_between_two_units_is_none() -> None:
     assert Scale(Decimal("0.05")).units("price", "1.10") == 22
 
 
+@pytest.mark.parametrize("zone_ms", [0, 8 * HOUR_MS, -90 * 60_000])
 @pytest.mark.parametrize("interval", INTERVALS)
-def test_candles_follow_each_other_and_hold_their_trades(interval: str) -> None:
-    assert open_of(interval, MONDAY_MS) == (MONDAY_MS if interval != "3d" else open_of("3d", MONDAY_MS))
-    for time_ms in (MONDAY_MS + 1, MONDAY_MS + 5 * DAY_MS - 1):
-        open_ms = open_of(interval, time_ms)
-        assert open_ms <= time_ms < next_open(interval, open_ms)
-        assert open_of(interval, next_open(interval, open_ms) - 1) == open_ms
+def test_candles_follow_each_other_and_hold_their_trades(interval: str, zone_ms: int) -> None:
+    monday_ms = MONDAY_MS - zone_ms
+    assert open_of(interval, monday_ms, zone_ms) == (
+        monday_ms if interval != "3d" else open_of("3d", monday_ms, zone_ms)
+    )
+    for time_ms in (monday_ms + 1, monday_ms + 5 * DAY_MS - 1):
+        open_ms = open_of(interval, time_ms, zone_ms)
+        assert open_ms <= time_ms < next_open(interval, open_ms, zone_ms)
+        assert open_of(interval, next_open(interval, open_ms, zone_ms) - 1, zone_ms) == open_ms
+
+
+def test_candles_of_another_time_zone_hold_other_trades() -> None:
+    bars = Bars()
+    bars.add(MONDAY_MS + 15 * HOUR_MS, 1, 100, 5, True)
+    bars.add(MONDAY_MS + 17 * HOUR_MS, 2, 110, 1, False)
+    now_ms = MONDAY_MS + 20 * HOUR_MS
+    assert [bar.lots for bar in bars.bars("1d", None, now_ms, 10)] == [6]
+    found = bars.bars("1d", None, now_ms, 10, 8 * HOUR_MS)
+    assert [(bar.open_ms, bar.lots) for bar in found] == [(MONDAY_MS - 8 * HOUR_MS, 5), (MONDAY_MS + 16 * HOUR_MS, 1)]
 
 
 def test_a_candle_without_trades_is_flat() -> None:

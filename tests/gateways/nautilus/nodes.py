@@ -18,16 +18,28 @@ async def live_node(
     inflight_ms: int = 5000,
     **exec_options: Any,
 ) -> AsyncIterator[Any]:
-    """A running `TradingNode`, connected and reconciled, whose strategies have started."""
-    from nautilus_trader.config import LiveExecEngineConfig, LoggingConfig, TradingNodeConfig
-    from nautilus_trader.live.node import TradingNode
-
+    """A running `TradingNode` on an exchange, connected and reconciled, whose strategies have started."""
     from serl.gateways.nautilus import (
         SerlDataClientConfig,
         SerlExecClientConfig,
         SerlLiveDataClientFactory,
         SerlLiveExecClientFactory,
     )
+
+    data = SerlDataClientConfig(endpoint=endpoint, participant=participant, token=token)
+    execution = SerlExecClientConfig(endpoint=endpoint, participant=participant, token=token, **exec_options)
+    factories = SerlLiveDataClientFactory, SerlLiveExecClientFactory
+    async with running_node("SERL", data, execution, factories, *strategies, inflight_ms=inflight_ms) as node:
+        yield node
+
+
+@asynccontextmanager
+async def running_node(
+    name: str, data: Any, execution: Any, factories: tuple[Any, Any], *strategies: Any, inflight_ms: int = 5000
+) -> AsyncIterator[Any]:
+    """A running `TradingNode` with these configurations of its clients, connected and reconciled, whose strategies have started."""
+    from nautilus_trader.config import LiveExecEngineConfig, LoggingConfig, TradingNodeConfig
+    from nautilus_trader.live.node import TradingNode
 
     config = TradingNodeConfig(
         trader_id="TESTER-001",
@@ -38,10 +50,8 @@ async def live_node(
             inflight_check_threshold_ms=inflight_ms,
             inflight_check_retries=1,
         ),
-        data_clients={"SERL": SerlDataClientConfig(endpoint=endpoint, participant=participant, token=token)},
-        exec_clients={
-            "SERL": SerlExecClientConfig(endpoint=endpoint, participant=participant, token=token, **exec_options)
-        },
+        data_clients={name: data},
+        exec_clients={name: execution},
         timeout_connection=20.0,
         timeout_disconnection=5.0,
         timeout_post_stop=0.1,
@@ -49,8 +59,8 @@ async def live_node(
     node = TradingNode(config=config, loop=asyncio.get_running_loop())
     for strategy in strategies:
         node.trader.add_strategy(strategy)
-    node.add_data_client_factory("SERL", SerlLiveDataClientFactory)
-    node.add_exec_client_factory("SERL", SerlLiveExecClientFactory)
+    node.add_data_client_factory(name, factories[0])
+    node.add_exec_client_factory(name, factories[1])
     node.build()
     running = asyncio.create_task(node.run_async())
     try:

@@ -17,22 +17,25 @@ DEMO = InstrumentId.from_str("DEMO.SERL")
 class Script(Strategy):
     """Subscribes to everything if it is given a type of book, and keeps what it hears."""
 
-    def __init__(self, book_type: BookType | None = None, tag: str = "001", *, external: bool = False) -> None:
-        claims = [DEMO] if external else None
+    def __init__(
+        self, book_type: BookType | None = None, tag: str = "001", *, external: bool = False, name: InstrumentId = DEMO
+    ) -> None:
+        claims = [name] if external else None
         super().__init__(StrategyConfig(order_id_tag=tag, external_order_claims=claims))
-        self.book_type = book_type
+        self.book_type, self.name = book_type, name
         self.data: list[Any] = []
         self.statuses: list[Any] = []
         self.events: list[Any] = []
         self.instrument: Any = None
 
     def on_start(self) -> None:
-        self.instrument = self.cache.instrument(DEMO)
+        self.instrument = self.cache.instrument(self.name)
         if self.book_type is not None:
-            self.subscribe_order_book_deltas(DEMO, self.book_type)
-            self.subscribe_quote_ticks(DEMO)
-            self.subscribe_trade_ticks(DEMO)
-            self.subscribe_instrument_status(DEMO)
+            self.subscribe_order_book_deltas(self.name, self.book_type)
+            self.subscribe_quote_ticks(self.name)
+            self.subscribe_trade_ticks(self.name)
+            if self.name == DEMO:  # Binance has no such stream
+                self.subscribe_instrument_status(self.name)
 
     def on_stop(self) -> None:
         """Leaves everything as it is."""
@@ -55,9 +58,12 @@ class Script(Strategy):
     def of(self, kind: type) -> list[Any]:
         return [item for item in self.data if isinstance(item, kind)]
 
+    def events_of(self, order: Any) -> list[Any]:
+        return [event for event in self.events if event.client_order_id == order.client_order_id]
+
     def said(self, order: Any) -> list[str]:
         """Names of an order's events, without those that the node makes itself."""
-        named = [type(event).__name__ for event in self.events if event.client_order_id == order.client_order_id]
+        named = [type(event).__name__ for event in self.events_of(order)]
         return [name for name in named if "Pending" not in name and name != "OrderInitialized"]
 
     def send(self, order: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ if needs_nautilus.args[0]:
     pytest.skip("nautilus_trader is not installed (extra nautilus; make interop)", allow_module_level=True)
 
 from nautilus_trader.model.data import OrderBookDeltas, TradeTick
-from nautilus_trader.model.enums import BookType, OrderSide
+from nautilus_trader.model.enums import BookType, OrderSide, TimeInForce
 from nautilus_trader.model.objects import Price, Quantity
 
 from serl.gateways.nautilus.link import Address, Link
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.long
 FIRST, SECOND = 0, 1
 
 
-def limit(script: Script, side: OrderSide, lots: int, price: str) -> Any:
-    return script.order_factory.limit(DEMO, side, Quantity.from_int(lots), Price.from_str(price))
+def limit(script: Script, side: OrderSide, lots: int, price: str, **options: Any) -> Any:
+    return script.order_factory.limit(DEMO, side, Quantity.from_int(lots), Price.from_str(price), **options)
 
 
 @pytest.mark.parametrize("ending", ["kill", "stop"])
@@ -77,17 +78,19 @@ def test_an_order_that_the_node_gave_up_is_not_sent_later(tmp_path: Path) -> Non
                     leaving.buy("DEMO", 3, 9700)
                     await until(lambda: levels_of(book.bids()) == [(9700, 3)])
                     served.kill()
-                lost = script.send(limit(script, OrderSide.BUY, 10, "99.00"))
+                lost = script.send(limit(script, OrderSide.BUY, 10, "99.00", display_qty=Quantity.from_int(2)))
                 await until(lambda: lost.is_closed)
                 assert script.said(lost) == ["OrderSubmitted", "OrderRejected"]
                 with start_exchange(symbols="DEMO", journal=tmp_path / "journal", endpoint=endpoint):
-                    kept = limit(script, OrderSide.BUY, 7, "98.00")
+                    expiry = script.clock.utc_now() + timedelta(hours=1)
+                    kept = limit(script, OrderSide.BUY, 7, "98.00", time_in_force=TimeInForce.GTD, expire_time=expiry)
                     await until(lambda: link_of(script).session.logins >= 2 and link_of(script).is_open)
                     await until(lambda: not book.bids())
                     script.send(kept)
                     await until(lambda: kept.is_open)
                     with connect(endpoint, "maker") as maker:
-                        assert [level[:2] for level in maker.book("DEMO")[0]] == [(9800, 7)]
+                        shown = [level[:2] for level in maker.book("DEMO")[0]]
+                        assert shown == [(9800, 7)], "and its terms go to no other order"
 
     asyncio.run(run())
 

@@ -75,7 +75,9 @@ def test_market_data(served: Served, maker: Exchange, book_type: Any) -> None:
 
     async def run() -> None:
         async with live_node(served.endpoint, script, participant=f"data{book_type.value}"):
-            await until(lambda: script.of(OrderBookDeltas) and script.of(QuoteTick))
+            await until(
+                lambda: script.of(OrderBookDeltas) and script.of(QuoteTick) and script.statuses
+            )  # the last subscription
             book = script.cache.order_book(script.instrument.id)
             assert [level.size() for level in book.bids()] == [100.0]
             maker.buy("DEMO", 30, 9990)
@@ -204,6 +206,42 @@ def test_stops(served: Served, maker: Exchange) -> None:
         assert str(trailing.avg_px) == "99.8"
 
     run_script(served, script, act, "stops")
+
+
+def test_orders_that_wait_for_a_stop_price_change(served: Served, maker: Exchange) -> None:
+    script = Script()
+
+    async def act(_: Any) -> None:
+        make, name = script.order_factory, script.instrument.id
+        maker.buy("DEMO", 1, 10010)  # the last trade
+        stop = script.send(make.stop_market(name, BUY, lots(5), price("100.20")))
+        limit = script.send(make.stop_limit(name, BUY, lots(30), price("100.25"), price("100.20")))
+        trailing = make.trailing_stop_market(name, SELL, lots(5), trailing_offset=Decimal("0.50"), trailing_offset_type=TrailingOffsetType.PRICE)  # fmt: skip
+        script.send(trailing)
+        await until(lambda: stop.is_open and limit.is_open and trailing.is_open)
+        script.modify_order(stop, lots(4), trigger_price=price("100.40"))
+        script.modify_order(limit, price=price("100.45"), trigger_price=price("100.40"))
+        script.modify_order(trailing, lots(3))
+        await until(lambda: all(script.said(order)[-1] == "OrderUpdated" for order in (stop, limit, trailing)))
+        assert (stop.quantity, trailing.quantity, limit.price) == (4, 3, price("100.45"))
+        assert stop.trigger_price == limit.trigger_price == price("100.40")
+        maker.buy("DEMO", 99, 10010)
+        maker.sell("DEMO", 1, 10020)
+        maker.buy("DEMO", 1, 10020)  # the former stop price
+        maker.sell("DEMO", 20, 10040)
+        maker.buy("DEMO", 1, 10040)
+        await until(lambda: stop.is_closed and int(limit.filled_qty) == 15)
+        assert script.said(stop) == ["OrderSubmitted", "OrderAccepted", "OrderUpdated", "OrderFilled"]
+        assert str(stop.avg_px) == "100.4"
+        script.modify_order(limit, trigger_price=price("100.60"))
+        await until(lambda: script.said(limit)[-1] == "OrderModifyRejected")
+        assert "does not wait for a stop price" in script.events[-1].reason
+        script.modify_order(limit, lots(20))
+        await until(lambda: limit.quantity == 20)
+        script.cancel_all_orders(name)
+        await until(lambda: limit.is_closed and trailing.is_closed)
+
+    run_script(served, script, act, "restops")
 
 
 def test_changes_and_cancellations(served: Served, maker: Exchange) -> None:
