@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, Peg, TimeInForce
 from serl.exchange.terms import Terms, order
-from serl.gateways.fix.codec import Message, parse_timestamp
+from serl.gateways.fix.codec import Message, number, parse_timestamp
 from serl.gateways.fix.fields import DISPLAY_QTY
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.orders import Order, Orders, Request
@@ -107,10 +107,13 @@ class OrderEntry:
         """An order with terms."""
         symbol, side, qty_lots, price_ticks, validity, flags = values
         terms, more_flags = self._terms(quoting, fields)
-        rows = order(
-            self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
-            time_in_force=int(validity), flags=flags | more_flags,
-        )  # fmt: skip
+        try:
+            rows = order(
+                self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
+                time_in_force=int(validity), flags=flags | more_flags,
+            )  # fmt: skip
+        except ConfigError as error:  # a value beyond 64 bits, like an ExpireTime in the year 9999
+            raise _Refused(OTHER, str(error)) from None
         return self._venue.order_rows(rows)
 
     def _terms(self, quoting: Quoting, fields: dict[str, str]) -> tuple[Terms, int]:
@@ -249,8 +252,8 @@ class OrderEntry:
     def _status(self, message: Message) -> None:
         fields = message.fields
         found = self._orders.find(fields["11"])
-        if found is None and fields.get("37", "").isdigit():
-            found = self._orders.by_id.get(int(fields["37"]))
+        if found is None:
+            found = self._orders.by_id.get(number(fields.get("37", "")))
         if found is None:
             self._reports.unknown_status(fields)
         else:
