@@ -227,9 +227,7 @@ class OrderEntry:
         except _Refused as refused:
             self._reports.refuse_change("G", fields, found, CANCEL_OTHER, str(refused))
             return
-        request = Request(
-            command_id, "G", fields["11"], fields["41"], found.order_id, qty_lots, price_ticks, stop=stop
-        )
+        request = Request(command_id, "G", fields["11"], fields["41"], found.order_id, qty_lots, price_ticks, stop=stop)
         self._commit(message, self._orders.ask(request), command_id, rows)
 
     def _new_terms(self, quoting: Quoting, fields: dict[str, str], found: Order) -> tuple[str, Terms]:

@@ -278,7 +278,9 @@ def test_a_replace_keeps_the_kind_of_order(alice: FixClient) -> None:
         has(alice.receive("9"), t434=2, t102=reason, t11=new)
     alice.order("stop", 1, 5, None, (40, 3), (99, "900"))
     alice.receive("8")
-    alice.send("G", (11, "e"), (41, "stop"), (55, "AMZN"), (54, 1), (60, timestamp()), (40, 3), (38, 4), (99, "900.001"))
+    alice.send(
+        "G", (11, "e"), (41, "stop"), (55, "AMZN"), (54, 1), (60, timestamp()), (40, 3), (38, 4), (99, "900.001")
+    )
     has(alice.receive("9"), t434=2, t102=99, t39=0)
     alice.order("peg", 1, 5, "50", (40, "P"), (18, "R"))
     alice.receive("8")
