@@ -49,7 +49,8 @@ class _FixClient:
 
     def _log_on(self) -> None:
         self.session.connect()
-        (message,) = _messages(self._whole("A", "98=0\x01108=0\x01"))
+        self.session.store.next_in = 1  # the client resets the numbers: it may have set them to the last that there is
+        (message,) = _messages(self._whole("A", "98=0\x01108=0\x01141=Y\x01"))
         self.session.logon(message)
         assert self.session.live and not self.session.closing, self.session.closing
 
