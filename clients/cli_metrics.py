@@ -7,6 +7,7 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 
+
 @click.command(epilog="Example: serl metrics --connect tcp://127.0.0.1:5570 --listen 127.0.0.1:9464")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--listen", default="127.0.0.1:9464", show_default=True, help="HOST:PORT to serve HTTP on.")
@@ -16,6 +17,7 @@ def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
     """Serve /metrics for Prometheus, /health and /ready of a running exchange, until Ctrl-C. Whoever reaches the port can read them."""
     from serl.clients.metrics import metrics_server
     from serl.clients.questions import Questions
+    from serl.garbage import collect_while_serving
 
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
@@ -26,4 +28,5 @@ def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
         raise ConfigError(f"--listen {listen}: {error.strerror or error}; choose another address or port") from None
     with server:
         click.echo(f"metrics of {connect} on http://{host}:{server.server_address[1]}/metrics")
+        collect_while_serving()
         server.serve_forever()

@@ -32,7 +32,9 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
     request_numbers = count(1)
     token = token or local_operator_token(endpoint)
 
-    def unreachable() -> ExchangeUnreachable:  # a new one each time: an error that is kept would keep the frames that it went through
+    def unreachable() -> (
+        ExchangeUnreachable
+    ):  # a new one each time: an error that is kept would keep the frames that it went through
         keys = "" if curve else ", or give --curve if it has keys"
         return ExchangeUnreachable(f"no exchange answers at {endpoint}; start one with `serl exchange start`{keys}")
 

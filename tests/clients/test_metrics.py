@@ -17,8 +17,8 @@ pytest.importorskip("prometheus_client", reason="the extra `metrics` is not inst
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from serl.clients.blocking import connect
 from serl.clients import questions
+from serl.clients.blocking import connect
 from serl.clients.metrics import metrics_server
 from serl.clients.questions import Questions
 from serl.exchange.errors import ExchangeUnreachable, Rejected, RequestRejected
