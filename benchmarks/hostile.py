@@ -4,8 +4,10 @@ The honest client sends 1,000 orders a second and measures each from the time at
 in a process of its own, by turns against the exchange and against sockets that drop everything; `ratio` is the honest p99 of the former over that of the latter, so
 that the attacker's own use of the processor does not count. Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
 memory after the attack over that before it; `work_us_per_order` is the processor time of the exchange's
-loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended. With four
-or more processors exchange, honest client and attackers have their own; attackers have the lowest priority in any case, because they need not be on the same machine.
+loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended.
+
+Attackers need not be on the exchange's machine, so they must not take its processor: the exchange has one of its own, with all its threads; honest client and attackers
+share the others, where the honest client goes first (real-time priority if the system grants it; attackers have the lowest).
 `python -m benchmarks.hostile NAME ...` runs some attacks (`all`: together).
 """
 
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +40,33 @@ CONFIG: dict[str, object] = {
 CONTEXT = multiprocessing.get_context("spawn")
 
 
-def _pin(which: int) -> None:
-    """Gives exchange (0), honest client (1) and attackers (2) their own processors, if there are enough."""
-    processors = sorted(os.sched_getaffinity(0))
-    if len(processors) >= 4:
-        os.sched_setaffinity(0, {processors[which]} if which < 2 else set(processors[2:]))
+PROCESSORS = sorted(os.sched_getaffinity(0))
+
+
+def _pin_clients() -> None:
+    """Moves this process, and those it starts, off the exchange's processor, which is the first one."""
+    if len(PROCESSORS) > 1:
+        os.sched_setaffinity(0, set(PROCESSORS[1:]))
+
+
+def _pin_exchange(pid: int) -> None:
+    """Gives all threads of the exchange the first processor."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {PROCESSORS[0]})
+
+
+@contextmanager
+def _first_in_line() -> Iterator[None]:
+    """This thread goes before all others on its processor, as on a machine of its own. Needs the permission; without, it is one of many."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _attack(name: str, endpoint: str, ready: Any) -> None:
-    _pin(2)
     os.nice(19)
     ready.release()
     ATTACKS[name](endpoint)
@@ -54,6 +74,7 @@ def _attack(name: str, endpoint: str, ready: Any) -> None:
 
 def _sink(endpoint: str) -> None:
     """Sockets that drop everything, in place of the exchange."""
+    os.nice(19)
     poller = zmq.Poller()
     for name, address in socket_endpoints(endpoint).items():
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XPUB if name == "feed" else zmq.ROUTER)
@@ -103,8 +124,7 @@ class _Honest:
         start = time.perf_counter() + 0.01
         for index in range(COUNT):
             due = start + index / RATE_PER_S
-            while time.perf_counter() < due:
-                pass
+            time.sleep(max(due - time.perf_counter(), 0.0))  # the attackers need the processor meanwhile
             self._id += 1
             self._socket.send(msgpack.packb([1, self._id, 0, 0, 1, 100 + index % 500, 1, 0, 0]))
             while last < self._id:
@@ -147,9 +167,8 @@ def attacked(names: tuple[str, ...]) -> dict[str, float]:
             ) as exchange,
             _process(_sink, sink := free_endpoint()),
         ):
-            if len(os.sched_getaffinity(0)) >= 4:
-                os.sched_setaffinity(exchange.process.pid, {min(os.sched_getaffinity(0))})
             honest, pid = _Honest(exchange.endpoint), exchange.process.pid
+            _pin_exchange(pid)
             honest.measure()
             before = _memory_bytes(pid)
             for _ in range(TURNS):
@@ -165,7 +184,8 @@ def attacked(names: tuple[str, ...]) -> dict[str, float]:
                         ready.acquire()
                     time.sleep(0.5)
                     worked_ns = _worked_ns(pid)
-                    measured = honest.measure()
+                    with _first_in_line():
+                        measured = honest.measure()
                     found.append((*measured, (_worked_ns(pid) - worked_ns) / COUNT / 1e3))
                     for worker in workers:
                         worker.kill()
@@ -184,7 +204,7 @@ def attacked(names: tuple[str, ...]) -> dict[str, float]:
 
 def run(names: list[str] | None = None) -> dict[str, dict[str, float]]:
     """The figures of every attack, and of all together."""
-    _pin(1)
+    _pin_clients()
     found = {}
     for name in names or [*ATTACKS, "all"]:
         found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,))

@@ -1,23 +1,11 @@
 """`serl metrics`: metrics of an exchange for Prometheus."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
-
-if TYPE_CHECKING:
-    from serl.exchange.wire import Kind
-
-
-def _ask(endpoint: str, curve: Path | None, token: str, kind: "Kind") -> Any:
-    from serl.exchange.request import request_socket
-
-    with request_socket(endpoint, "queries", curve, token) as request:
-        return request(kind)[5]
 
 
 @click.command(epilog="Example: serl metrics --connect tcp://127.0.0.1:5570 --listen 127.0.0.1:9464")
@@ -28,14 +16,17 @@ def _ask(endpoint: str, curve: Path | None, token: str, kind: "Kind") -> Any:
 def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
     """Serve /metrics for Prometheus, /health and /ready of a running exchange, until Ctrl-C. Whoever reaches the port can read them."""
     from serl.clients.metrics import metrics_server
+    from serl.clients.questions import Questions
+    from serl.garbage import collect_while_serving
 
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}; for example 127.0.0.1:9464")
     try:
-        server = metrics_server(partial(_ask, connect, curve, token), host, int(port))
+        server = metrics_server(Questions(connect, curve, token).ask, host, int(port))
     except OSError as error:
         raise ConfigError(f"--listen {listen}: {error.strerror or error}; choose another address or port") from None
     with server:
         click.echo(f"metrics of {connect} on http://{host}:{server.server_address[1]}/metrics")
+        collect_while_serving()
         server.serve_forever()

@@ -15,7 +15,7 @@ import msgpack
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
+from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected, no_reply, unreachable_advice
 from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.news import NewsFeed, NewsPages
@@ -89,7 +89,8 @@ class ClientCore:
         try:
             self.orders.send(message, zmq.DONTWAIT)
         except zmq.Again:
-            raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {self._advice()}") from None
+            advice = unreachable_advice(self._curve is not None)
+            raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {advice}") from None
 
     def receive(self) -> None:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
@@ -172,11 +173,7 @@ class ClientCore:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
         expected: in a process that stood still, the reply may be there."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
-            raise ExchangeUnreachable(f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; {self._advice()}")
-
-    def _advice(self) -> str:
-        keys = "" if self._curve else "give the keys if it has some (--curve), "
-        return f"start an exchange with `serl exchange start`, {keys}or check the address"
+            raise no_reply(self.endpoint, REPLY_TIMEOUT_S, with_keys=self._curve is not None)
 
     def login(self) -> Steps[None]:
         """Sends HELLO; returns with WELCOME."""

@@ -6,6 +6,17 @@ from serl.exchange.errors import RequestRejected as RequestRejected
 from serl.exchange.errors import SerlError
 
 
+def unreachable_advice(with_keys: bool) -> str:
+    """What to do about an exchange that does not answer."""
+    keys = "" if with_keys else "give the keys if it has some (--curve), "
+    return f"start an exchange with `serl exchange start`, {keys}or check the address"
+
+
+def no_reply(endpoint: str, seconds: float, *, with_keys: bool) -> ExchangeUnreachable:
+    """The error about an exchange that has not answered for `seconds`. with_keys: the client has CURVE keys."""
+    return ExchangeUnreachable(f"no reply from {endpoint} for {seconds:g} s; {unreachable_advice(with_keys)}")
+
+
 class LoginRefused(SerlError, PermissionError):
     """The exchange refused the login; `code` is an error code of docs/protocol.md."""
 

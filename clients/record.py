@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol
+from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol, no_reply
 from serl.clients.record_news import NewsRecording
 from serl.clients.sockets import Sockets
 from serl.exchange.news import FEED_KIND, TOPIC
@@ -67,9 +67,7 @@ class Recorder:
             self._sockets.wait(POLL_MS if sent else 1)
             self._sockets.process_replies()
             if time.monotonic() > deadline:
-                raise ExchangeUnreachable(
-                    f"no reply from {self.endpoint} for {SILENCE_S:g} s; start an exchange with `serl exchange start`"
-                )
+                raise no_reply(self.endpoint, SILENCE_S, with_keys=self._sockets.has_keys)
         if replies[0][0] == Kind.ERROR:
             raise RequestRejected(replies[0][1], replies[0][2])
         return replies[0]

@@ -50,6 +50,11 @@ class Sockets:
         return socket
 
     @property
+    def has_keys(self) -> bool:
+        """Whether CURVE keys are used."""
+        return self._keys is not None
+
+    @property
     def descriptors(self) -> list[int]:
         """What an event loop waits on: readable when messages may have arrived; receive all of them then."""
         return [int(socket.getsockopt(zmq.FD)) for socket in (self.feed, self._queries, self._admin)]

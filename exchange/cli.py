@@ -150,6 +150,7 @@ def start(
 def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
     """Serves an exchange, with these traders beside it, until it is stopped. began_s: of `time.perf_counter`, when the command began."""
     from serl.exchange.code_cache import compiled_beside
+    from serl.garbage import collect_while_serving
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
     slow.daemon = True
@@ -177,6 +178,7 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
                 "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
                 epoch=server.core.journal.epoch,
             )  # fmt: skip
+            collect_while_serving()
 
         reason = server.run(ready, traders.stop if traders is not None else lambda: None)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")

@@ -31,10 +31,12 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
     """
     request_numbers = count(1)
     token = token or local_operator_token(endpoint)
-    unreachable = ExchangeUnreachable(
-        f"no exchange answers at {endpoint}; start one with `serl exchange start`"
-        f"{'' if curve else ', or give --curve if it has keys'}"
-    )
+
+    def unreachable() -> (
+        ExchangeUnreachable
+    ):  # a new one each time: an error that is kept would keep the frames that it went through
+        keys = "" if curve else ", or give --curve if it has keys"
+        return ExchangeUnreachable(f"no exchange answers at {endpoint}; start one with `serl exchange start`{keys}")
 
     def request(kind: Kind, *arguments: Any) -> list[Any]:
         number, deadline = next(request_numbers), time.monotonic() + REPLY_TIMEOUT_S
@@ -45,11 +47,11 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
         try:
             dealer.send(pack(kind, number, *arguments))
         except zmq.Again:
-            raise unreachable from None
+            raise unreachable() from None
         while time.monotonic() < deadline:
             if not dealer.poll(CONNECT_TIMEOUT_MS):
                 if not dealer.poll(0, zmq.POLLOUT):  # it has disconnected
-                    raise unreachable
+                    raise unreachable()
                 continue
             reply: list[Any] = unpack(dealer.recv())
             if reply[0] == Kind.ERROR:

@@ -13,11 +13,11 @@ from serl.exchange.peer import Refusals, peer_of
 
 TURN_MESSAGES_MAX = 64
 """Subscriptions read in one turn of the loop."""
-CONNECTIONS_REMEMBERED = 65_536
-"""Connections, closed ones too, whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
+CONNECTIONS_REMEMBERED = 4096
+"""Connections, closed ones too (libzmq does not tell which one has ended), whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Own:
     """The prefixes that a connection is subscribed to, and how many it named that do not exist."""
 

@@ -93,15 +93,22 @@ def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType], first: int =
         uneven.append(row)
         return "skip"
 
-    table = csv.read_csv(
-        io.BytesIO(data),
-        read_options=csv.ReadOptions(use_threads=False),  # with threads rows have no numbers
-        parse_options=csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=skip),
-        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(kinds, pa.string()), strings_can_be_null=False),
-    )
+    try:
+        table = csv.read_csv(
+            io.BytesIO(data),
+            read_options=csv.ReadOptions(use_threads=False),  # with threads rows have no numbers
+            parse_options=csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=skip),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(kinds, pa.string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid:  # a table of uneven rows alone is no table
+        table = None
     if uneven:
         row = uneven[0]
         return f"row {first + row.number - 1}: expected {row.expected_columns} columns, got {row.actual_columns}: {row.text[:80]!r}"
+    if table is None:
+        return ""
     rows = {name: first_uncastable(table[name], kind) for name, kind in kinds.items() if name in table.column_names}
     name = min(rows, key=lambda name: rows[name], default="")
     if not name or rows[name] == table.num_rows:

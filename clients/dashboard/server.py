@@ -23,6 +23,7 @@ from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.pages import MESSAGE_BYTES_MAX, Page
 from serl.exchange.ports import free_port, listening_process
+from serl.garbage import collect_while_serving
 
 STATIC = files("serl.clients.dashboard") / "static"
 PORT_ERRORS = (errno.EADDRINUSE, errno.EACCES)
@@ -150,6 +151,7 @@ def serve(
     link.start()
     try:
         on_ready(address, f"{address}#operator={admin_token}")
+        collect_while_serving()
         serve_until_stopped(config, listening)
     finally:
         link.stop()

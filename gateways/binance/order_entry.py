@@ -12,6 +12,7 @@ from serl.gateways.binance.link import NewOrder
 from serl.gateways.binance.listing import ORDER_TYPES, STP_MODES, Listing
 from serl.gateways.binance.order_file import OrderRecord
 from serl.gateways.binance.parameters import Parameters
+from serl.gateways.binance.scale import number_text
 
 TIMES = {"GTC": TimeInForce.GTC, "IOC": TimeInForce.IOC, "FOK": TimeInForce.FOK}
 STP = dict(
@@ -153,10 +154,7 @@ def spend(listing: Listing, quote_qty: str, levels: list[Level]) -> tuple[int, i
     """(quantity, limit) of a market order for an amount of the quote asset: as many lots as the displayed book sells for it, and the price of
     the last one. What is gone when the order arrives stays unfilled. Raises BinanceError."""
     places = listing.amounts.places
-    whole, _, part = quote_qty.partition(".")
-    if not (whole.isdigit() and (not part or part.isdigit())):
-        legal = r"^([0-9]{1,20})(\.[0-9]{1,20})?$"
-        raise BinanceError(-1100, f"Illegal characters found in parameter 'quoteOrderQty'; legal range is '{legal}'.")
+    whole, _, part = number_text("quoteOrderQty", quote_qty).partition(".")
     left = int(whole + part[:places].ljust(places, "0")) // int(listing.amounts.unit * 10**places)
     qty_lots, limit_ticks = 0, 0
     for level in levels:

@@ -36,7 +36,7 @@ class Parameters:
         value = self.get(name)
         if value is None:
             return default
-        if not _INTEGER.match(value):
+        if not _INTEGER.fullmatch(value):
             raise BinanceError(
                 -1100, f"Illegal characters found in parameter '{name}'; legal range is '^[0-9]{{1,20}}$'."
             )
@@ -73,7 +73,7 @@ class Parameters:
     def client_id(self, name: str) -> str | None:
         """An order id that the client chose."""
         value = self.get(name)
-        if value is not None and not _CLIENT_ID.match(value):
+        if value is not None and not _CLIENT_ID.fullmatch(value):
             raise BinanceError(-1100, f"Illegal characters found in parameter '{name}'; legal range is '{CLIENT_ID}'.")
         return value
 

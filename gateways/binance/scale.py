@@ -11,6 +11,13 @@ NUMBER = r"^([0-9]{1,20})(\.[0-9]{1,20})?$"
 _NUMBER = re.compile(NUMBER)
 
 
+def number_text(name: str, text: str) -> str:
+    """The text of a parameter that is a decimal number. Raises BinanceError for any other."""
+    if not _NUMBER.fullmatch(text):
+        raise BinanceError(-1100, f"Illegal characters found in parameter '{name}'; legal range is '{NUMBER}'.")
+    return text
+
+
 class Scale:
     """Numbers that are multiples of a unit.
 
@@ -33,9 +40,7 @@ class Scale:
 
     def units(self, name: str, text: str) -> int | None:
         """A parameter in units; None if it is not a multiple of the unit. Raises BinanceError if it is no number."""
-        if not _NUMBER.match(text):
-            raise BinanceError(-1100, f"Illegal characters found in parameter '{name}'; legal range is '{NUMBER}'.")
-        whole, _, part = text.partition(".")
+        whole, _, part = number_text(name, text).partition(".")
         part = part.rstrip("0")
         if len(part) > self.places:
             raise BinanceError(-1111, f"Parameter '{name}' has too much precision.")

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from serl.exchange.errors import ConfigError
+from serl.garbage import collect_while_serving
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.binance.account import Account
 from serl.gateways.binance.api import Gateway
@@ -126,6 +127,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
         try:
             host, port = listening.getsockname()[:2]
             on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", list(market.symbols))
+            collect_while_serving()
             await _until_stopped(server, listening, tasks)
         finally:
             for task in tasks:

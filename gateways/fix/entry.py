@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, Peg, TimeInForce
-from serl.exchange.terms import Terms, order
-from serl.gateways.fix.codec import Message, parse_timestamp
+from serl.exchange.terms import Terms, order, replacement
+from serl.gateways.fix.codec import Message, number, parse_timestamp
 from serl.gateways.fix.fields import DISPLAY_QTY
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.orders import Order, Orders, Request
@@ -94,9 +94,9 @@ class OrderEntry:
         else:
             order_id, rows = self._with_terms(quoting, fields, values)
         account = f"1={fields['1']}\x01" if "1" in fields else ""
-        stop = f"99={fields['99']}\x01" if "99" in fields else ""
-        fixed = f"55={quoting.name}\x01{account}54={fields['54']}\x0140={kind}\x01{stop}59={time_in_force}\x01"
-        new = Order(order_id, fields["11"], quoting.number, side, qty_lots, price_ticks, price_ticks > 0, fixed)
+        fixed = f"55={quoting.name}\x01{account}54={fields['54']}\x0140={kind}\x0159={time_in_force}\x01"
+        stop = fields["99"] if kind in (STOP, STOP_LIMIT) else ""
+        new = Order(order_id, fields["11"], quoting.number, side, qty_lots, price_ticks, price_ticks > 0, fixed, stop)
         self._commit(message, self._orders.add(new), order_id, rows)
 
     def _commit(self, message: Message, change: list[Any], command_id: int, rows: bytes) -> None:
@@ -107,10 +107,13 @@ class OrderEntry:
         """An order with terms."""
         symbol, side, qty_lots, price_ticks, validity, flags = values
         terms, more_flags = self._terms(quoting, fields)
-        rows = order(
-            self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
-            time_in_force=int(validity), flags=flags | more_flags,
-        )  # fmt: skip
+        try:
+            rows = order(
+                self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
+                time_in_force=int(validity), flags=flags | more_flags,
+            )  # fmt: skip
+        except ConfigError as error:  # a value beyond 64 bits, like an ExpireTime in the year 9999
+            raise _Refused(OTHER, str(error)) from None
         return self._venue.order_rows(rows)
 
     def _terms(self, quoting: Quoting, fields: dict[str, str]) -> tuple[Terms, int]:
@@ -216,17 +219,34 @@ class OrderEntry:
             price_ticks = self._ticks(quoting, fields, "44") if found.has_price or "44" in fields else 0
             if f"\x0140={fields['40']}\x01" not in found.fixed:
                 raise _Refused(OTHER, f"tag 40: the OrdType of {fields['41']} cannot change")
+            stop, terms = self._new_terms(quoting, fields, found)
+            command_id, rows = self._replacement(found, qty_lots, price_ticks, terms)
         except _Missing as missing:
             self._session.business_reject(message, 5, str(missing), fields["11"])
             return
         except _Refused as refused:
             self._reports.refuse_change("G", fields, found, CANCEL_OTHER, str(refused))
             return
-        command_id, rows = self._venue.row(
-            _REPLACE, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks
-        )
-        request = Request(command_id, "G", fields["11"], fields["41"], found.order_id, qty_lots, price_ticks)
+        request = Request(command_id, "G", fields["11"], fields["41"], found.order_id, qty_lots, price_ticks, stop=stop)
         self._commit(message, self._orders.ask(request), command_id, rows)
+
+    def _new_terms(self, quoting: Quoting, fields: dict[str, str], found: Order) -> tuple[str, Terms]:
+        """StopPx of the order after a replacement, and the terms that change: the stop of an order that waits, and the expiry."""
+        stop = fields.get("99", found.stop) if found.waits else found.stop
+        stop_ticks = self._ticks(quoting, {"99": stop}, "99") if found.waits else None
+        return stop, Terms(stop_ticks=stop_ticks, expire_ns=self._expiry(fields) if "126" in fields else None)
+
+    def _replacement(self, found: Order, qty_lots: int, price_ticks: int, terms: Terms) -> tuple[int, bytes]:
+        """(command id, rows) of a REPLACE."""
+        if not terms.items():
+            return self._venue.row(_REPLACE, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks)
+        try:
+            rows = replacement(
+                self._venue.next_command_id, terms, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks
+            )
+        except ConfigError as error:
+            raise _Refused(OTHER, str(error)) from None
+        return self._venue.order_rows(rows)
 
     def _mass_cancel(self, message: Message) -> None:
         fields, scope = message.fields, message.fields["530"]
@@ -249,8 +269,8 @@ class OrderEntry:
     def _status(self, message: Message) -> None:
         fields = message.fields
         found = self._orders.find(fields["11"])
-        if found is None and fields.get("37", "").isdigit():
-            found = self._orders.by_id.get(int(fields["37"]))
+        if found is None:
+            found = self._orders.by_id.get(number(fields.get("37", "")))
         if found is None:
             self._reports.unknown_status(fields)
         else:

@@ -7,6 +7,7 @@ import signal
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
+from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, GatewayAccount
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.connection import Business, Connection
@@ -143,5 +144,6 @@ async def serve(settings: Settings, accounts: Accounts, host: str, port: int, re
     gateway = Gateway(settings, accounts)
     await gateway.listen(host, port)
     print(ready.format(port=gateway.port), flush=True)
+    collect_while_serving()
     await gateway.run()
     log("fix_stopped", "stopped")

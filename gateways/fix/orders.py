@@ -15,21 +15,24 @@ class Order:
         cl_ord_id: the last accepted ClOrdID (11).
         symbol: the symbol's number; side: 0 buy, 1 sell.
         fixed: the fields of its reports that never change, from Symbol on.
+        stop: StopPx (99) as the client sent it, "" for none; waits: it has not been triggered.
         notional: ticks x lots of its fills.
         status: OrdStatus (39).
     """
 
     __slots__ = (
         "cl_ord_id", "filled_lots", "fixed", "has_price", "leaves_lots", "notional", "order_id", "price_ticks", "qty_lots",
-        "side", "status", "symbol",
+        "side", "status", "stop", "symbol", "waits",
     )  # fmt: skip
 
     def __init__(
-        self, order_id: int, cl_ord_id: str, symbol: int, side: int, qty_lots: int, price_ticks: int, has_price: bool, fixed: str
+        self, order_id: int, cl_ord_id: str, symbol: int, side: int, qty_lots: int, price_ticks: int, has_price: bool, fixed: str,
+        stop: str = "",
     ) -> None:  # fmt: skip
         self.order_id, self.cl_ord_id, self.symbol, self.side = order_id, cl_ord_id, symbol, side
         self.qty_lots = self.leaves_lots = qty_lots
         self.price_ticks, self.has_price, self.fixed = price_ticks, has_price, fixed
+        self.stop, self.waits = stop, bool(stop)
         self.filled_lots = self.notional = 0
         self.status = PENDING_NEW
 
@@ -47,12 +50,14 @@ class Order:
         """What reports change, for the store."""
         return [
             self.order_id, self.cl_ord_id, self.qty_lots, self.price_ticks, self.filled_lots, self.notional,
-            self.leaves_lots, self.status,
+            self.leaves_lots, self.status, self.stop, self.waits,
         ]  # fmt: skip
 
     def set(self, change: list[Any]) -> None:
-        """Restores what `change` gave."""
-        _, self.cl_ord_id, self.qty_lots, self.price_ticks, self.filled_lots, self.notional, self.leaves_lots, self.status = change  # fmt: skip
+        """Restores what `change` gave; files of earlier versions have nothing about stops."""
+        _, self.cl_ord_id, self.qty_lots, self.price_ticks, self.filled_lots, self.notional, self.leaves_lots, self.status, *stop = change  # fmt: skip
+        if stop:
+            self.stop, self.waits = stop
 
 
 class Request(NamedTuple):
@@ -63,6 +68,7 @@ class Request(NamedTuple):
         order_id: the order; 0 for a mass cancel.
         qty_lots, price_ticks: of a replace, the new total and price; a mass cancel: qty_lots counts nothing.
         scope: of a mass cancel, MassCancelRequestType (530).
+        stop: of a replace, the order's StopPx (99) from then on.
     """
 
     command_id: int
@@ -73,6 +79,7 @@ class Request(NamedTuple):
     qty_lots: int = 0
     price_ticks: int = 0
     scope: str = ""
+    stop: str = ""
 
 
 class Orders:
@@ -90,7 +97,7 @@ class Orders:
         self.named[order.cl_ord_id] = order.order_id
         return [
             "D", order.order_id, order.cl_ord_id, order.symbol, order.side, order.qty_lots, order.price_ticks,
-            order.has_price, order.fixed,
+            order.has_price, order.fixed, order.stop,
         ]  # fmt: skip
 
     def ask(self, request: Request) -> list[Any]:
@@ -128,7 +135,7 @@ class Orders:
         names = [[name, order_id] for name, order_id in self.named.items() if order_id in kept]
         rows = [
             [[order.order_id, order.cl_ord_id, order.symbol, order.side, order.qty_lots, order.price_ticks, order.has_price,
-              order.fixed], order.change()]
+              order.fixed, order.stop], order.change()]
             for order in open_orders
         ]  # fmt: skip
         return [rows, names, [list(request) for request in self.requests.values()]]

@@ -63,9 +63,10 @@ class Reports:
         """An ExecutionReport of a report. answered: the command id of the request that it answers."""
         quoting = self.numbered[order.symbol]
         price = f"44={quoting.price(order.price_ticks)}\x01" if order.has_price else ""
+        stop = f"99={order.stop}\x01" if order.stop else ""
         body = (
             f"37={order.order_id}\x0111={order.cl_ord_id}\x0117={report.sequence}\x01150={exec_type}\x0139={order.status}\x01{order.fixed}"
-            f"38={quoting.qty(order.qty_lots)}\x01{price}{extra}151={quoting.qty(order.leaves_lots)}\x0114={quoting.qty(order.filled_lots)}\x01"
+            f"38={quoting.qty(order.qty_lots)}\x01{price}{stop}{extra}151={quoting.qty(order.leaves_lots)}\x0114={quoting.qty(order.filled_lots)}\x01"
             f"6={quoting.average(order.notional, order.filled_lots)}\x0160={self._clock.text(report.time_ns)}\x01"
         )
         self._session.send("8", body, self._session.store.last_report + 1, [order.change(), answered])
@@ -90,12 +91,14 @@ class Reports:
             if report.leaves_lots != leaves_lots:
                 return False  # the reserve of an iceberg; its displayed part follows
             order.qty_lots, order.price_ticks, order.leaves_lots = request.qty_lots, request.price_ticks, leaves_lots
+            order.stop = request.stop
             self._answer(order, report, request, REPLACED)
         elif report.kind == REDUCED and report.reason == _REDUCE_OWN:
             order.qty_lots -= report.qty_lots
             order.leaves_lots -= report.qty_lots
             self._send(order, report, RESTATED, "378=5\x0158=SELF_TRADE\x01", 0)
         elif report.kind == EventKind.TRIGGERED:
+            order.waits = False
             self._send(order, report, RESTATED, "378=99\x0158=TRIGGERED\x01", 0)
         else:
             return False
@@ -184,9 +187,10 @@ class Reports:
         out_seq = self._session.store.next_out
         quoting = self.numbered[order.symbol]
         price = f"44={quoting.price(order.price_ticks)}\x01" if order.has_price else ""
+        stop = f"99={order.stop}\x01" if order.stop else ""
         body = (
             f"37={order.order_id}\x0111={order.cl_ord_id}\x0117=G{out_seq}\x01150={exec_type}\x0139={order.status}\x01{order.fixed}"
-            f"38={quoting.qty(order.qty_lots)}\x01{price}{extra}151={quoting.qty(order.leaves_lots)}\x0114={quoting.qty(order.filled_lots)}\x01"
+            f"38={quoting.qty(order.qty_lots)}\x01{price}{stop}{extra}151={quoting.qty(order.leaves_lots)}\x0114={quoting.qty(order.filled_lots)}\x01"
             f"6={quoting.average(order.notional, order.filled_lots)}\x0160={self._clock.now()}\x01"
         )
         self._session.send("8", body, 0, [order.change(), 0])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.clients.errors import ExchangeUnreachable, RequestRejected
+from serl.clients.errors import ExchangeUnreachable, RequestRejected, no_reply
 from serl.clients.sockets import Sockets
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EVENT, EventKind, Rows
@@ -144,9 +144,7 @@ class ItchFeed:
             sent = sent or self._sockets.request(lambda reply, _: replies.append(reply), kind, *values)
             await self._wait(WAIT_S)
             if time.monotonic() > deadline:
-                raise ExchangeUnreachable(
-                    f"no reply from {self._endpoint} for {REPLY_S:g} s; start an exchange with `serl exchange start`"
-                )
+                raise no_reply(self._endpoint, REPLY_S, with_keys=self._curve is not None)
         if replies[0][0] == Kind.ERROR:
             raise RequestRejected(replies[0][1], replies[0][2])
         return replies[0]

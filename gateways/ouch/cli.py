@@ -9,6 +9,7 @@ import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
+from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts, require_secrets
 from serl.gateways.addresses import read_address
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
@@ -108,6 +109,7 @@ async def _serve(gateway: "OuchGateway", addresses: dict[str, tuple[str, int]], 
         for account in made.values():
             click.echo(f"user {account.login}, password {account.secret}")
         click.echo("ready")
+        collect_while_serving()
         await gateway.run()
     finally:
         await gateway.close()

@@ -11,7 +11,7 @@ import numpy as np
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.core import ClientCore
-from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
+from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded, no_reply
 from serl.clients.session import Session
 from serl.exchange.errors import SerlError
 from serl.exchange.records import COMMAND, CommandKind, Rows
@@ -115,9 +115,7 @@ class Link:
             deadline = time.monotonic() + LOGIN_S
             while not self.session.live:
                 if time.monotonic() > deadline:
-                    raise ExchangeUnreachable(
-                        f"no reply from {self._endpoint} for {LOGIN_S:g} s; start an exchange with `serl exchange start`"
-                    )
+                    raise no_reply(self._endpoint, LOGIN_S, with_keys=self._curve is not None)
                 item = await client.wait(WAIT_S)
                 if item is not None:
                     client.core.inbox.appendleft(item)

@@ -1,5 +1,6 @@
 """`serl metrics`: what Prometheus reads, and the health of the exchange."""
 
+import gc
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,12 @@ pytest.importorskip("prometheus_client", reason="the extra `metrics` is not inst
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from serl.clients import questions
 from serl.clients.blocking import connect
 from serl.clients.metrics import metrics_server
-from serl.exchange.errors import Rejected, RequestRejected
+from serl.clients.questions import Questions
+from serl.exchange.errors import ExchangeUnreachable, Rejected, RequestRejected
+from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, start_exchange
 
@@ -84,6 +89,40 @@ def test_health_follows_the_exchange(exchange: Served, address: str) -> None:
         status, text = get(f"{address}/{page}")
         assert status == 503 and "no exchange answers" in text
     assert samples(address) == {("serl_up",): 0}
+
+
+def test_questions_share_a_connection_and_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def count(*arguments: Any) -> Any:
+        opened.append(arguments)
+        return request_socket(*arguments)
+
+    monkeypatch.setattr(questions, "request_socket", count)
+    config: dict[str, object] = {"login": {"participants": {"ann": {"token": "a"}}}}
+    with start_exchange(symbols="A", config=config, folder=tmp_path) as served:
+        found = Questions(served.endpoint)  # with the operator token, which each start makes anew
+        assert [found.ask(Kind.STATISTICS)["sessions"] for _ in range(3)] == [0, 0, 0]
+        assert len(opened) == 1
+        served.stop()
+        with pytest.raises(ExchangeUnreachable, match="no exchange answers"):
+            found.ask(Kind.STATISTICS)
+    with start_exchange(symbols="A", config=config, folder=tmp_path, endpoint=served.endpoint):
+        assert found.ask(Kind.STATISTICS)["sessions"] == 0
+        found.close()
+
+
+def test_a_failed_question_leaves_no_garbage() -> None:
+    found = Questions("tcp://127.0.0.1:9")
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ExchangeUnreachable) as failed:
+            found.ask(Kind.STATISTICS)
+        del failed
+        assert not [one for one in gc.get_objects() if isinstance(one, ExchangeUnreachable)]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("listen", "text"), [("9464", "expected HOST:PORT"), ("203.0.113.7:9464", "choose another")])

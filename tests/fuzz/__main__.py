@@ -7,7 +7,7 @@ import argparse
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -52,8 +52,21 @@ def main() -> None:
             path.mkdir(parents=True, exist_ok=True)
         options = [f"-runs={given.runs}", f"-max_total_time={given.seconds}", f"-artifact_prefix={found}/{given.target}-", "-max_len=65536"]  # fmt: skip
         kept = Path(__file__).parent / "corpus" / given.target
-        atheris.Setup([sys.argv[0], *options, str(new), str(kept)], lambda data: target.run(data, Path(folder)))
+        more = {} if target.mutate is None else {"custom_mutator": _mutator(target.mutate)}
+        atheris.Setup([sys.argv[0], *options, str(new), str(kept)], lambda data: target.run(data, Path(folder)), **more)
         atheris.Fuzz()
+
+
+def _mutator(mutate: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int], bytes]:
+    """Half of the changes keep the structure of the input."""
+
+    def changed(data: bytes, size_max: int, seed: int) -> bytes:
+        if seed % 2:
+            return bytes(atheris.Mutate(data, size_max))
+        found = mutate(data, seed)
+        return found if len(found) <= size_max else data
+
+    return changed
 
 
 if __name__ == "__main__":

@@ -29,4 +29,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "population": _YAML,
     "experiment": (*_YAML, "serl.agents.experiments.experiment", "serl.agents.experiments.overrides"),
     "policy": ("serl.agents.learning.files", "serl.agents.learning.policy", "serl.agents.execution.environment.interface", "json.decoder"),
+    "fix": (*(f"serl.gateways.fix.{name}" for name in ("codec", "fields", "session", "entry", "orders", "reports", "instruments", "resends")),),
+    "ouch": ("serl.gateways.ouch.inbound", "serl.gateways.ouch.options", "serl.gateways.soup.packets"),
+    "binance": (*(f"serl.gateways.binance.{name}" for name in ("rest", "socket_api", "parameters", "order_entry", "listing", "scale")), "json.decoder"),
 }  # fmt: skip

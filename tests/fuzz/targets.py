@@ -17,9 +17,11 @@ from serl.exchange.gateway import codec
 from serl.exchange.journal.news_log import read_news
 from serl.exchange.records import COMMAND
 from serl.exchange.wire import RequestError
+from serl.gateways.binance.errors import BinanceError
 from serl.history.day import read_day
 from serl.history.importing import import_day
 from serl.history.source import DEFAULTS, Options
+from tests.fuzz import gateways, mutation
 
 LOBSTER_NAME = "TEST_2020-01-02_34200000_57600000_message_2.csv"
 Read = Callable[[bytes, Path], object]
@@ -27,18 +29,18 @@ Read = Callable[[bytes, Path], object]
 
 @dataclass(frozen=True)
 class Target:
-    """`read` gets the input and a folder for its file."""
+    """`read` gets the input and a folder for its file. `mutate` changes an input, given a seed; without it, any bytes change."""
 
     read: Read
     errors: tuple[type[Exception], ...] = (SerlError,)
+    mutate: Callable[[bytes, int], bytes] | None = None
 
     def run(self, data: bytes, folder: Path) -> bool:
         """Whether the input is accepted. Raises what is a finding."""
         try:
-            self.read(data, folder)
+            return self.read(data, folder) is not False
         except self.errors:
             return False
-        return True
 
 
 def _written(data: bytes, folder: Path, name: str) -> Path:
@@ -85,7 +87,7 @@ def _policy(data: bytes, folder: Path) -> object:
 
 
 TARGETS: dict[str, Target] = {
-    "message": Target(_message, (RequestError,)),
+    "message": Target(_message, (RequestError,), mutation.change_values),
     "itch": Target(_imported("file.itch")),
     "dbn": Target(_imported("file.dbn")),
     "iex": Target(_imported("file.pcap", Options(symbols=("SPY",)))),
@@ -102,6 +104,9 @@ TARGETS: dict[str, Target] = {
     "population": Target(lambda data, folder: load_population(_written(data, folder, "population.yaml"))),
     "experiment": Target(lambda data, folder: load_experiment(str(_written(data, folder, "experiment.yaml")))),
     "policy": Target(_policy),
+    "fix": Target(gateways.fix, (), mutation.change_fields),
+    "ouch": Target(gateways.ouch, ()),
+    "binance": Target(gateways.binance, (BinanceError,)),
 }
 
 

@@ -278,8 +278,44 @@ def test_a_replace_keeps_the_kind_of_order(alice: FixClient) -> None:
         has(alice.receive("9"), t434=2, t102=reason, t11=new)
     alice.order("stop", 1, 5, None, (40, 3), (99, "900"))
     alice.receive("8")
-    alice.send("G", (11, "e"), (41, "stop"), (55, "AMZN"), (54, 1), (60, timestamp()), (40, 3), (38, 4))
+    alice.send(
+        "G", (11, "e"), (41, "stop"), (55, "AMZN"), (54, 1), (60, timestamp()), (40, 3), (38, 4), (99, "900.001")
+    )
+    has(alice.receive("9"), t434=2, t102=99, t39=0)
+    alice.order("peg", 1, 5, "50", (40, "P"), (18, "R"))
+    alice.receive("8")
+    alice.send("G", (11, "f"), (41, "peg"), (55, "AMZN"), (54, 1), (60, timestamp()), (40, "P"), (38, 4), (44, "50"))
     has(alice.receive("9"), t434=2, t58="NOT_REPLACEABLE", t39=0)
+
+
+def test_a_stop_gets_another_price_and_quantity(alice: FixClient, bob: FixClient) -> None:
+    order = (55, "GOOG"), (54, 1), (60, timestamp()), (40, 3)
+    alice.order("stop", 1, 5, None, (40, 3), (99, "900"), symbol="GOOG")
+    has(alice.receive("8"), t150=0, t99="900")
+    alice.send("G", (11, "fewer"), (41, "stop"), *order, (38, 4))
+    has(alice.receive("8"), t150=5, t41="stop", t38=4, t99="900", t44=None)
+    alice.send("G", (11, "lower"), (41, "fewer"), *order, (38, 3), (99, "140.00"))
+    has(alice.receive("8"), t150=5, t38=3, t151=3, t99="140.00")
+    bob.order("offer", 2, 20, "140", symbol="GOOG")
+    bob.receive("8")
+    bob.order("cross", 1, 1, "140", symbol="GOOG")
+    has(alice.receive("8"), t150="D", t58="TRIGGERED")
+    has(alice.receive("8"), t150="F", t39=2, t31="140.00", t14=3, t99="140.00")
+    for _ in range(4):
+        bob.receive("8")
+
+
+def test_an_order_gets_another_expiry(alice: FixClient) -> None:
+    day = "20991231-00:00:00"
+    order = (55, "GOOG"), (54, 1), (60, timestamp()), (40, 2), (38, 10), (44, "50"), (59, 6)
+    alice.order("o", 1, 10, "50", (59, 6), (126, day), symbol="GOOG")
+    alice.receive("8")
+    alice.send("G", (11, "soon"), (41, "o"), *order, (126, "20980101-00:00:00"))
+    has(alice.receive("8"), t150=5, t11="soon", t151=10)
+    alice.order("p", 1, 10, "50", symbol="GOOG")
+    alice.receive("8")
+    alice.send("G", (11, "none"), (41, "p"), *order, (126, day))
+    has(alice.receive("9"), t58="BAD_TERMS", t39=0)
 
 
 def test_orders_are_cancelled_on_disconnect_where_the_account_says_so(gateway: Gateway) -> None:
