@@ -18,6 +18,7 @@ NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 MINDS_MAX = 500
 SECOND_NS = 1_000_000_000
+NO_MONEY, MONEY_MAX = Decimal(0), Decimal(10**15)
 
 
 class _Settings(BaseModel):
@@ -36,9 +37,11 @@ class PersonaConfig(_Settings):
     horizon: str = Field("days", min_length=1, max_length=100, description="how long it holds, in words")
     text: str = Field("", max_length=1000, description="further words about it")
     every: int = Field(1, ge=1, description="decides at every n-th decision time")
-    cash: Decimal = Field(Decimal(100_000), ge=0, le=10**15, description="money at the start, its loan not included")
+    cash: Decimal = Field(
+        Decimal(100_000), ge=NO_MONEY, le=MONEY_MAX, description="money at the start, its loan not included"
+    )
     shares: dict[str, int] = Field({}, description="lots at the start, by symbol")
-    loan: Decimal = Field(Decimal(0), ge=0, le=10**15, description="money borrowed at the start; needs `loans`")
+    loan: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, description="money borrowed at the start; needs `loans`")
 
     @model_validator(mode="after")
     def _shares_are_positive(self) -> "PersonaConfig":

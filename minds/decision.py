@@ -7,12 +7,13 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.learning.settings import first_error
+from serl.minds.config import MONEY_MAX, NO_MONEY
 from serl.minds.errors import DecisionRefused
 from serl.researcher.llm.answers import Answer, extract_json
 from serl.researcher.llm.errors import UnusableAnswerError
 
 REASON_LENGTH_MAX, POST_LENGTH_MAX, INSIGHT_LENGTH_MAX = 200, 200, 300
-AMOUNT_MAX = 10**12
+QUANTITY_MAX = 10**12
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -25,10 +26,10 @@ class Decision(BaseModel):
     action: Literal["buy", "sell", "cancel", "nothing", "borrow", "repay"]
     symbol: str = ""
     order_type: Literal["limit", "market"] = "limit"
-    price: Decimal = Field(Decimal(0), ge=0, le=AMOUNT_MAX, allow_inf_nan=False)
-    quantity: int = Field(0, ge=0, le=AMOUNT_MAX)
+    price: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
+    quantity: int = Field(0, ge=0, le=QUANTITY_MAX)
     order_id: int = Field(0, ge=0, lt=1 << 63)
-    amount: Decimal = Field(Decimal(0), ge=0, le=AMOUNT_MAX, allow_inf_nan=False)
+    amount: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
     post: str = Field("", max_length=POST_LENGTH_MAX)
 
 
