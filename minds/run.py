@@ -3,14 +3,17 @@
 import asyncio
 import resource
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange, connect
+from serl.clients.errors import LoginRefused
 from serl.exchange.errors import SerlError
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
@@ -25,8 +28,10 @@ from serl.minds.shared import Shared
 from serl.minds.statistics import statistics_of
 from serl.researcher.llm.client import Client
 
-FILES_PER_MIND = 24
+FILES_PER_MIND = 16
 """Descriptors that the sockets of a session take, rounded up."""
+LOGIN_S_MAX, LOGIN_PAUSE_S = 30.0, 0.2
+"""How long the login of a mind is repeated while the exchange admits no more names, and the time in between."""
 FINAL_S_MAX = 10.0
 """Longest wait for the last balances of all minds."""
 
@@ -51,12 +56,9 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
     anybody trades, and what `connect` raises.
     """
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(ValueError, RuntimeError):  # not in the main thread: there are no signals
-            loop.add_signal_handler(number, stop.set)
     _raise_file_limit(sum(persona.count for persona in config.personas))
     async with AsyncExitStack() as sessions:
+        sessions.enter_context(_set_on_signals(stop))
         clients = await _log_in(config, options, sessions)
         first = clients[0]
         midnight_ns = int(first.session.clock[3])
@@ -69,16 +71,46 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
         return statistics_of(minds, wealth, schedule, stopped=stopped)
 
 
+@contextmanager
+def _set_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Sets an event on SIGINT and SIGTERM, instead of what they did before. In other threads than the main one, there are no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, former)
+
+
 async def _log_in(config: MindsConfig, options: RunOptions, sessions: AsyncExitStack) -> list[AsyncExchange]:
     """One session a mind, in a fixed order: at equal times, lockstep executes commands in the order of the first logins."""
     clients = []
     for persona in config.personas:
         for number in range(persona.count):
-            client = await connect(
-                options.endpoint, f"{persona.name}-{number}", options.token, curve=options.curve, cancel_on_disconnect=True
-            )  # fmt: skip
+            client = await _connect(f"{persona.name}-{number}", options)
             clients.append(await sessions.enter_async_context(client))
     return clients
+
+
+async def _connect(name: str, options: RunOptions) -> AsyncExchange:
+    """Logs in. The exchange admits so many new names per second (`new_names_per_s_max`); beyond that it is tried again."""
+    deadline_s = time.monotonic() + LOGIN_S_MAX
+    while True:
+        try:
+            return await connect(
+                options.endpoint, name, options.token, curve=options.curve, cancel_on_disconnect=True
+            )  # fmt: skip
+        except LoginRefused as error:
+            if error.code != "rate" or time.monotonic() > deadline_s:
+                raise
+            await asyncio.sleep(LOGIN_PAUSE_S)
 
 
 def _shared(

@@ -216,11 +216,13 @@ def test_all_minds_share_a_budget(lockstep: Served) -> None:
 
 
 def test_equal_prompts_are_asked_once(lockstep: Served) -> None:
-    config = settings(personas=[{"name": "twin", "count": 3}], hours=next_hours(), shared_answers=True)
+    config = settings(personas=[{"name": "twin", "count": 15}], hours=next_hours(), shared_answers=True)
     with fake_endpoint(scripted(lambda request: NOTHING)) as fake:
         found = asyncio.run(run(config, lockstep.endpoint, fake))
     assert len(fake.requests) == 4
-    assert (found["all"]["decisions"], found["all"]["calls"], found["all"]["shared_answers"]) == (12, 4, 8)
+    assert (found["all"]["decisions"], found["all"]["calls"], found["all"]["shared_answers"]) == (60, 4, 56), (
+        "and the exchange admits ten new names per second"
+    )
 
 
 def test_reflections_and_loans(lockstep: Served, tmp_path: Path) -> None:
