@@ -19,7 +19,7 @@ from serl.minds.memory import Layer, Memory, MemoryItem
 from serl.minds.model_calls import Ledger
 from serl.minds.outcomes import OrderLog
 from serl.minds.portfolio import Loan, Portfolio, portfolio_of
-from serl.minds.prompts import Observation, decision_messages, event_text, reflection_messages
+from serl.minds.prompts import Observation, decision_messages, event_text, one_line, reflection_messages
 from serl.minds.shared import Counts, Shared
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
@@ -140,7 +140,7 @@ class Mind:
             elif self.counts.refused[ENDPOINT] == 1:
                 self._shared.say(f"{self.name}: {error}")
         if decision is not None and decision.post and self._shared.config.forum:
-            self._shared.forum.post(now_ns, self.name, decision.post)
+            self._shared.forum.post(now_ns, self.name, one_line(decision.post))
             self.counts.posts += 1
         if decision is not None and not refused and decision.action in ("buy", "sell"):
             self.memory.reinforce(list(seen.memories), self.counts.decisions - 1)
@@ -209,7 +209,7 @@ class Mind:
             self.counts.refused[f"reflection_{error.reason}"] += 1
         else:
             self.counts.reflections += 1
-            self.memory.add("long", reflection.insight, float(reflection.importance), number)
+            self.memory.add("long", one_line(reflection.insight), float(reflection.importance), number)
 
     async def _end(self, reason: str) -> None:
         """Trades no more: cancels its open orders and says so."""

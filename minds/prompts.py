@@ -136,12 +136,17 @@ def side_text(side: int) -> str:
     return "buy" if side == Side.BUY else "sell"
 
 
+def one_line(text: str) -> str:
+    """A text of a model without line breaks, with which it could write sections of others' prompts."""
+    return " ".join(text.split())
+
+
 def event_text(event: MarketEvent, disguise: Disguise) -> str:
     """An event in one line."""
     about = f" about {disguise.shown(event.symbol)}" if event.symbol else ""
     value = "" if event.value is None else f" [{event.value:g}]"
     contradiction = _CONTRADICTION if event.contradicts else ""
-    return f"{disguise.time(event.time_ns)}, {event.kind}{about}: {disguise.text(event.text)}{value}{contradiction}"
+    return f"{disguise.time(event.time_ns)}, {event.kind}{about}: {one_line(disguise.text(event.text))}{value}{contradiction}"
 
 
 def decision_messages(

@@ -21,6 +21,7 @@ import yaml
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients import asynchronous
+from serl.minds import schedule
 from serl.minds.errors import MindsConfigError, MindsError
 from tests.minds.scripted import (
     NOTHING,
@@ -158,7 +159,7 @@ def test_no_prompt_contains_an_event_before_its_time(lockstep: Served, tmp_path:
 
 def test_posts_are_read_at_the_next_decision(lockstep: Served) -> None:
     def answer(request: dict[str, Any]) -> Answer:
-        return {**NOTHING, "post": f"{name_of(request)} at {clock_of(request)}"}
+        return {**NOTHING, "post": f"{name_of(request)}\nat {clock_of(request)}"}
 
     with fake_endpoint(scripted(answer)) as fake:
         config = settings(personas=[{"name": "poster", "count": 2}], hours=next_hours())
@@ -251,7 +252,7 @@ def test_a_repeated_run_is_answered_from_its_record(tmp_path: Path) -> None:
         return order("sell" if name_of(request) in ("pair-0", "pair-2") else "buy", 2, 100)
 
     config = settings(personas=[{"name": "pair", "count": 4, "shares": {"AMZN": 100}}], hours="09:30-09:33")
-    slow = {"limits": {"new_names_per_s_max": 0.4}}
+    slow: dict[str, object] = {"limits": {"new_names_per_s_max": 0.4}}
     for calls in (12, 0):
         with (
             start_exchange(symbols="AMZN", clock="lockstep", config=slow, folder=tmp_path) as served,
@@ -278,6 +279,8 @@ def test_an_interrupted_command_writes_its_statistics(live: Served, tmp_path: Pa
     config = {"name": "brief", "model": "tiny", "duration_s": 600, "interval_s": 0.2, "prices": {"AMZN": 100}, "symbols": ["AMZN"],
               "personas": [{"name": "quick"}, {"name": "slow"}]}  # fmt: skip
     (tmp_path / "brief.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "decisions.jsonl").write_text("of an earlier run\n")
     release = threading.Event()
 
     def answer(request: dict[str, Any]) -> Any:
@@ -293,7 +296,7 @@ def test_an_interrupted_command_writes_its_statistics(live: Served, tmp_path: Pa
             env={**os.environ, "OPENAI_API_KEY": "none"},
         )  # fmt: skip
         decisions = tmp_path / "out" / "decisions.jsonl"
-        while started.poll() is None and not (decisions.exists() and decisions.read_text().count("\n") >= 2):
+        while started.poll() is None and decisions.read_text().count("\n") < 2:
             time.sleep(0.05)
         started.send_signal(signal.SIGINT)
         output, errors = started.communicate(timeout=60)
@@ -302,6 +305,7 @@ def test_an_interrupted_command_writes_its_statistics(live: Served, tmp_path: Pa
     assert "stopped early" in output and "quick" in output and "Traceback" not in errors
     statistics = json.loads((tmp_path / "out" / "statistics.json").read_text())
     assert statistics["stopped_early"]
+    assert "earlier run" not in decisions.read_text()
     assert row_of(statistics, "quick-0")["orders"] >= 2
     assert row_of(statistics, "slow-0")["decisions"] == 0
     assert row_of(statistics, "quick-0")["final_wealth"] == 100_000
@@ -330,6 +334,26 @@ def test_a_mind_whose_session_is_taken_over_leaves_the_others_alone(live: Served
     assert row_of(found, "first-1")["ended"] == ""
     assert row_of(found, "first-1")["final_wealth"] == 100_000
     assert said == [f"first-0 trades no more: {row_of(found, 'first-0')['ended'].removeprefix('error: ')}"]
+
+
+@pytest.mark.long
+def test_a_lockstep_exchange_that_dies_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats come while time stands still, here for a second participant; once they stay away, the mind ends."""
+    monkeypatch.setattr(schedule, "SILENT_S_MAX", 3.0)
+    clock: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 2}}
+
+    async def killed() -> dict[str, Any]:
+        with start_exchange(symbols="AMZN", clock="", config=clock, folder=tmp_path) as served:
+            running = asyncio.create_task(
+                run(settings(), served.endpoint, "http://127.0.0.1:1/v1", say=lambda text: None)
+            )
+            await asyncio.wait({running}, timeout=6.0)
+            assert not running.done()
+            served.kill()
+            return await running
+
+    row = row_of(asyncio.run(killed()), "solo-0")
+    assert row["ended"].startswith("error: no heartbeat from") and row["final_wealth"] is None
 
 
 def test_personas_are_in_the_prompt(lockstep: Served) -> None:
