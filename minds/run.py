@@ -118,9 +118,16 @@ def _shared(
 ) -> Shared:  # fmt: skip
     listed = list(client.session.instruments)
     symbols = list(config.symbols) or listed
-    named = {*symbols, *config.prices, *(symbol for persona in config.personas for symbol in persona.shares)}
-    if unknown := sorted(named - set(listed)):
-        raise MindsConfigError(f"expected symbols of the exchange ({', '.join(listed)}), got {', '.join(unknown)}")
+    if unknown := sorted(set(symbols) - set(listed)):
+        raise MindsConfigError(
+            f"symbols: expected symbols of the exchange ({', '.join(listed)}), got {', '.join(unknown)}; correct them"
+        )
+    named = {*config.prices, *config.aliases, *(symbol for persona in config.personas for symbol in persona.shares)}
+    if idle := sorted(named - set(symbols)):
+        raise MindsConfigError(
+            f"prices, aliases, shares: expected symbols that the minds trade ({', '.join(symbols)}), got {', '.join(idle)}; "
+            "remove them, or add them to symbols"
+        )
     lines: Sequence[EventLine] = []
     if config.events is not None:
         lines = read_event_lines(folder / config.events, listed)
