@@ -46,6 +46,11 @@ NOT_RUN = {
         "results.md",
         "python -m benchmarks.headline --steps 200000",
     ): "learners among simulated traders take minutes with a few steps",
+    (
+        "minds.md",
+        "serl exchange start --symbols ALFA,BETA",
+    ): "64 decisions of a model take minutes; tests/minds/test_tiny.py runs four",
+    ("minds.md", "serl exchange start --with small"): "decisions of a model take minutes; tests/minds runs them",
     ("results.md", "python -m benchmarks.ablation"): "twelve policies take minutes with a single step",
 }
 """Console blocks that are not run, by page and first words, with the reason. Tests still parse their commands."""

@@ -41,6 +41,7 @@ YAML = {
     "gateways/binance.md",
     "gateways/index.md",
     "gateways/fix.md",
+    "minds.md",
     "orders.md",
     "researcher.md",
     "traders.md",

@@ -55,6 +55,7 @@ NEEDS_EXTRA = {
     "llm serve": "researcher",
     "llm unpack model.gguf": "researcher",
     "llm export run --to merged --output tuned": "researcher",
+    "minds start --config single": "researcher",
     "researcher start": "researcher",
     "researcher start --on ray": "ray,researcher",
     "researcher report run": "reports",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("exchange", "history", "clients", "gateways", "agents", "researcher", "configs")
+PACKAGES = ("exchange", "history", "clients", "gateways", "agents", "researcher", "minds", "configs")
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 420, 80
 FORBIDDEN_WORDS = ("processor", "manager", "handler", "helper", "utils")
 UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "emented|place" + "holder|for n" + "ow")

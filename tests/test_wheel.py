@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("agents", "clients", "configs", "demo", "exchange", "gateways", "history", "researcher")
+PACKAGES = ("agents", "clients", "configs", "demo", "exchange", "gateways", "history", "minds", "researcher")
 UV = Path(sys.executable).with_name("uv")
 
 

@@ -1,4 +1,4 @@
-"""YAML files that come with serl, by name: populations, experiments. Options that take one, and how they are read."""
+"""YAML files that come with serl, by name: populations, experiments, LLM traders. Options that take one, and how they are read."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from click.shell_completion import CompletionItem
 
 from serl.exchange.errors import ConfigError
 
-POPULATIONS, EXPERIMENTS = "populations", "experiments"
+POPULATIONS, EXPERIMENTS, MINDS = "populations", "experiments", "minds"
 """Folders of serl.configs."""
-DOCS = {POPULATIONS: "traders.md", EXPERIMENTS: "experiments.md"}
+DOCS = {POPULATIONS: "traders.md", EXPERIMENTS: "experiments.md", MINDS: "minds.md"}
 """The page about the files of a folder."""
 
 
@@ -42,6 +42,7 @@ class ShippedFile(click.types.StringParamType):
 
 POPULATION = ShippedFile("population", POPULATIONS)
 EXPERIMENT = ShippedFile("experiment", EXPERIMENTS)
+MINDS_FILE = ShippedFile("minds", MINDS)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -56,6 +56,10 @@ GROUPS = {
     },
     "Traders": {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
+        "minds": (
+            "serl.minds.cli:minds",
+            "Run traders whose decisions a language model makes, on a served exchange.",
+        ),
         "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
         "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
         "ranking": (

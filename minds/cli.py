@@ -1,0 +1,74 @@
+"""`serl minds start`: LLM traders on a served exchange."""
+
+from pathlib import Path
+
+import click
+
+from serl.agents.traders.shipped import MINDS_FILE
+from serl.exchange.cli_login import curve_option, token_options
+
+
+@click.group(epilog="Example: serl minds start --config two-stocks")
+def minds() -> None:
+    """Run traders whose decisions a language model makes."""
+
+
+@minds.command(epilog="Example: serl minds start --config two-stocks --connect tcp://127.0.0.1:5570")
+@click.option("--config", "source", type=MINDS_FILE, required=True, help="A YAML file, or the name of one of serl's.")
+@click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
+@curve_option
+@token_options("Token of the participants PERSONA-0, PERSONA-1, ...")
+@click.option("--url", help="Base URL of an OpenAI-compatible endpoint instead of the configured model; with --model.")
+@click.option("--model", help="Model at --url; without it tiny, coder or a GGUF file to serve on this machine.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the model's answers instead of the configured one.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for statistics, decisions and the record of calls  [default: runs/NAME]",
+)  # fmt: skip
+@click.option("--offline", is_flag=True, help="Answer from the record of calls in the output folder; call no model.")
+def start(
+    source: str, connect: str, curve: Path | None, token: str, url: str | None, model: str | None, seed: int | None,
+    output: Path | None, offline: bool,
+) -> None:  # fmt: skip
+    """Start the minds; they stop at the end of their hours, when their budget is spent, or with Ctrl-C.
+
+    At the end their statistics are printed and written to statistics.json. In lockstep the market waits for the slowest mind; a repeated run
+    whose prompts are the same is answered from the record of calls.
+    """
+    import asyncio
+
+    from rich.console import Console
+    from rich.status import Status
+
+    from serl.exchange.config import time_of_day_text
+    from serl.minds.config import load_minds
+    from serl.minds.errors import MindsError
+    from serl.minds.files import DecisionFile, write_statistics
+    from serl.minds.models import model_client, with_overrides
+    from serl.minds.run import RunOptions, run_minds
+    from serl.minds.statistics import table_text
+
+    config, folder = load_minds(source)
+    config = with_overrides(config, url, model, seed)
+    output = output or Path("runs") / config.name
+    with (
+        model_client(config, output / "calls.jsonl", offline=offline) as client,
+        DecisionFile(output / "decisions.jsonl") as decisions,
+        Status(f"{config.name}: logging in", console=Console()) as status,
+    ):
+
+        def report(time_ns: int, count: int) -> None:
+            status.update(f"{config.name}: {time_of_day_text(time_ns % (86_400 * 10**9))}, {count:,} decisions")
+
+        options = RunOptions(connect, token, curve, lambda text: click.echo(text, err=True), decisions.add, report)
+        statistics = asyncio.run(run_minds(config, folder, client, options))
+    write_statistics(output / "statistics.json", statistics)
+    click.echo(table_text(statistics))
+    if statistics["stopped_early"]:
+        click.echo("stopped early")
+    click.echo(f"written: {output}")
+    if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith("error")]:
+        raise MindsError(
+            f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
+            f"{' and others' if len(failed) > 5 else ''}; see above"
+        )

@@ -1,0 +1,128 @@
+"""Events that minds read: news, fundamentals, macro figures and changes of the loan rate, each at a time of the exchange's clock.
+
+A mind sees an event once the exchange's clock has reached its time. `EventSource` is all that minds know of where events come from.
+"""
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from serl.agents.learning.settings import first_error
+from serl.exchange.config import time_of_day_ns
+from serl.minds.config import SECOND_NS, TIME
+from serl.minds.errors import MindsConfigError
+
+EventKind = Literal["news", "fundamental", "macro", "loan_rate"]
+DAY_NS = 86_400 * SECOND_NS
+
+
+@dataclass(frozen=True)
+class MarketEvent:
+    """One event, at `time_ns` of the exchange's clock."""
+
+    time_ns: int
+    kind: EventKind
+    text: str
+    symbol: str = ""
+    """The symbol it is about; "" for all."""
+    value: float | None = None
+    """Its figure: earnings, an index, the loan rate per year."""
+    importance: float | None = None
+    """From 0 to 100, for the memory; None: that of its kind."""
+    contradicts: bool = False
+    """Whether an earlier event of the same time, kind and symbol has another value."""
+
+
+EventSource = Callable[[int], Sequence[MarketEvent]]
+"""Returns every event up to a time of the exchange's clock, oldest first. A later call returns the same events, then newer ones."""
+
+
+class EventLine(BaseModel):
+    """A line of a file of events."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: EventKind
+    text: str = Field(min_length=1, max_length=2000)
+    time: str | None = Field(None, pattern=f"^{TIME}$")
+    day: int = Field(0, ge=0, le=366)
+    after_s: float | None = Field(None, ge=0, le=366 * 86_400)
+    symbol: str = ""
+    value: float | None = Field(None, allow_inf_nan=False)
+    importance: float | None = Field(None, ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _has_one_time(self) -> "EventLine":
+        if (self.time is None) == (self.after_s is None):
+            given = "neither" if self.time is None else "both"
+            raise ValueError(f"expected `time` or `after_s`, got {given}; give one of them")
+        if self.time is not None:
+            time_of_day_ns(self.time)
+        if self.kind == "loan_rate" and not (self.value is not None and 0 <= self.value <= 10):
+            raise ValueError(f"value: expected the rate per year of a loan_rate, like 0.05, got {self.value}; add it")
+        return self
+
+    def at(self, start_ns: int, midnight_ns: int) -> MarketEvent:
+        """The event in a run that starts at `start_ns`; `midnight_ns`: the start of the exchange's day."""
+        if self.time is not None:
+            time_ns = midnight_ns + self.day * DAY_NS + time_of_day_ns(self.time)
+        else:
+            time_ns = start_ns + round((self.after_s or 0.0) * SECOND_NS)
+        return MarketEvent(time_ns, self.kind, self.text, self.symbol, self.value, self.importance)
+
+
+def read_event_lines(path: Path, symbols: Collection[str]) -> list[EventLine]:
+    """The lines of a JSONL file. symbols: those of the exchange. Raises MindsConfigError with the number of the first invalid line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MindsConfigError(f"{path}: expected a JSONL file of events, got none ({error}); check the path") from None
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            event = EventLine.model_validate(json.loads(line))
+        except ValidationError as error:
+            raise MindsConfigError(f"{path}:{number}: {first_error(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise MindsConfigError(f"{path}:{number}: expected a JSON object, got {line[:60]!r} ({error})") from None
+        if event.symbol and event.symbol not in symbols:
+            raise MindsConfigError(
+                f"{path}:{number}: expected a symbol of the exchange ({', '.join(symbols)}), got {event.symbol}; correct it"
+            )
+        lines.append(event)
+    return lines
+
+
+class EventFile:
+    """The events of a file, in order of time; those of the same time stay in the order of the file."""
+
+    def __init__(self, lines: Sequence[EventLine], start_ns: int, midnight_ns: int) -> None:
+        dated = sorted((line.at(start_ns, midnight_ns) for line in lines), key=lambda event: event.time_ns)
+        self._events = mark_contradictions(dated)
+
+    def until(self, time_ns: int) -> Sequence[MarketEvent]:
+        """See `EventSource`."""
+        return [event for event in self._events if event.time_ns <= time_ns]
+
+
+def mark_contradictions(events: Sequence[MarketEvent]) -> list[MarketEvent]:
+    """The same events; one whose value differs from that of an earlier one of the same time, kind and symbol says so."""
+    first_values: dict[tuple[int, str, str], float] = {}
+    marked = []
+    for event in events:
+        if event.value is None:
+            marked.append(event)
+            continue
+        first = first_values.setdefault((event.time_ns, event.kind, event.symbol), event.value)
+        marked.append(
+            MarketEvent(
+                event.time_ns, event.kind, event.text, event.symbol, event.value, event.importance, first != event.value
+            )
+        )  # fmt: skip
+    return marked

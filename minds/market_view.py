@@ -1,0 +1,118 @@
+"""What a mind sees of the market: price levels, the last trade, and bars of the trades so far."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from serl.clients.asynchronous import AsyncExchange
+from serl.clients.book import Level
+from serl.clients.session import Instrument
+from serl.clients.values import Trade
+
+TRADES_ASKED = 1000
+"""Last trades requested at each decision; if more happened since the decision before, the oldest are missing in the bars."""
+TRADES_KEPT = 50_000
+IN_BOOK = (0, 2)
+"""Values of `Trade.off_book` that count: continuous trades and auctions, not prints."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The trades from `start_ns` on, over one interval: prices in ticks, volume in lots."""
+
+    start_ns: int
+    open_ticks: int
+    high_ticks: int
+    low_ticks: int
+    close_ticks: int
+    volume_lots: int
+
+
+class Tape:
+    """The trades of one symbol, for all minds of a process: what one of them has requested, the others need not."""
+
+    def __init__(self) -> None:
+        self._trades: deque[Trade] = deque(maxlen=TRADES_KEPT)
+
+    def add(self, trades: Iterable[Trade]) -> None:
+        """Adds trades, oldest first; known ones are skipped."""
+        last = self._trades[-1].match_id if self._trades else -1
+        self._trades.extend(trade for trade in trades if trade.match_id > last and trade.off_book in IN_BOOK)
+
+    @property
+    def last_ticks(self) -> int | None:
+        """Price of the last trade; None before the first."""
+        return self._trades[-1].price_ticks if self._trades else None
+
+    def bars(self, now_ns: int, interval_ns: int, count: int) -> list[Bar]:
+        """The last `count` intervals up to `now_ns`, oldest first; those without trades are left out."""
+        start_ns = now_ns - count * interval_ns
+        found: dict[int, list[Trade]] = {}
+        for trade in reversed(self._trades):
+            if trade.time_ns < start_ns:
+                break
+            if trade.time_ns <= now_ns:
+                number = min((trade.time_ns - start_ns) // interval_ns, count - 1)
+                found.setdefault(number, []).append(trade)
+        return [_bar(start_ns + number * interval_ns, found[number][::-1]) for number in sorted(found)]
+
+
+def _bar(start_ns: int, trades: Sequence[Trade]) -> Bar:
+    prices = [trade.price_ticks for trade in trades]
+    return Bar(start_ns, prices[0], max(prices), min(prices), prices[-1], sum(trade.qty_lots for trade in trades))
+
+
+@dataclass(frozen=True)
+class SymbolView:
+    """One symbol at the time of a decision."""
+
+    instrument: Instrument
+    bids: Sequence[Level]
+    asks: Sequence[Level]
+    last_ticks: int | None
+    bars: Sequence[Bar]
+    start_price: Decimal | None
+    """The configured price, for a symbol that has neither traded nor quotes."""
+
+    @property
+    def reference_ticks(self) -> Decimal | None:
+        """The last trade, else the mid, else the configured price, else the only side; None without any."""
+        if self.last_ticks is not None:
+            return Decimal(self.last_ticks)
+        touch = [side[0].price_ticks for side in (self.bids, self.asks) if side]
+        if len(touch) == 2:
+            return Decimal(sum(touch)) / 2
+        if self.start_price is not None:
+            return self.start_price / self.instrument.tick_size
+        return Decimal(touch[0]) if touch else None
+
+    @property
+    def price(self) -> Decimal | None:
+        """`reference_ticks` as money."""
+        ticks = self.reference_ticks
+        return None if ticks is None else ticks * self.instrument.tick_size
+
+
+async def see_market(
+    client: AsyncExchange,
+    symbols: Sequence[str],
+    tapes: Mapping[str, Tape],
+    start_prices: Mapping[str, Decimal],
+    now_ns: int,
+    *,
+    levels: int,
+    bars: int,
+    interval_ns: int,
+) -> dict[str, SymbolView]:
+    """Queries the exchange for what a mind sees now."""
+    views = {}
+    for symbol in symbols:
+        bids, asks = await client.book(symbol, levels)
+        tape = tapes[symbol]
+        tape.add(await client.trades(symbol, TRADES_ASKED))
+        views[symbol] = SymbolView(
+            client.instrument(symbol), bids, asks, tape.last_ticks, tape.bars(now_ns, interval_ns, bars),
+            start_prices.get(symbol),
+        )  # fmt: skip
+    return views

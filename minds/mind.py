@@ -1,0 +1,228 @@
+"""One mind: what it knows, how it decides, and how its decisions become orders."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
+
+from serl.clients.asynchronous import AsyncExchange
+from serl.clients.errors import Rejected
+from serl.clients.values import Balance
+from serl.minds.checks import check_cancel, check_order
+from serl.minds.config import LoansConfig, PersonaConfig
+from serl.minds.decision import Decision, decision_schema, parse_decision, parse_reflection, reflection_schema
+from serl.minds.errors import DecisionRefused
+from serl.minds.events import EventKind, MarketEvent
+from serl.minds.exact_schema import exact_schema
+from serl.minds.forum import Post
+from serl.minds.market_view import SymbolView, see_market
+from serl.minds.memory import Layer, Memory, MemoryItem
+from serl.minds.model_calls import Ledger
+from serl.minds.outcomes import OrderLog
+from serl.minds.portfolio import Loan, Portfolio, portfolio_of
+from serl.minds.prompts import Observation, decision_messages, event_text, one_line, reflection_messages
+from serl.minds.shared import Counts, Shared
+from serl.researcher.llm.answers import Answer
+from serl.researcher.llm.errors import BudgetSpentError, LlmError
+
+EVENT_MEMORY: dict[EventKind, tuple[Layer, float]] = {
+    "news": ("short", 50.0), "macro": ("short", 60.0), "loan_rate": ("short", 60.0), "fundamental": ("long", 70.0),
+}  # fmt: skip
+"""Layer and importance of what an event leaves in the memory."""
+OUTCOME_IMPORTANCE, POST_IMPORTANCE = 50.0, 40.0
+ENDPOINT = "endpoint"
+"""Under this name decisions are counted for which the model gave no answer."""
+
+
+class Mind:
+    """A persona with a session of its own."""
+
+    def __init__(self, name: str, number: int, persona: PersonaConfig, client: AsyncExchange, shared: Shared, start_ns: int) -> None:  # fmt: skip
+        self.name, self.persona, self.client, self._shared = name, persona, client, shared
+        config = shared.config
+        self.memory = Memory(config.memory)
+        loans = config.loans or LoansConfig(rate_per_year=0.0)
+        self.loan = Loan(persona.loan, loans.rate_per_year, start_ns)
+        self.ledger = Ledger(name, config.budget_per_mind)
+        self.counts = Counts()
+        #: why it trades no more; "" while it does
+        self.ended = ""
+        self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number
+        self._prompt_name = "" if config.shared_answers else name
+        self._events_seen = self._first_post = 0
+        #: its wealth at the first decision
+        self.first_wealth: Decimal | None = None
+        self._orders = OrderLog(client.session, shared.disguise)
+        self._refusals: list[str] = []
+        self._schema = decision_schema(
+            shared.disguise.names, config.order_lots_max, forum=config.forum, loans=config.loans is not None
+        )
+
+    async def decide(self, now_ns: int) -> None:
+        """Looks, asks the model, acts. A refused decision is counted and told at the next one; once the budget is spent, nothing more happens."""
+        config, counts = self._shared.config, self.counts
+        number = counts.decisions
+        events, posts = self._new_events(now_ns), self._new_posts(now_ns)
+        views, portfolio = await self.look(now_ns)
+        outcomes = self._orders.news(counts.rejected)
+        if self.first_wealth is None:
+            self.first_wealth = portfolio.wealth
+        query = " ".join([self.persona.style, *(event.text for event in events), *(post.text for post in posts)])
+        memories = self.memory.retrieve(self._shared.disguise.text(query), number)
+        seen = Observation(
+            now_ns, views, portfolio, self.client.open_orders(), [*outcomes, *self._refusals], events, memories, posts,
+            self.loan.rate_per_year if config.loans else None,
+        )  # fmt: skip
+        self._refusals = []
+        messages = decision_messages(
+            self._prompt_name, self.persona, seen, config, self._shared.disguise, self._shared.calls.context_tokens
+        )
+        try:
+            schema = (
+                exact_schema(seen, config, self._shared.disguise) if self._shared.calls.has_grammars else self._schema
+            )
+            answer = await self._shared.calls.ask(self.ledger, messages, schema, self._seed)
+        except BudgetSpentError as error:
+            await self._end(str(error))
+            return
+        except LlmError as error:
+            answer = error
+        counts.decisions += 1
+        await self._act(answer, seen, now_ns)
+        self._remember(seen, outcomes, number)
+        await self._reflect(portfolio)
+
+    async def look(self, now_ns: int) -> tuple[dict[str, SymbolView], Portfolio]:
+        """The market and the portfolio now."""
+        shared = self._shared
+        views = await see_market(
+            self.client, shared.symbols, shared.tapes, shared.config.prices, now_ns,
+            levels=shared.config.levels, bars=shared.config.bars, interval_ns=shared.config.interval_ns,
+        )  # fmt: skip
+        self.loan.accrue(now_ns)
+        balances: dict[str, Balance] = await self.client.account()
+        instruments = {symbol: view.instrument for symbol, view in views.items()}
+        prices = {symbol: view.price for symbol, view in views.items() if view.price is not None}
+        own = [order for order in self.client.open_orders() if order.symbol in {i.number for i in instruments.values()}]
+        return views, portfolio_of(self.persona, self.loan, balances, own, instruments, prices)
+
+    def _new_events(self, now_ns: int) -> list[MarketEvent]:
+        """Events since the last decision; loan rates change at their times."""
+        events = list(self._shared.events(now_ns)[self._events_seen :])
+        self._events_seen += len(events)
+        self.counts.events += len(events)
+        self.counts.contradictions += sum(event.contradicts for event in events)
+        for event in events:
+            if event.kind == "loan_rate" and event.value is not None:
+                self.loan.change_rate(event.value, event.time_ns)
+        return events
+
+    def _new_posts(self, now_ns: int) -> list[Post]:
+        found, self._first_post = self._shared.forum.unread(self._first_post, now_ns, self.name)
+        limit = self._shared.config.posts_max
+        return found[-limit:] if limit else []
+
+    async def _act(self, answer: Answer | LlmError, seen: Observation, now_ns: int) -> None:
+        """Carries out an answer, or counts why not."""
+        decision: Decision | None = None
+        refused = ""
+        try:
+            if isinstance(answer, LlmError):
+                raise DecisionRefused(ENDPOINT, f"no answer from the model ({answer})")
+            decision = parse_decision(answer)
+            await self._carry_out(decision, seen)
+            self.counts.valid += 1
+            self.counts.actions[decision.action] += 1
+        except DecisionRefused as error:
+            refused = error.reason
+            self.counts.refused[refused] += 1
+            if refused != ENDPOINT:
+                self._refusals.append(f"Refused: {error}")
+            elif self.counts.refused[ENDPOINT] == 1:
+                self._shared.say(f"{self.name}: {error}")
+        if decision is not None and decision.post and self._shared.config.forum:
+            self._shared.forum.post(now_ns, self.name, one_line(decision.post))
+            self.counts.posts += 1
+        if decision is not None and not refused and decision.action in ("buy", "sell"):
+            self.memory.reinforce(list(seen.memories), self.counts.decisions - 1)
+        row = {} if decision is None else decision.model_dump(mode="json")
+        self._shared.log({"time_ns": now_ns, "mind": self.name, "refused": refused, **row})
+
+    async def _carry_out(self, decision: Decision, seen: Observation) -> None:
+        """Raises DecisionRefused. What the exchange rejects is told at the next decision."""
+        config, loans = self._shared.config, self._shared.config.loans
+        if decision.action == "nothing":
+            return
+        if decision.action in ("borrow", "repay"):
+            if loans is None:
+                raise DecisionRefused("loan", "there are no loans; use your own money")
+            if decision.action == "borrow":
+                self.loan.borrow(decision.amount, seen.portfolio, loans.share_max)
+            else:
+                self.loan.repay(decision.amount, seen.portfolio)
+            return
+        if decision.action == "cancel":
+            order = check_cancel(decision, seen.open_orders)
+            try:
+                await self.client.cancel(order)
+            except Rejected:
+                self._refusals.append(f"Your order {order.order_id} was no longer open.")
+            return
+        symbol = self._shared.disguise.symbol(decision.symbol)
+        plan = check_order(
+            decision, symbol, decision.symbol, seen.views, seen.portfolio, len(seen.open_orders), config
+        )  # fmt: skip
+        send = self.client.buy if decision.action == "buy" else self.client.sell
+        self.counts.orders += 1
+        with self._orders.sending(), suppress(Rejected):  # the order says so itself
+            await send(plan.symbol, plan.qty_lots, plan.price_ticks, time_in_force=plan.time_in_force)
+
+    def _remember(self, seen: Observation, outcomes: Sequence[str], number: int) -> None:
+        disguise = self._shared.disguise
+        for event in seen.events:
+            layer, importance = EVENT_MEMORY[event.kind]
+            self.memory.add(layer, event_text(event, disguise), event.importance or importance, number)
+        time = disguise.time(seen.time_ns)
+        for text in outcomes:
+            self.memory.add("working", f"{time}: {text}", OUTCOME_IMPORTANCE, number)
+        for post in seen.posts:
+            self.memory.add("working", f"{time}: {post.author} wrote: {post.text}", POST_IMPORTANCE, number)
+        self.memory.forget(number)
+
+    async def _reflect(self, portfolio: Portfolio) -> None:
+        """Every `reflect_every` decisions: asks for a lesson, which goes into the long layer."""
+        every, number = self._shared.config.memory.reflect_every, self.counts.decisions
+        if not every or number % every or not self.memory.items:
+            return
+        best: list[MemoryItem] = self.memory.retrieve(self._shared.disguise.text(self.persona.style), number)
+        messages = reflection_messages(
+            self._prompt_name, self.persona, [item.text for item in best], f"Your wealth is {portfolio.wealth:.2f}.",
+            self._shared.disguise,
+        )  # fmt: skip
+        try:
+            answer = await self._shared.calls.ask(self.ledger, messages, reflection_schema(), self._seed)
+            reflection = parse_reflection(answer)
+        except BudgetSpentError as error:
+            await self._end(str(error))
+        except LlmError:
+            self.counts.refused[ENDPOINT] += 1
+        except DecisionRefused as error:
+            self.counts.refused[f"reflection_{error.reason}"] += 1
+        else:
+            self.counts.reflections += 1
+            self.memory.add("long", one_line(reflection.insight), float(reflection.importance), number)
+
+    async def _end(self, reason: str) -> None:
+        """Trades no more: cancels its open orders and says so."""
+        self.ended = reason
+        if self.client.open_orders():
+            await self.client.mass_cancel()
+        self._shared.say(f"{reason}; {self.name} trades no more")
+
+    @property
+    def turnover(self) -> Decimal:
+        """Money of all fills so far, bought and sold."""
+        total = Decimal(0)
+        for fill in self.client.fills():
+            instrument = self.client.session.instrument_numbered(fill.symbol)
+            total += fill.qty_lots * instrument.lot_size * instrument.price(fill.price_ticks)
+        return total

@@ -1,0 +1,163 @@
+"""Calls of the language model by many minds: side by side in threads, equal requests once, within budgets."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from serl.minds.config import BudgetConfig
+from serl.researcher.llm.answers import Answer
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.errors import BudgetSpentError
+from serl.researcher.llm.record import key_of
+from serl.researcher.llm.requests import Message, Sampling, request_of
+from serl.researcher.llm.usage import estimate_prompt_tokens
+
+
+class Ledger:
+    """What was spent of one budget: calls that were made, and reserved for those under way."""
+
+    def __init__(self, whose: str, budget: BudgetConfig) -> None:
+        self.whose, self._budget = whose, budget
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+        #: answers that an equal request of this run had before
+        self.shared = 0
+        self._reserved_tokens = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether calls are under way."""
+        return self._reserved_tokens > 0
+
+    def require(self, tokens: int) -> None:
+        """Raises BudgetSpentError if a call that may take so many tokens could exceed the budget."""
+        tokens_max, calls_max = self._budget.tokens_max, self._budget.calls_max
+        spent = self.prompt_tokens + self.completion_tokens
+        if calls_max is not None and self.calls >= calls_max:
+            raise BudgetSpentError(f"{self.whose}: {self.calls:,} of {calls_max:,} calls are made; raise calls_max")
+        if tokens_max is not None and spent + self._reserved_tokens + tokens > tokens_max:
+            raise BudgetSpentError(
+                f"{self.whose}: {spent:,} of {tokens_max:,} tokens are spent, the next call may take {tokens:,}; raise tokens_max"
+            )
+
+    def reserve(self, tokens: int) -> None:
+        """Counts a call that begins."""
+        self.calls += 1
+        self._reserved_tokens += tokens
+
+    def settle(self, tokens: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Replaces what was reserved by what the call took; 0 for one that failed."""
+        self._reserved_tokens -= tokens
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+
+
+@dataclass(frozen=True)
+class _Line:
+    """An answer and its tokens."""
+
+    answer: Answer
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class ModelCalls:
+    """Asks a model for minds. An answer in the record of an earlier run counts as a call, so that a repeated run ends where that one did."""
+
+    def __init__(
+        self, client: Client, budget: BudgetConfig, *, temperature: float, answer_tokens: int, parallel: int
+    ) -> None:  # fmt: skip
+        self._client, self._temperature, self._answer_tokens = client, temperature, answer_tokens
+        self.ledger = Ledger("all minds", budget)
+        self._places = asyncio.Semaphore(parallel)
+        self._asked: dict[str, asyncio.Future[_Line]] = {}
+        #: set when the next call ends
+        self._settled = asyncio.Event()
+
+    @property
+    def context_tokens(self) -> int:
+        """Longest prompt and answer together."""
+        return self._client.endpoint.context_tokens
+
+    @property
+    def has_grammars(self) -> bool:
+        """Whether the endpoint takes any JSON schema, choices at its root and multiples included."""
+        return self._client.endpoint.dialect == "embedded"
+
+    async def ask(self, own: Ledger, messages: list[Message], schema: dict[str, Any], seed: int) -> Answer:
+        """The model's answer. Raises BudgetSpentError, or another LlmError if the endpoint gives none."""
+        sampling = Sampling(self._temperature, 1.0, seed, self._answer_tokens, False)
+        request = request_of(self._client.endpoint, messages, sampling, schema, None)
+        key = key_of(request)
+        tokens = estimate_prompt_tokens(request) + self._answer_tokens
+        while True:
+            if (asked := self._asked.get(key)) is not None:
+                own.shared += 1
+                self.ledger.shared += 1
+                return (await asyncio.shield(asked)).answer
+            try:
+                for ledger in (own, self.ledger):
+                    ledger.require(tokens)
+                break
+            except BudgetSpentError:
+                if not self.ledger.is_pending:
+                    raise
+                await self._settled.wait()  # a call under way may take less than it reserved
+        for ledger in (own, self.ledger):
+            ledger.reserve(tokens)
+        asked = self._asked[key] = asyncio.get_running_loop().create_future()
+        prompt_tokens = completion_tokens = 0
+        try:
+            line = await self._complete(key, messages, schema, seed)
+            prompt_tokens, completion_tokens = line.prompt_tokens, line.completion_tokens
+        except BaseException as error:
+            del self._asked[key]  # asked again next time
+            asked.set_exception(error if isinstance(error, Exception) else BudgetSpentError("the run was stopped"))
+            asked.exception()  # nobody else may be waiting
+            raise
+        finally:
+            for ledger in (own, self.ledger):
+                ledger.settle(tokens, prompt_tokens, completion_tokens)
+            self._settled.set()
+            self._settled = asyncio.Event()
+        asked.set_result(line)
+        return line.answer
+
+    async def _complete(self, key: str, messages: list[Message], schema: dict[str, Any], seed: int) -> _Line:
+        async with self._places:
+            answers = await in_thread(
+                lambda: self._client.complete(
+                    messages, schema=schema, temperature=self._temperature, seed=seed, max_tokens=self._answer_tokens
+                )
+            )
+        recorded = self._client.record.find(key)
+        assert recorded is not None, "the client records every answer"
+        return _Line(answers.answers[0], recorded["prompt_tokens"], recorded["completion_tokens"])
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """Runs a function in a daemon thread: an endpoint that does not answer must not hold up the end of the process."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def deliver(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the run has ended meanwhile, and the loop is closed
+            loop.call_soon_threadsafe(deliver, result, failure)
+
+    threading.Thread(target=run, name="model-call", daemon=True).start()
+    return await done

@@ -1,0 +1,52 @@
+"""The language model of a run: an endpoint, or a model that is served on this machine for as long as the run lasts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from serl.agents.learning.settings import first_error
+from serl.extras import require
+from serl.minds.config import MindsConfig
+from serl.minds.errors import MindsConfigError
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.models import MODELS
+from serl.researcher.llm.settings import Endpoint
+
+
+def with_overrides(config: MindsConfig, url: str | None, model: str | None, seed: int | None) -> MindsConfig:
+    """The settings with the options of the command line. Raises MindsConfigError for invalid ones."""
+    changed: dict[str, object] = {} if seed is None else {"seed": seed}
+    if url is not None:
+        if model is None:
+            raise MindsConfigError("--url: expected --model beside it, the name of the endpoint's model; add it")
+        try:
+            changed |= {"model": None, "endpoint": Endpoint(base_url=url, model=model)}
+        except ValidationError as error:
+            raise MindsConfigError(f"--url: {first_error(error)}") from None
+    elif model is not None:
+        changed |= {"model": model, "endpoint": None}
+    return config.model_copy(update=changed)
+
+
+@contextmanager
+def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterator[Client]:
+    """A client of the configured model, which is stopped at the end if this machine serves it. offline: only the record answers."""
+    if config.endpoint is not None:
+        require("language models", "openai", extra="researcher")
+        if not offline:
+            config.endpoint.key()  # a missing key is an error before anybody trades
+        yield Client(config.endpoint, record=record, offline=offline)
+        return
+    assert config.model is not None, "settings have a model or an endpoint"
+    if offline:
+        name = config.model if config.model in MODELS else Path(config.model).stem
+        yield Client(Endpoint(model=name, dialect="embedded", context_tokens=4096), record=record, offline=True)
+        return
+    require("language models", "openai", "xllamacpp", extra="researcher")
+    from serl.researcher.llm.served import served_model
+
+    with served_model(config.model, threads=config.threads) as served:
+        endpoint = served.endpoint.model_copy(update={"context_tokens": 4096})  # served_model's default
+        yield Client(endpoint, record=record)

@@ -1,0 +1,178 @@
+"""The words in which a mind is told who it is, what it sees, and what it may answer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from serl.clients.session import Order
+from serl.exchange.records import Side
+from serl.minds.anonymous import Disguise
+from serl.minds.config import MindsConfig, PersonaConfig
+from serl.minds.decision import INSIGHT_LENGTH_MAX, POST_LENGTH_MAX, REASON_LENGTH_MAX
+from serl.minds.events import MarketEvent
+from serl.minds.forum import Post
+from serl.minds.market_view import SymbolView
+from serl.minds.memory import MemoryItem
+from serl.minds.portfolio import Portfolio
+from serl.researcher.llm.requests import Message
+from serl.researcher.llm.usage import PROMPT_BYTES_PER_TOKEN
+
+RISKS = {
+    "averse": "You avoid risk: small positions, and cash in reserve.",
+    "neutral": "You accept risk if the expected gain is worth it.",
+    "seeking": "You seek risk: large positions if you see a chance.",
+}
+NOTHING = "none"
+_CONTRADICTION = " (contradicts an earlier report of the same time; for a rate, this one holds)"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that a mind is told at one decision."""
+
+    time_ns: int
+    views: Mapping[str, SymbolView]
+    portfolio: Portfolio
+    open_orders: Sequence[Order]
+    outcomes: Sequence[str] = ()
+    """What became of its orders since the last decision, and why decisions were refused."""
+    events: Sequence[MarketEvent] = ()
+    memories: Sequence[MemoryItem] = ()
+    posts: Sequence[Post] = ()
+    loan_rate: float | None = None
+
+
+def persona_text(name: str, persona: PersonaConfig, disguise: Disguise) -> str:
+    """Who the mind is. name: "" for minds that share answers, whose prompts must not differ by it."""
+    words = [
+        f"You are {name}, a trader on a stock exchange." if name else "You are a trader on a stock exchange.", RISKS[persona.risk], f"Your style: {persona.style}.",
+        f"You usually hold positions for {persona.horizon}.", persona.text,
+    ]  # fmt: skip
+    return disguise.text(" ".join(word for word in words if word))
+
+
+def rules_text(config: MindsConfig, disguise: Disguise) -> str:
+    """What it may answer."""
+    lines = [
+        "You decide once now. Answer with one JSON object and nothing else. Its fields:",
+        f'- "reason": why, at most {REASON_LENGTH_MAX} characters',
+        f'- "action": "buy", "sell", "cancel" or "nothing"{loan_actions(config)}',
+        f'- "symbol": {" or ".join(disguise.names)}',
+        '- "order_type": "limit" (rests until it trades at your price or better) or "market" (trades at once)',
+        '- "price": of a limit order; 0 otherwise',
+        f'- "quantity": lots to buy or sell, 1 to {config.order_lots_max}; 0 otherwise',
+        '- "order_id": the order to cancel; 0 otherwise',
+        *(['- "amount": money to borrow or repay; 0 otherwise'] if config.loans else []),
+        *([f'- "post": what to tell the other traders, at most {POST_LENGTH_MAX} characters, or ""'] if config.forum else []),
+        "You cannot spend more than your free cash or sell more than your free lots.",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def loan_actions(config: MindsConfig) -> str:
+    """The actions that only exist with loans."""
+    return ', or "borrow" or "repay" money' if config.loans else ""
+
+
+def observation_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
+    """What it sees. less: so many of the oldest posts and the least memories are left out."""
+    posts = seen.posts[min(less, len(seen.posts)) :]
+    memories = seen.memories[: max(0, len(seen.memories) - max(0, less - len(seen.posts)))]
+    lines = [f"Time: {disguise.time(seen.time_ns)}", *_portfolio_lines(seen, disguise)]
+    lines += [line for symbol, view in seen.views.items() for line in _market_lines(symbol, view, config, disguise)]
+    lines += ["Your open orders:", *_or_none(_order_text(order, seen, disguise) for order in seen.open_orders)]
+    if seen.outcomes:
+        lines += ["Since your last decision:", *(f"- {text}" for text in seen.outcomes)]
+    lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events)]
+    if memories:
+        lines += ["You remember:", *(f"- {item.text}" for item in memories)]
+    if posts:
+        lines += ["Posts of other traders:", *(f"- {post.author}: {post.text}" for post in posts)]
+    return "\n".join([*lines, "What do you do? Answer in JSON."])
+
+
+def _or_none(texts: Iterable[str]) -> list[str]:
+    found = [f"- {text}" for text in texts]
+    return found or [f"- {NOTHING}"]
+
+
+def _portfolio_lines(seen: Observation, disguise: Disguise) -> list[str]:
+    owned = seen.portfolio
+    lines = [f"Your cash: {owned.cash:.2f} (free: {owned.free_cash:.2f})"]
+    if seen.loan_rate is not None:
+        lines.append(f"Your loan: {owned.loan:.2f} at {seen.loan_rate:.2%} a year")
+    held = (
+        f"{disguise.shown(symbol)} {lots} lots (free: {owned.free_lots[symbol]})" for symbol, lots in owned.lots.items()
+    )
+    return [*lines, f"Your shares: {', '.join(held)}", f"Your wealth: {owned.wealth:.2f}"]
+
+
+def _market_lines(symbol: str, view: SymbolView, config: MindsConfig, disguise: Disguise) -> list[str]:
+    price = view.instrument.price
+    sides = [
+        ", ".join(f"{price(level.price_ticks)} x {level.qty_lots}" for level in side) or NOTHING
+        for side in (view.bids, view.asks)
+    ]
+    last = "none" if view.last_ticks is None else str(price(view.last_ticks))
+    if view.last_ticks is None and view.start_price is not None:
+        last = f"none; issued at {view.start_price}"
+    lines = [f"Market of {disguise.shown(symbol)}: last trade {last}; bids {sides[0]}; asks {sides[1]}"]
+    for bar in view.bars:
+        lines.append(
+            f"- {disguise.time(bar.start_ns)}, {config.interval_s:g} s: open {price(bar.open_ticks)}, high {price(bar.high_ticks)}, "
+            f"low {price(bar.low_ticks)}, close {price(bar.close_ticks)}, volume {bar.volume_lots}"
+        )
+    return lines
+
+
+def _order_text(order: Order, seen: Observation, disguise: Disguise) -> str:
+    symbol = next(name for name, view in seen.views.items() if view.instrument.number == order.symbol)
+    price = seen.views[symbol].instrument.price(order.price_ticks)
+    left_lots = order.open_lots if order.state == "open" else order.qty_lots - order.filled_lots
+    return f"order_id {order.order_id}: {side_text(order.side)} {left_lots} {disguise.shown(symbol)} at {price}"
+
+
+def side_text(side: int) -> str:
+    """The action of a side."""
+    return "buy" if side == Side.BUY else "sell"
+
+
+def one_line(text: str) -> str:
+    """A text of a model without line breaks, with which it could write sections of others' prompts."""
+    return " ".join(text.split())
+
+
+def event_text(event: MarketEvent, disguise: Disguise) -> str:
+    """An event in one line."""
+    about = f" about {disguise.shown(event.symbol)}" if event.symbol else ""
+    value = "" if event.value is None else f" [{event.value:g}]"
+    contradiction = _CONTRADICTION if event.contradicts else ""
+    return f"{disguise.time(event.time_ns)}, {event.kind}{about}: {one_line(disguise.text(event.text))}{value}{contradiction}"
+
+
+def decision_messages(
+    name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
+) -> list[Message]:
+    """The conversation that asks for a decision, cut to the context by leaving out old posts, then the least memories."""
+    system = f"{persona_text(name, persona, disguise)}\n{rules_text(config, disguise)}"
+    room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
+    for less in range(len(seen.posts) + len(seen.memories) + 1):
+        text = observation_text(seen, config, disguise, less=less)
+        if len(text.encode()) <= room_bytes:
+            break
+    return [{"role": "system", "content": system}, {"role": "user", "content": text}]
+
+
+def reflection_messages(
+    name: str, persona: PersonaConfig, memories: Sequence[str], wealth_text: str, disguise: Disguise
+) -> list[Message]:
+    """The conversation that asks for a reflection (Generative Agents)."""
+    lines = [
+        "Look back at your trading.", wealth_text, "You remember:", *(f"- {text}" for text in memories),
+        "What is the most important lesson for your next decisions? Answer with one JSON object and nothing else. Its fields:",
+        f'- "insight": the lesson, at most {INSIGHT_LENGTH_MAX} characters',
+        '- "importance": an integer from 0 to 100',
+    ]  # fmt: skip
+    return [
+        {"role": "system", "content": persona_text(name, persona, disguise)},
+        {"role": "user", "content": "\n".join(lines)},
+    ]

@@ -1,0 +1,214 @@
+"""A run: one process hosts all minds, each on a session of its own, until the end of their hours, a signal, or their budgets."""
+
+import asyncio
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from serl.clients.asynchronous import AsyncExchange, connect
+from serl.clients.errors import LoginRefused
+from serl.exchange.errors import SerlError
+from serl.minds.anonymous import Disguise
+from serl.minds.config import MindsConfig
+from serl.minds.errors import MindsConfigError
+from serl.minds.events import EventFile, EventLine, read_event_lines
+from serl.minds.forum import Forum
+from serl.minds.market_view import Tape
+from serl.minds.mind import Mind
+from serl.minds.model_calls import ModelCalls
+from serl.minds.schedule import Schedule, exchange_time_ns, schedule_of, wait_until
+from serl.minds.shared import Shared
+from serl.minds.statistics import statistics_of
+from serl.researcher.llm.client import Client
+
+FILES_PER_MIND = 16
+"""Descriptors that the sockets of a session take, rounded up."""
+LOGIN_S_MAX, LOGIN_PAUSE_S = 30.0, 0.2
+"""How long the login of a mind is repeated while the exchange admits no more names, and the time in between."""
+FINAL_S_MAX = 10.0
+"""Longest wait for the last balances of all minds."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where the minds trade, and who is told what."""
+
+    endpoint: str
+    token: str = ""
+    curve: Path | None = None
+    say: Callable[[str], None] = print
+    log: Callable[[dict[str, object]], None] = lambda row: None
+    on_progress: Callable[[int, int], None] = lambda time_ns, decisions: None
+    """Called after each decision with the exchange's time of day and the number of decisions so far."""
+
+
+async def run_minds(config: MindsConfig, folder: Path, model: Client, options: RunOptions) -> dict[str, Any]:
+    """Runs the minds and returns their statistics. folder: where the events' path begins. SIGINT and SIGTERM end the run early.
+
+    A mind whose session fails trades no more (`ended` begins with "error"); the others go on. Raises MindsConfigError or MindsError before
+    anybody trades, and what `connect` raises.
+    """
+    stop = asyncio.Event()
+    _raise_file_limit(sum(persona.count for persona in config.personas))
+    async with AsyncExitStack() as sessions:
+        sessions.enter_context(_set_on_signals(stop))
+        clients = await _log_in(config, options, sessions)
+        first = clients[0]
+        midnight_ns = int(first.session.clock[3])
+        schedule = schedule_of(config, await exchange_time_ns(first), midnight_ns, lockstep=first.core.lockstep)
+        shared = _shared(config, folder, model, options, first, schedule)
+        minds = _minds(config, clients, shared, schedule)
+        tasks = [asyncio.create_task(_trade(mind, schedule, minds, options), name=mind.name) for mind in minds]
+        stopped = await _until_done(tasks, stop)
+        wealth = await asyncio.gather(*(_final_wealth(mind, schedule) for mind in minds))
+        return statistics_of(minds, wealth, schedule, stopped=stopped)
+
+
+@contextmanager
+def _set_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Sets an event on SIGINT and SIGTERM, instead of what they did before. In other threads than the main one, there are no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, former)
+
+
+async def _log_in(config: MindsConfig, options: RunOptions, sessions: AsyncExitStack) -> list[AsyncExchange]:
+    """One session a mind, in a fixed order: at equal times, lockstep executes commands in the order of the first logins."""
+    clients = []
+    for persona in config.personas:
+        for number in range(persona.count):
+            client = await _connect(f"{persona.name}-{number}", options)
+            clients.append(await sessions.enter_async_context(client))
+    return clients
+
+
+async def _connect(name: str, options: RunOptions) -> AsyncExchange:
+    """Logs in. The exchange admits so many new names per second (`new_names_per_s_max`); beyond that it is tried again."""
+    deadline_s = time.monotonic() + LOGIN_S_MAX
+    while True:
+        try:
+            return await connect(
+                options.endpoint, name, options.token, curve=options.curve, cancel_on_disconnect=True
+            )  # fmt: skip
+        except LoginRefused as error:
+            if error.code != "rate" or time.monotonic() > deadline_s:
+                raise
+            await asyncio.sleep(LOGIN_PAUSE_S)
+
+
+def _shared(
+    config: MindsConfig, folder: Path, model: Client, options: RunOptions, client: AsyncExchange, schedule: Schedule
+) -> Shared:  # fmt: skip
+    listed = list(client.session.instruments)
+    symbols = list(config.symbols) or listed
+    if unknown := sorted(set(symbols) - set(listed)):
+        raise MindsConfigError(
+            f"symbols: expected symbols of the exchange ({', '.join(listed)}), got {', '.join(unknown)}; correct them"
+        )
+    named = {*config.prices, *config.aliases, *(symbol for persona in config.personas for symbol in persona.shares)}
+    if idle := sorted(named - set(symbols)):
+        raise MindsConfigError(
+            f"prices, aliases, shares: expected symbols that the minds trade ({', '.join(symbols)}), got {', '.join(idle)}; "
+            "remove them, or add them to symbols"
+        )
+    lines: Sequence[EventLine] = []
+    if config.events is not None:
+        lines = read_event_lines(folder / config.events, listed)
+    midnight_ns = schedule.midnight_ns
+    return Shared(
+        config, symbols, Disguise(symbols, config.aliases, midnight_ns, config.first_date, active=config.anonymous),
+        EventFile(lines, schedule.start_ns, midnight_ns).until, Forum(), {symbol: Tape() for symbol in symbols},
+        ModelCalls(
+            model, config.budget, temperature=config.temperature, answer_tokens=config.answer_tokens, parallel=config.parallel
+        ),
+        options.say, options.log,
+    )  # fmt: skip
+
+
+def _minds(
+    config: MindsConfig, clients: Sequence[AsyncExchange], shared: Shared, schedule: Schedule
+) -> list[Mind]:  # fmt: skip
+    personas = [persona for persona in config.personas for _ in range(persona.count)]
+    return [
+        Mind(client.session.name, number, persona, client, shared, schedule.start_ns)
+        for number, (persona, client) in enumerate(zip(personas, clients, strict=True))
+    ]
+
+
+async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options: RunOptions) -> None:
+    """Decides at each of its times that is not over yet; the others are left out, as on a clock that is faster than the model."""
+    try:
+        now_ns = 0
+        for time_ns in schedule.times(mind.persona.every):
+            if time_ns <= now_ns or mind.ended:
+                continue
+            now_ns = await wait_until(mind.client, time_ns)
+            if now_ns >= schedule.end_ns:
+                break
+            await mind.decide(now_ns)
+            options.on_progress(now_ns - schedule.midnight_ns, sum(one.counts.decisions for one in minds))
+            if not mind.client.core.lockstep:
+                now_ns = await exchange_time_ns(mind.client)
+        if not mind.ended or mind.client.core.lockstep:
+            await wait_until(mind.client, schedule.end_ns)
+    except SerlError as error:
+        mind.ended = f"error: {error}"
+        options.say(f"{mind.name} trades no more: {error}")
+
+
+async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> bool:
+    """Waits for all tasks, or cancels them when `stop` is set; whether it was. Raises what a task raises."""
+    stopping = asyncio.create_task(stop.wait())
+    running: set[asyncio.Task[Any]] = set(tasks)
+    while running and not stopping.done():
+        await asyncio.wait({*running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finished = {task for task in running if task.done()}
+        running -= finished
+        if failed := [task for task in finished if task.exception() is not None]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait({*running, stopping}) if running else None
+            failed[0].result()
+    for task in (*running, stopping):
+        task.cancel()
+    await asyncio.gather(*running, stopping, return_exceptions=True)
+    return stop.is_set()
+
+
+async def _final_wealth(mind: Mind, schedule: Schedule) -> Decimal | None:
+    """Wealth at the end, by the exchange's balances; None if it does not answer."""
+    if mind.ended.startswith("error"):
+        return None
+    try:
+        async with asyncio.timeout(FINAL_S_MAX):
+            now_ns = min(await exchange_time_ns(mind.client), schedule.end_ns)
+            return (await mind.look(now_ns))[1].wealth
+    except (SerlError, TimeoutError):
+        return None
+
+
+def _raise_file_limit(minds: int) -> None:
+    """Allows as many open files as the sessions need, if the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = minds * FILES_PER_MIND + 256
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )

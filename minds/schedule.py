@@ -1,0 +1,86 @@
+"""When minds decide: times of the exchange's clock, and how a session waits for them on each kind of clock."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from serl.clients.asynchronous import AsyncExchange
+from serl.clients.errors import ExchangeUnreachable
+from serl.exchange.config import time_of_day_text
+from serl.exchange.wire import Kind
+from serl.minds.config import SECOND_NS, MindsConfig
+from serl.minds.errors import MindsError
+from serl.minds.events import DAY_NS
+
+SILENT_S_MAX = 15.0
+POLL_S = 0.2
+"""Longest time between two looks at a live or scaled clock: it may have been set or paused."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The times of a run, in ns of the exchange's clock."""
+
+    start_ns: int
+    end_ns: int
+    spans: tuple[tuple[int, int], ...]
+    """Start (a decision time) and end (exclusive) of each day."""
+    interval_ns: int
+    midnight_ns: int
+
+    def times(self, every: int) -> Iterator[int]:
+        """The decision times of a persona that decides at every n-th."""
+        for start_ns, end_ns in self.spans:
+            yield from range(start_ns, end_ns, every * self.interval_ns)
+
+
+def schedule_of(config: MindsConfig, now_ns: int, midnight_ns: int, *, lockstep: bool) -> Schedule:
+    """The schedule of a run that begins now. Raises MindsError if its hours are over (in lockstep: if they have begun)."""
+    interval_ns = config.interval_ns
+    if config.duration_s is not None:
+        start_ns = now_ns + interval_ns
+        end_ns = start_ns + round(config.duration_s * SECOND_NS)
+        return Schedule(start_ns, end_ns, ((start_ns, end_ns),), interval_ns, midnight_ns)
+    open_ns, close_ns = config.span_ns
+    days = [midnight_ns + day * DAY_NS for day in range(config.days)]
+    spans = tuple((day_ns + open_ns, day_ns + close_ns) for day_ns in days)
+    start_ns, end_ns = spans[0][0], spans[-1][1]
+    if now_ns >= end_ns or (lockstep and now_ns > start_ns):
+        now, begin = time_of_day_text((now_ns - midnight_ns) % DAY_NS), time_of_day_text(open_ns)
+        raise MindsError(
+            f"hours: expected hours that are not over, got {config.hours} ({config.days} days) at {now}; give later ones, "
+            f"or start an exchange with --clock-start {begin}"
+        )
+    return Schedule(start_ns, end_ns, spans, interval_ns, midnight_ns)
+
+
+async def exchange_time_ns(client: AsyncExchange) -> int:
+    """The exchange's time, from the exchange: an estimate could run ahead of it and show events too early."""
+    clock = (await client.ask(Kind.INFO))[5][2]
+    return int(clock[2])
+
+
+async def wait_until(client: AsyncExchange, time_ns: int) -> int:
+    """Returns when the exchange's clock has reached a time; the time then. In lockstep, promises that nothing arrives from us before."""
+    if client.core.lockstep:
+        return await _turn(client, time_ns)
+    while (now_ns := await exchange_time_ns(client)) < time_ns:
+        speed = float(client.session.clock[1]) or 1.0
+        await asyncio.sleep(min(POLL_S, max((time_ns - now_ns) / SECOND_NS / speed, 0.001)))
+    return now_ns
+
+
+async def _turn(client: AsyncExchange, time_ns: int) -> int:
+    """A lockstep turn, which may take as long as the slowest participant. Raises ExchangeUnreachable once the exchange has been silent for
+    SILENT_S_MAX: it sends a heartbeat each second also while time stands still."""
+    turn = asyncio.ensure_future(client.turn(time_ns))
+    try:
+        while not turn.done():
+            await asyncio.wait({turn}, timeout=1.0)
+            if not turn.done() and client.core.silent_s > SILENT_S_MAX:
+                raise ExchangeUnreachable(
+                    f"no heartbeat from {client.core.endpoint} for {SILENT_S_MAX:g} s; check that the exchange is running"
+                )
+        return turn.result().time_ns
+    finally:
+        turn.cancel()

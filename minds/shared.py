@@ -1,0 +1,46 @@
+"""What the minds of a run have in common, and what each of them counts."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from serl.minds.anonymous import Disguise
+from serl.minds.config import MindsConfig
+from serl.minds.events import EventSource
+from serl.minds.forum import Forum
+from serl.minds.market_view import Tape
+from serl.minds.model_calls import ModelCalls
+
+
+@dataclass
+class Shared:
+    """What all minds of a run have in common."""
+
+    config: MindsConfig
+    symbols: Sequence[str]
+    disguise: Disguise
+    events: EventSource
+    forum: Forum
+    tapes: dict[str, Tape]
+    calls: ModelCalls
+    say: Callable[[str], None]
+    """Tells the user one line."""
+    log: Callable[[dict[str, object]], None]
+    """Takes each decision as a row."""
+
+
+@dataclass
+class Counts:
+    """What a mind did."""
+
+    decisions: int = 0
+    valid: int = 0
+    actions: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    orders: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Orders that the exchange rejected, by its reason."""
+    posts: int = 0
+    reflections: int = 0
+    events: int = 0
+    contradictions: int = 0
