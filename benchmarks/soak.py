@@ -40,8 +40,8 @@ loads or allocates once is no growth."""
 PAUSE_S, TRADERS_PAUSE_S, LONG_PAUSE_S, PAUSE_SHARE = 10.0, 20.0, 40.0, 0.01
 """Lengths of pauses, the longest beyond `silence_s`; in a short soak at most this share of its time."""
 BACK_S, RAMP_S, ATTEMPT_PER_S = 120.0, 2.0, 1e6
-JOURNAL_MB, FILES_IN_WORK = 1000, 8
-"""Retention; files that may stand beside what it counts until the next snapshot: those in work, and two snapshots' distance."""
+JOURNAL_MB, FILES_IN_WORK = 300, 8
+"""Retention, reached before the longest life begins: until then memory grows with the journal's index; files that may stand beside what it counts until the next snapshot: those in work, and two snapshots' distance."""
 
 
 class Soak:

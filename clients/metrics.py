@@ -1,6 +1,8 @@
 """Metrics of an exchange for Prometheus: what it did and refused, and its limits. Also its health: whether it answers and takes orders."""
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -46,11 +48,22 @@ class ExchangeCollector(Collector):
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._limits: dict[str, float] = {}
+        self._started_s = -math.inf
+
+    def _answers(self) -> dict[str, Any]:
+        """The counts. The limits are asked for once in the life of an exchange: every query of a busy one waits for its turn."""
+        asked_s = time.monotonic()
+        counts: dict[str, Any] = self._ask(Kind.STATISTICS)
+        started_s = time.monotonic() - counts["uptime_s"]
+        if started_s - self._started_s > 1.0 + time.monotonic() - asked_s:
+            self._limits, self._started_s = self._ask(Kind.INFO)[3], started_s
+        return counts
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; `serl_up` 0 alone if the exchange does not answer."""
         try:
-            counts, limits = self._ask(Kind.STATISTICS), self._ask(Kind.INFO)[3]
+            counts = self._answers()
         except ExchangeUnreachable:
             yield GaugeMetricFamily("serl_up", "Whether the exchange answers.", 0)
             return
@@ -65,7 +78,7 @@ class ExchangeCollector(Collector):
                 family.add_metric([code], count)
             yield family
         limit = GaugeMetricFamily("serl_limit", "The setting of each limit.", labels=["name"])
-        for name, value in limits.items():
+        for name, value in self._limits.items():
             limit.add_metric([name], value)
         yield limit
 

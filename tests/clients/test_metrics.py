@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serl.clients import questions
 from serl.clients.blocking import connect
-from serl.clients.metrics import metrics_server
+from serl.clients.metrics import ExchangeCollector, metrics_server
 from serl.clients.questions import Questions
 from serl.exchange.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.exchange.request import request_socket
@@ -110,6 +111,29 @@ def test_questions_share_a_connection_and_survive_a_restart(tmp_path: Path, monk
     with start_exchange(symbols="A", config=config, folder=tmp_path, endpoint=served.endpoint):
         assert found.ask(Kind.STATISTICS)["sessions"] == 0
         found.close()
+
+
+def test_limits_are_asked_for_once_in_the_life_of_an_exchange() -> None:
+    asked: list[Kind] = []
+    with start_exchange(symbols="A") as served:
+        found = Questions(served.endpoint)
+
+        def ask(kind: Kind) -> Any:
+            asked.append(kind)
+            return found.ask(kind)
+
+        collector = ExchangeCollector(ask)
+        for _ in range(3):
+            limits = [family for family in collector.collect() if family.name == "serl_limit"]
+            assert len(limits[0].samples) > 10
+        assert asked.count(Kind.INFO) == 1 and asked.count(Kind.STATISTICS) == 3
+    time.sleep(1.1)
+    with start_exchange(symbols="A", endpoint=served.endpoint):
+        with suppress(ExchangeUnreachable):
+            list(collector.collect())  # finds the old connection gone
+        list(collector.collect())
+        found.close()
+    assert asked.count(Kind.INFO) == 2
 
 
 def test_a_failed_question_leaves_no_garbage() -> None:
