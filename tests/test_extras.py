@@ -77,6 +77,9 @@ WITH_AN_EXCHANGE = {
     "exchange purge traders-small-0 --connect {endpoint}": (0, "cancelled"),
     "exchange kill traders-small-0 --connect {endpoint}": (0, "kill"),
     "exchange operate halt --symbol DEMO --connect {endpoint}": (0, "halt"),
+    "exchange news Hello --symbol DEMO --connect {endpoint}": (0, "1"),
+    "news list --connect {endpoint}": (0, "Hello"),
+    "news send news.jsonl --connect {endpoint}": (2, "news.jsonl"),
     "drop-copy -o events.csv --once --connect {endpoint}": (0, "events.csv"),
     "exchange stop --connect {endpoint}": (0, "stop"),
 }

@@ -144,7 +144,7 @@ def test_a_failed_question_leaves_no_garbage() -> None:
         with pytest.raises(ExchangeUnreachable) as failed:
             found.ask(Kind.STATISTICS)
         del failed
-        assert not [one for one in gc.get_objects() if isinstance(one, ExchangeUnreachable)]
+        assert not [one for one in gc.get_objects() if type(one) is ExchangeUnreachable]
     finally:
         gc.enable()
 
