@@ -5,6 +5,7 @@ import os
 import socket as sockets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgpack
 import numpy as np
@@ -76,10 +77,13 @@ def _feed_frames(endpoint: str, body: Callable[[int], bytes]) -> None:
 def _endless_frames(endpoint: str) -> None:
     from tests.raw_zmtp import frame, raw_connection
 
-    connection = raw_connection(endpoint, "orders", b"DEALER")
-    for _ in range(4000):  # 256 MB, as one message
-        connection.sendall(frame(bytes(65_536), 1))
-    time.sleep(3600)
+    while True:
+        connection = raw_connection(endpoint, "orders", b"DEALER")
+        with suppress(OSError):  # it is closed, and connects again
+            for _ in range(4000):  # 256 MB, as one message
+                connection.sendall(frame(bytes(65_536), 1))
+            time.sleep(3600)
+        time.sleep(0.01)
 
 
 def _connections(endpoint: str) -> None:
