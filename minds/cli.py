@@ -25,10 +25,11 @@ def minds() -> None:
     "--output", type=click.Path(path_type=Path, file_okay=False),
     help="Folder for statistics, decisions and the record of calls  [default: runs/NAME]",
 )  # fmt: skip
+@click.option("--no-events", is_flag=True, help="Ignore the configured events; the exchange's news are read.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls in the output folder; call no model.")
 def start(
     source: str, connect: str, curve: Path | None, token: str, url: str | None, model: str | None, seed: int | None,
-    output: Path | None, offline: bool,
+    output: Path | None, no_events: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Start the minds; they stop at the end of their hours, when their budget is spent, or with Ctrl-C.
 
@@ -43,17 +44,17 @@ def start(
     from serl.exchange.config import time_of_day_text
     from serl.minds.config import load_minds
     from serl.minds.errors import MindsError
-    from serl.minds.files import DecisionFile, write_statistics
+    from serl.minds.files import DECISIONS, STATISTICS, DecisionFile, write_statistics
     from serl.minds.models import model_client, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
 
     config, folder = load_minds(source)
-    config = with_overrides(config, url, model, seed)
+    config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
     with (
         model_client(config, output / "calls.jsonl", offline=offline) as client,
-        DecisionFile(output / "decisions.jsonl") as decisions,
+        DecisionFile(output / DECISIONS) as decisions,
         Status(f"{config.name}: logging in", console=Console()) as status,
     ):
 
@@ -62,7 +63,7 @@ def start(
 
         options = RunOptions(connect, token, curve, lambda text: click.echo(text, err=True), decisions.add, report)
         statistics = asyncio.run(run_minds(config, folder, client, options))
-    write_statistics(output / "statistics.json", statistics)
+    write_statistics(output / STATISTICS, statistics)
     click.echo(table_text(statistics))
     if statistics["stopped_early"]:
         click.echo("stopped early")

@@ -1,15 +1,48 @@
 """The files of a run: its decisions, line by line, and its statistics."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from serl.exchange.errors import UnwritableFileError
+from serl.minds.decision import Decision
+from serl.minds.portfolio import Portfolio
+from serl.minds.prompts import Observation
+
+DECISIONS, STATISTICS = "decisions.jsonl", "statistics.json"
+"""Names of the files in a run's folder."""
+
+
+def decision_row(
+    mind: str, persona: str, seen: Observation, decision: Decision | None, refused: str
+) -> dict[str, object]:
+    """A decision as a row: what the mind saw, owned and answered. decision: None for an unusable answer."""
+    return {
+        "row": "decision", "time_ns": seen.time_ns, "mind": mind, "persona": persona, "refused": refused,
+        **({} if decision is None else decision.model_dump(mode="json")), **_owned(seen.portfolio),
+        "events": [asdict(event) for event in seen.events], "outcomes": list(seen.outcomes),
+        "memories": [item.text for item in seen.memories],
+    }  # fmt: skip
+
+
+def end_row(time_ns: int, mind: str, persona: str, portfolio: Portfolio, outcomes: Sequence[str]) -> dict[str, object]:
+    """The end of a mind as a row."""
+    row = {"row": "end", "time_ns": time_ns, "mind": mind, "persona": persona, **_owned(portfolio)}
+    return row | {"outcomes": list(outcomes)}
+
+
+def _owned(portfolio: Portfolio) -> dict[str, object]:
+    return {
+        "wealth": float(portfolio.wealth), "cash": float(portfolio.cash), "loan": float(portfolio.loan),
+        "lots": dict(portfolio.lots),
+    }  # fmt: skip
 
 
 class DecisionFile:
-    """A JSONL file with a line for each decision, written as it is made. The first one replaces the file of an earlier run."""
+    """A JSONL file with a line for each decision, lesson and end of a mind, written as they happen. The first one replaces the file of an earlier run."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -80,7 +80,9 @@ class Client:
         key = key_of(request)
         if found := self.record.find(key):
             return found, True
-        with self._within_budget(request):  # before the offline check: a replayed run stops at its budget as the original did
+        with self._within_budget(
+            request
+        ):  # before the offline check: a replayed run stops at its budget as the original did
             if self.offline:
                 raise OfflineMissError(
                     f"offline, and the record has no answer to request {key[:12]}; run once without --offline to record it"
