@@ -44,7 +44,7 @@ def start(
     from serl.exchange.config import time_of_day_text
     from serl.minds.config import load_minds
     from serl.minds.errors import MindsError
-    from serl.minds.files import DECISIONS, STATISTICS, DecisionFile, write_statistics
+    from serl.minds.files import STATISTICS, DecisionFile, write_statistics
     from serl.minds.models import model_client, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
@@ -54,7 +54,7 @@ def start(
     output = output or Path("runs") / config.name
     with (
         model_client(config, output / "calls.jsonl", offline=offline) as client,
-        DecisionFile(output / DECISIONS) as decisions,
+        DecisionFile(output) as decisions,
         Status(f"{config.name}: logging in", console=Console()) as status,
     ):
 
@@ -73,3 +73,22 @@ def start(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
             f"{' and others' if len(failed) > 5 else ''}; see above"
         )
+
+
+@minds.command(epilog="Example: serl minds report runs/two-stocks")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="HTML file  [default: FOLDER/report.html]"
+)
+def report(folder: Path, output: Path | None) -> None:
+    """Write a page about the run in FOLDER, also while it is under way: personas, wealth, events, the forum, and every decision with what
+    the mind saw and its reason. A JSON file with the figures is written beside it."""
+    from serl.agents.pages.page import check_path
+    from serl.minds.report import write_report
+    from serl.minds.report_rows import read_run
+
+    run = read_run(folder)
+    output = output or folder / "report.html"
+    check_path(output)
+    for path in write_report(run, output):
+        click.echo(f"written: {path}")

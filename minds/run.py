@@ -19,6 +19,7 @@ from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
 from serl.minds.errors import MindsConfigError
 from serl.minds.events import EventLine, EventSource, FileEvents, MergedEvents, read_event_lines
+from serl.minds.files import start_row
 from serl.minds.forum import Forum
 from serl.minds.market_view import Tape
 from serl.minds.mind import Mind
@@ -68,10 +69,11 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
         lines = _event_lines(config, folder, first)
         sources = [await _events(config, lines, client, schedule) for client in clients]
         minds = _minds(config, clients, sources, shared, schedule)
+        shared.log(start_row(config, model.endpoint.model, shared.disguise, schedule))
         tasks = [asyncio.create_task(_trade(mind, schedule, minds, options), name=mind.name) for mind in minds]
         stopped = await _until_done(tasks, stop)
         wealth = await asyncio.gather(*(_final_wealth(mind, schedule) for mind in minds))
-        return statistics_of(minds, wealth, schedule, shared.disguise, stopped=stopped)
+        return statistics_of(minds, wealth, schedule, stopped=stopped)
 
 
 @contextmanager

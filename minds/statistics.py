@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 from serl.exchange.records import Side
-from serl.minds.anonymous import Disguise
 from serl.minds.herding import herding
 from serl.minds.mind import Mind
 from serl.minds.schedule import Schedule
@@ -64,15 +63,14 @@ def _return(first: float | None, final: float | None) -> float | None:
 
 
 def statistics_of(
-    minds: Sequence[Mind], wealth: Sequence[Decimal | None], schedule: Schedule, disguise: Disguise, *, stopped: bool
+    minds: Sequence[Mind], wealth: Sequence[Decimal | None], schedule: Schedule, *, stopped: bool
 ) -> dict[str, Any]:
     """The statistics of a run, as JSON shows them."""
     rows = [mind_row(mind, final) for mind, final in zip(minds, wealth, strict=True)]
     names = dict.fromkeys(row["persona"] for row in rows)
     return {
         "stopped_early": stopped,
-        "start_ns": schedule.start_ns, "end_ns": schedule.end_ns, "midnight_ns": schedule.midnight_ns,
-        "symbols": {shown: disguise.symbol(shown) for shown in disguise.names},
+        "start_ns": schedule.start_ns, "end_ns": schedule.end_ns,
         "all": total_row(rows),
         "personas": {name: total_row([row for row in rows if row["persona"] == name]) for name in names},
         "herding": dataclasses.asdict(herding(_net_lots(minds, schedule))),

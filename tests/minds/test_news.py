@@ -29,9 +29,7 @@ FILE_TIMES = (1, 60, 170)
 
 def lines(path: Path, name: str, times: tuple[int, ...], text: str) -> Path:
     """A file with a message for each of these seconds after 09:30."""
-    rows = [
-        {"time": f"09:{30 + at // 60}:{at % 60:02}", text: f"{name}{at} of AMZN", "symbol": "AMZN"} for at in times
-    ]
+    rows = [{"time": f"09:{30 + at // 60}:{at % 60:02}", text: f"{name}{at} of AMZN", "symbol": "AMZN"} for at in times]
     path.write_text("\n".join(json.dumps(row | {"kind": "news"}) for row in rows) + "\n")
     return path
 
@@ -91,14 +89,14 @@ def test_news_become_events(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
                 return list(await news.new(time_ns))
 
-            value = {"kind": NewsKind.VALUE, "symbol": "AMZN", "value": 22_350}
+            value: dict[str, Any] = {"kind": NewsKind.VALUE, "symbol": "AMZN", "value": 22_350}
             last, time_ns = publish(ask, "", **value)
             assert await new(last, time_ns - 1) == [], "its time has not come"
             expected = MarketEvent(time_ns, "value", "What it is worth. (wire)", "AMZN", 223.5)
             assert await new(last, time_ns) == [expected]
             assert await new(last, time_ns) == [], "nothing comes twice"
 
-            rate = {"kind": NewsKind.MACRO, "value": 0.05, "source": "central bank"}
+            rate: dict[str, Any] = {"kind": NewsKind.MACRO, "value": 0.05, "source": "central bank"}
             publish(ask, "Rates up", **rate)
             publish(ask, "too old", body="x")
             publish(ask, "A plant closes", body="Smoke\nrises. " + "x" * 3000)

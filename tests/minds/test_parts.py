@@ -176,6 +176,8 @@ def test_the_exact_schema_has_only_what_is_possible() -> None:
         ('{"action": "buy", "price": NaN}', "syntax"),
         ('{"action": "buy", "price": "Infinity"}', "schema"),
         (json.dumps({"action": "nothing", "reason": "x" * 201}), "schema"),
+        (json.dumps({"action": "nothing", "reason": "\ud800"}), "schema"),
+        (json.dumps({"action": "nothing", "symbol": "\ud800"}), "schema"),  # it could not be written to a file
     ],
 )
 def test_answers_that_are_no_decision_are_refused(text: str, reason: str) -> None:
