@@ -144,7 +144,7 @@ def _timeline(run: RunFiles, name: str, rows: Sequence[MindRow], figures: dict[s
     wealth = f"wealth {_money(figures['last_wealth'])} {_return(figures)}"
     summary = f"<summary>{escape(name)}: {figures['decisions']:,} decisions, {wealth}</summary>"
     cells = [
-        [run.time(row.time_ns), _seen(row), _decided(run, row), _shown(row.lesson or row.reason), _money(row.wealth)]
+        [run.time(row.time_ns), _seen(row), _decided(run, row), _shown(row.lesson or row.reason), _owned(row)]
         for row in shown
     ]
     heads = ("time", "saw", "decided", "why", "wealth")
@@ -159,6 +159,14 @@ def _seen(row: MindRow) -> str:
         memories = "".join(f"<li>{_shown(text)}</li>" for text in row.memories)
         found += f"<details><summary>remembered {len(row.memories)}</summary><ul>{memories}</ul></details>"
     return found
+
+
+def _owned(row: MindRow) -> str:
+    if row.wealth is None:
+        return ""
+    held = [f"cash {_money(row.cash)}", *(f"{symbol} {lots:,}" for symbol, lots in row.lots.items())]
+    held += [f"loan {_money(row.loan)}"] if row.loan else []
+    return f"{_money(row.wealth)}<br><small>{_shown(', '.join(held))}</small>"
 
 
 def _decided(run: RunFiles, row: MindRow) -> str:

@@ -1,5 +1,6 @@
 """The wealth of minds over time as an SVG, with events on the axis."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,19 +88,24 @@ def _line(axes: _Axes, curve: Curve, colour: str, opacity: float) -> str:
 
 
 def _grid(axes: _Axes, time_texts: Mapping[int, str]) -> Iterator[str]:
-    step = (axes.high - axes.low) / 4
-    for value in [0.0, *(axes.low + step * n for n in range(5))]:
+    for value in _round_values(axes.low, axes.high):
         y = axes.y(value)
         stroke = "#888" if value == 0 else "#ddd"
         yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{stroke}"/>'
-        if value == 0 or abs(y - axes.y(0)) > 12:
-            yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:+.2%}</text>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:+.2%}</text>'
     times = axes.times_ns
     chosen = dict.fromkeys(round(n * (len(times) - 1) / (TIMES - 1)) for n in range(TIMES))
     for place in chosen:
         anchor = "start" if place == 0 else "end" if place == len(times) - 1 else "middle"
         x = axes.x(times[place])
         yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="{anchor}">{escape(time_texts[times[place]])}</text>'
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten between two values, at most ten."""
+    power = 10.0 ** math.floor(math.log10(high - low))
+    step = next(power * factor for factor in (0.1, 0.2, 0.5, 1.0) if (high - low) / (power * factor) <= 10)
+    return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _events(axes: _Axes, marks: Sequence[Mark]) -> Iterator[str]:

@@ -17,7 +17,6 @@ from serl.minds.errors import MindsError
 from serl.minds.events import DAY_NS, EventKind
 from serl.minds.files import DECISIONS, STATISTICS
 
-
 Text = Annotated[str, Field(max_length=20_000)]
 """With a length pydantic also refuses what is no Unicode."""
 
@@ -57,6 +56,9 @@ class MindRow(_Row):
     mind: Text
     persona: Text
     wealth: float | None = None
+    cash: float = 0.0
+    loan: float = 0.0
+    lots: dict[Text, int] = {}
     outcomes: tuple[Text, ...] = ()
     refused: Text = ""
     action: Text = ""

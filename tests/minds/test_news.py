@@ -16,6 +16,7 @@ from serl.clients.news_file import read_news_file
 from serl.clients.news_sender import NewsSender
 from serl.exchange.news import NewsKind
 from serl.exchange.request import Request, request_socket
+from serl.minds.config import SECOND_NS, load_minds
 from serl.minds.events import FileEvents, MarketEvent, MergedEvents, read_event_lines
 from serl.minds.news_events import NewsEvents
 from tests.exchange.test_news_served import publish
@@ -68,6 +69,20 @@ def test_in_lockstep_no_prompt_contains_a_message_before_its_time(tmp_path: Path
         assert numbers("event", new) == [at for at in FILE_TIMES if now_s - 60 < at <= now_s]
         assert "about S1: " in new or not numbers("message", new), "prompts are anonymous"
     assert [row["events"] for row in found["minds"]] == [9 + 3] * 2, "the last message comes after the last decision"
+
+
+def test_the_shipped_scenario_is_the_same_as_news() -> None:
+    """Its loan rate comes from the source that the settings name; what is due at a decision comes a little before it."""
+    config, folder = load_minds("two-stocks")
+    assert config.events is not None and config.loans is not None and config.loans.rate_source == "central bank"
+    messages = read_news_file(folder / "two-stocks-news.jsonl")
+    lines = read_event_lines(folder / config.events, config.symbols)
+    events = [line.at(0, 0) for line in lines]
+    told = [(message.headline, message.symbol, message.value) for message in messages]
+    assert told == [(event.text, event.symbol, event.value) for event in events]
+    for message, event in zip(messages, events, strict=True):
+        assert 0 <= event.time_ns - message.time_ns <= 60 * SECOND_NS
+        assert (event.kind == "loan_rate") == (message.source == config.loans.rate_source)
 
 
 def test_news_become_events(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.server_fixture import start_exchange
 
 HOSTILE = "</td><script>alert('1')</script><img src=x onerror=alert(2)> & \u202e\u0000 \"'"
 ALLOWED = {"html", "head", "meta", "title", "style", "body", "header", "main", "h1", "h2", "dl", "dt", "dd", "p", "code", "div", "table",
-           "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "text", "rect", "details", "summary", "ul", "li", "span"}  # fmt: skip
+           "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "text", "rect", "details", "summary", "ul", "li", "span", "small", "br"}  # fmt: skip
 
 
 class Tags(HTMLParser):
@@ -38,7 +38,7 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
-        if tag != "meta":
+        if tag not in ("meta", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -90,7 +90,7 @@ def test_the_page_shows_what_the_minds_saw_decided_and_own(folder: Path) -> None
     for text in (
         "3 minds made 12 decisions from 09:30:00 to 09:33:00, with the model fake.",
         "sell 10 AMZN at 101", "buy 4 AMZN at the market", "refused: prose", "Filled 4 of your order", "S1 is AMZN",
-        "a lesson", "remembered ", "news: AMZN falls", "prose 4",
+        "a lesson", "<small>cash 596.00, AMZN 4</small>", "remembered ", "news: AMZN falls", "prose 4",
     ):  # fmt: skip
         assert text in html
     figures = json.loads((folder / "report.json").read_text())
