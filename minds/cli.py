@@ -37,6 +37,7 @@ def start(
     whose prompts are the same is answered from the record of calls.
     """
     import asyncio
+    import shlex
 
     from rich.console import Console
     from rich.status import Status
@@ -67,7 +68,7 @@ def start(
     click.echo(table_text(statistics))
     if statistics["stopped_early"]:
         click.echo("stopped early")
-    click.echo(f"written: {output}")
+    click.echo(f"written: {output}; for a page: serl minds report {shlex.quote(str(output))}")
     if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith("error")]:
         raise MindsError(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"

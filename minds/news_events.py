@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.exchange.news import News, NewsKind
+from serl.exchange.wire import Kind
 from serl.minds.config import LOAN_RATE_MAX, MindsConfig
 from serl.minds.events import EventKind, MarketEvent
 
@@ -17,32 +18,53 @@ KINDS: dict[int, EventKind] = {
 
 
 class NewsEvents:
-    """The news of one mind's session, with the latency of its account: each message once, also after the session or the exchange came back.
+    """The news that one mind reads, from its subscription on: each message once, also after the session or the exchange came back.
 
-    The exchange publishes a message of time t in lockstep once its clock is later than t, and sends it before the next turn.
+    The exchange publishes a message of time t in lockstep once its clock is later than t, and sends it before the next turn. Minds query the
+    messages when they decide, because each subscription to the feed brings the exchange's time at every step of the market. An account with a
+    latency subscribes: its feed is late, a query would not be.
     """
 
     def __init__(self, client: AsyncExchange, config: MindsConfig) -> None:
         self._client, self._news_max = client, config.news_max
         self._rate_source = config.loans.rate_source if config.loans is not None else ""
+        #: number of the last message that was queried
+        self._last = 0
         self._unread: list[News] = []
 
     async def subscribe(self) -> None:
-        """Subscribes to what is published from now on.
+        """Messages that are published from now on will be read.
 
-        The number of the last message is requested before the subscription: a subscription "from now on" would begin when the exchange answers
-        it, which in lockstep may be after the first turn.
+        The number of the last message is requested first: a subscription "from now on" would begin when the exchange answers it, which in
+        lockstep may be after the first turn.
         """
         published = await self._client.news(1)
-        self._client.subscribe_news(after=published[-1].sequence if published else 0)
+        self._last = published[-1].sequence if published else 0
+        if self._client.session.topic_prefix:
+            self._client.subscribe_news(after=self._last)
+
+    async def _arrived(self) -> list[News]:
+        if self._client.session.topic_prefix:
+            items = await self._client.wait_all(0)  # reports among them have updated the session's orders
+            return [item for item in items if isinstance(item, News)]
+        found: list[News] = []
+        while True:
+            published, items = (await self._client.ask(Kind.NEWS, self._client.session.token, self._last))[5]
+            if published < self._last:  # without its journal, a restarted exchange numbers from 1
+                self._last = 0
+                continue
+            found += [News(*item) for item in items]
+            if not items or found[-1].sequence >= published:
+                self._last = published
+                return found
+            self._last = found[-1].sequence
 
     async def new(self, time_ns: int) -> Sequence[MarketEvent]:
         """See `EventSource`: the newest `news_max` messages, and all changes of the loan rate.
 
         On a live clock a message may arrive with a time after the one that the mind has asked for; it stays for the next call.
         """
-        arrived = await self._client.wait_all(0)  # reports among them have updated the session's orders
-        self._unread += [item for item in arrived if isinstance(item, News)]
+        self._unread += await self._arrived()
         count = sum(message.time_ns <= time_ns for message in self._unread)  # times never fall
         messages, self._unread = self._unread[:count], self._unread[count:]
         events = [self._event(message) for message in messages]
