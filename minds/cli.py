@@ -85,11 +85,17 @@ def report(folder: Path, output: Path | None) -> None:
     """Write a page about the run in FOLDER, also while it is under way: personas, wealth, events, the forum, and every decision with what
     the mind saw and its reason. A JSON file with the figures is written beside it."""
     from serl.agents.pages.page import check_path
+    from serl.minds.errors import MindsError
+    from serl.minds.files import DECISIONS, STATISTICS
     from serl.minds.report import write_report
     from serl.minds.report_rows import read_run
 
     run = read_run(folder)
     output = output or folder / "report.html"
     check_path(output)
+    if {output.resolve(), output.with_suffix(".json").resolve()} & {
+        (folder / n).resolve() for n in (DECISIONS, STATISTICS)
+    }:
+        raise MindsError(f"{output}: expected a name that replaces no file of the run, got this one; give another")
     for path in write_report(run, output):
         click.echo(f"written: {path}")

@@ -122,6 +122,14 @@ def test_a_run_that_is_under_way_has_a_page(folder: Path, tmp_path: Path) -> Non
     assert "No decisions yet" in report(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["statistics.html", "decisions.jsonl"])
+def test_a_page_replaces_no_file_of_the_run(folder: Path, name: str) -> None:
+    before = (folder / STATISTICS).read_text(), (folder / DECISIONS).read_text()
+    done = CliRunner().invoke(serl, ["minds", "report", str(folder), "-o", str(folder / name)])
+    assert done.exit_code and "replaces no file of the run" in done.output + str(done.exception)
+    assert ((folder / STATISTICS).read_text(), (folder / DECISIONS).read_text()) == before
+
+
 def test_the_rows_of_a_new_run_replace_the_files_of_the_one_before(tmp_path: Path) -> None:
     (tmp_path / DECISIONS).write_text("old\n")
     (tmp_path / STATISTICS).write_text("{}")
