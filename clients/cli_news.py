@@ -21,7 +21,7 @@ def news() -> None:
 @curve_option
 @token_options("Token of a participant with the permission operate")
 def send(file: Path, connect: str, name: str, curve: Path | None, token: str) -> None:
-    """Publish the messages of FILE, a CSV file with a header or JSON lines, each at its time. Fields: time (or time_ns), kind, symbol, headline,
+    """Publish the messages of FILE, a CSV file with a header or JSON lines, each at its time. Fields: time, day (or time_ns), kind, symbol, headline,
     body, value, source."""
     from serl.clients.news_file import read_news_file
     from serl.clients.news_sender import NewsSender

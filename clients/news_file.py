@@ -12,9 +12,10 @@ from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.news import News, NewsKind, checked_news, kind_number
 
+DAY_NS, DAY_MAX = 86_400 * 10**9, 366
 AT_ONCE = -1
 """`time_ns` of a message without a time."""
-FIELDS = ("time", "time_ns", "kind", "symbol", "headline", "body", "value", "source")
+FIELDS = ("time", "day", "time_ns", "kind", "symbol", "headline", "body", "value", "source")
 IGNORED = ("sequence",)
 """A column that `serl news list` writes; the exchange gives numbers of its own."""
 
@@ -78,17 +79,26 @@ def _message(values: dict[str, Any]) -> News:
 
 
 def _time_ns(values: dict[str, Any]) -> int:
-    """`time` (09:30 or 09:30:15) or `time_ns` (after midnight)."""
+    """`time` (09:30 or 09:30:15) of `day` (0 is the exchange's first), or `time_ns` (after midnight of the first day)."""
     if "time" in values and "time_ns" in values:
         raise ConfigError("expected time or time_ns, got both; leave one out")
+    if "day" in values and "time" not in values:
+        raise ConfigError("day: expected a time beside it, got none; add the time, like 09:30")
     if "time" in values:
-        return time_of_day_ns(str(values["time"]))
+        return _day(values.get("day", 0)) * DAY_NS + time_of_day_ns(str(values["time"]))
     if "time_ns" not in values:
         return AT_ONCE
     time_ns = _integer(values["time_ns"])
     if time_ns is None or time_ns < 0:
         raise ConfigError(f"time_ns: expected nanoseconds after midnight, got {str(values['time_ns'])[:80]!r}")
     return time_ns
+
+
+def _day(value: Any) -> int:
+    day = _integer(value)
+    if day is None or not 0 <= day <= DAY_MAX:
+        raise ConfigError(f"day: expected a number from 0, the first day, to {DAY_MAX}, got {str(value)[:80]!r}")
+    return day
 
 
 def _integer(value: Any) -> int | None:

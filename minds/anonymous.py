@@ -37,8 +37,8 @@ class Disguise:
         return list(self._symbols)
 
     def shown(self, symbol: str) -> str:
-        """A symbol's name in prompts."""
-        return self._shown[symbol]
+        """A symbol's name in prompts. Events may be about one that the minds do not trade."""
+        return self._shown.get(symbol, "another symbol" if self.active else symbol)
 
     def symbol(self, shown: str) -> str | None:
         """The symbol of a name in an answer; None if there is none."""

@@ -25,10 +25,11 @@ def minds() -> None:
     "--output", type=click.Path(path_type=Path, file_okay=False),
     help="Folder for statistics, decisions and the record of calls  [default: runs/NAME]",
 )  # fmt: skip
+@click.option("--no-events", is_flag=True, help="Ignore the configured events; the exchange's news are read.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls in the output folder; call no model.")
 def start(
     source: str, connect: str, curve: Path | None, token: str, url: str | None, model: str | None, seed: int | None,
-    output: Path | None, offline: bool,
+    output: Path | None, no_events: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Start the minds; they stop at the end of their hours, when their budget is spent, or with Ctrl-C.
 
@@ -36,6 +37,7 @@ def start(
     whose prompts are the same is answered from the record of calls.
     """
     import asyncio
+    import shlex
 
     from rich.console import Console
     from rich.status import Status
@@ -43,17 +45,17 @@ def start(
     from serl.exchange.config import time_of_day_text
     from serl.minds.config import load_minds
     from serl.minds.errors import MindsError
-    from serl.minds.files import DecisionFile, write_statistics
+    from serl.minds.files import STATISTICS, DecisionFile, write_statistics
     from serl.minds.models import model_client, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
 
     config, folder = load_minds(source)
-    config = with_overrides(config, url, model, seed)
+    config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
     with (
         model_client(config, output / "calls.jsonl", offline=offline) as client,
-        DecisionFile(output / "decisions.jsonl") as decisions,
+        DecisionFile(output) as decisions,
         Status(f"{config.name}: logging in", console=Console()) as status,
     ):
 
@@ -62,13 +64,38 @@ def start(
 
         options = RunOptions(connect, token, curve, lambda text: click.echo(text, err=True), decisions.add, report)
         statistics = asyncio.run(run_minds(config, folder, client, options))
-    write_statistics(output / "statistics.json", statistics)
+    write_statistics(output / STATISTICS, statistics)
     click.echo(table_text(statistics))
     if statistics["stopped_early"]:
         click.echo("stopped early")
-    click.echo(f"written: {output}")
+    click.echo(f"written: {output}; for a page: serl minds report {shlex.quote(str(output))}")
     if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith("error")]:
         raise MindsError(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
             f"{' and others' if len(failed) > 5 else ''}; see above"
         )
+
+
+@minds.command(epilog="Example: serl minds report runs/two-stocks")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="HTML file  [default: FOLDER/report.html]"
+)
+def report(folder: Path, output: Path | None) -> None:
+    """Write a page about the run in FOLDER, also while it is under way: personas, wealth, events, the forum, and every decision with what
+    the mind saw and its reason. A JSON file with the figures is written beside it."""
+    from serl.agents.pages.page import check_path
+    from serl.minds.errors import MindsError
+    from serl.minds.files import DECISIONS, STATISTICS
+    from serl.minds.report import write_report
+    from serl.minds.report_rows import read_run
+
+    run = read_run(folder)
+    output = output or folder / "report.html"
+    check_path(output)
+    if {output.resolve(), output.with_suffix(".json").resolve()} & {
+        (folder / n).resolve() for n in (DECISIONS, STATISTICS)
+    }:
+        raise MindsError(f"{output}: expected a name that replaces no file of the run, got this one; give another")
+    for path in write_report(run, output):
+        click.echo(f"written: {path}")

@@ -18,6 +18,7 @@ NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 MINDS_MAX = 500
 SECOND_NS = 1_000_000_000
+LOAN_RATE_MAX = 10.0
 NO_MONEY, MONEY_MAX = Decimal(0), Decimal(10**15)
 
 
@@ -73,7 +74,10 @@ class MemoryConfig(_Settings):
 class LoansConfig(_Settings):
     """Loans: what minds may borrow, and at which rate."""
 
-    rate_per_year: float = Field(0.05, ge=0, le=10, description="interest; events of kind loan_rate change it")
+    rate_per_year: float = Field(
+        0.05, ge=0, le=LOAN_RATE_MAX, description="interest; events of kind loan_rate change it"
+    )
+    rate_source: str = Field("", description="macro news of this source change the rate to their value")
     share_max: float = Field(0.5, ge=0, le=10, description="largest loan, as a share of the mind's wealth")
 
 
@@ -117,6 +121,9 @@ class MindsConfig(_Settings):
     forum: bool = Field(True, description="minds write posts, which the others see from their next decision on")
     posts_max: int = Field(10, ge=0, le=100, description="newest posts in a prompt")
     events: Path | None = Field(None, description="JSONL file of events, relative to this file")
+    news_max: int = Field(
+        10, ge=0, le=100, description="newest messages of the exchange's news channel at a decision; 0: none are read"
+    )
     loans: LoansConfig | None = Field(None, description="without it there are no loans")
     memory: MemoryConfig = MemoryConfig()
     budget: BudgetConfig = Field(BudgetConfig(), description="of all minds together")

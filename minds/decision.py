@@ -13,6 +13,8 @@ from serl.researcher.llm.answers import Answer, extract_json
 from serl.researcher.llm.errors import UnusableAnswerError
 
 REASON_LENGTH_MAX, POST_LENGTH_MAX, INSIGHT_LENGTH_MAX = 200, 200, 300
+SYMBOL_LENGTH_MAX = 80
+"""Of every text, pydantic also checks that it is Unicode."""
 QUANTITY_MAX = 10**12
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -24,7 +26,7 @@ class Decision(BaseModel):
 
     reason: str = Field("", max_length=REASON_LENGTH_MAX)
     action: Literal["buy", "sell", "cancel", "nothing", "borrow", "repay"]
-    symbol: str = ""
+    symbol: str = Field("", max_length=SYMBOL_LENGTH_MAX)
     order_type: Literal["limit", "market"] = "limit"
     price: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
     quantity: int = Field(0, ge=0, le=QUANTITY_MAX)

@@ -1,22 +1,24 @@
 """Events that minds read: news, fundamentals, macro figures and changes of the loan rate, each at a time of the exchange's clock.
 
-A mind sees an event once the exchange's clock has reached its time. `EventSource` is all that minds know of where events come from.
+A mind sees an event once the exchange's clock has reached its time. `EventSource` is all that a mind knows of where events come from: a file
+(`FileEvents`), the exchange's news channel (`news_events.py`), or both (`MergedEvents`).
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from serl.agents.learning.settings import first_error
 from serl.exchange.config import time_of_day_ns
-from serl.minds.config import SECOND_NS, TIME
+from serl.minds.config import LOAN_RATE_MAX, SECOND_NS, TIME
 from serl.minds.errors import MindsConfigError
 
-EventKind = Literal["news", "fundamental", "macro", "loan_rate"]
+FileKind = Literal["news", "fundamental", "macro", "loan_rate"]
+EventKind = Literal["news", "fundamental", "macro", "loan_rate", "value"]
 DAY_NS = 86_400 * SECOND_NS
 
 
@@ -30,15 +32,19 @@ class MarketEvent:
     symbol: str = ""
     """The symbol it is about; "" for all."""
     value: float | None = None
-    """Its figure: earnings, an index, the loan rate per year."""
+    """Its figure: earnings, an index, the loan rate per year, what the symbol is worth in money."""
     importance: float | None = None
     """From 0 to 100, for the memory; None: that of its kind."""
     contradicts: bool = False
     """Whether an earlier event of the same time, kind and symbol has another value."""
 
 
-EventSource = Callable[[int], Sequence[MarketEvent]]
-"""Returns every event up to a time of the exchange's clock, oldest first. A later call returns the same events, then newer ones."""
+class EventSource(Protocol):
+    """Where the events of one mind come from."""
+
+    async def new(self, time_ns: int) -> Sequence[MarketEvent]:
+        """The events up to a time of the exchange's clock that no call has returned before, oldest first."""
+        ...
 
 
 class EventLine(BaseModel):
@@ -46,7 +52,7 @@ class EventLine(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: EventKind
+    kind: FileKind
     text: str = Field(min_length=1, max_length=2000)
     time: str | None = Field(None, pattern=f"^{TIME}$")
     day: int = Field(0, ge=0, le=366)
@@ -62,7 +68,7 @@ class EventLine(BaseModel):
             raise ValueError(f"expected `time` or `after_s`, got {given}; give one of them")
         if self.time is not None:
             time_of_day_ns(self.time)
-        if self.kind == "loan_rate" and not (self.value is not None and 0 <= self.value <= 10):
+        if self.kind == "loan_rate" and not (self.value is not None and 0 <= self.value <= LOAN_RATE_MAX):
             raise ValueError(f"value: expected the rate per year of a loan_rate, like 0.05, got {self.value}; add it")
         return self
 
@@ -99,16 +105,29 @@ def read_event_lines(path: Path, symbols: Collection[str]) -> list[EventLine]:
     return lines
 
 
-class EventFile:
-    """The events of a file, in order of time; those of the same time stay in the order of the file."""
+class FileEvents:
+    """The events of a file, for one mind; those of the same time stay in the order of the file."""
 
     def __init__(self, lines: Sequence[EventLine], start_ns: int, midnight_ns: int) -> None:
-        dated = sorted((line.at(start_ns, midnight_ns) for line in lines), key=lambda event: event.time_ns)
-        self._events = mark_contradictions(dated)
+        self._events = sorted((line.at(start_ns, midnight_ns) for line in lines), key=lambda event: event.time_ns)
 
-    def until(self, time_ns: int) -> Sequence[MarketEvent]:
+    async def new(self, time_ns: int) -> Sequence[MarketEvent]:
         """See `EventSource`."""
-        return [event for event in self._events if event.time_ns <= time_ns]
+        count = sum(event.time_ns <= time_ns for event in self._events)
+        found, self._events = self._events[:count], self._events[count:]
+        return found
+
+
+class MergedEvents:
+    """The events of several sources in order of time. What a source learns late comes late, and nothing comes twice."""
+
+    def __init__(self, sources: Sequence[EventSource]) -> None:
+        self._sources = sources
+
+    async def new(self, time_ns: int) -> Sequence[MarketEvent]:
+        """See `EventSource`."""
+        found = [event for source in self._sources for event in await source.new(time_ns)]
+        return mark_contradictions(sorted(found, key=lambda event: event.time_ns))
 
 
 def mark_contradictions(events: Sequence[MarketEvent]) -> list[MarketEvent]:
@@ -116,13 +135,8 @@ def mark_contradictions(events: Sequence[MarketEvent]) -> list[MarketEvent]:
     first_values: dict[tuple[int, str, str], float] = {}
     marked = []
     for event in events:
-        if event.value is None:
-            marked.append(event)
-            continue
-        first = first_values.setdefault((event.time_ns, event.kind, event.symbol), event.value)
-        marked.append(
-            MarketEvent(
-                event.time_ns, event.kind, event.text, event.symbol, event.value, event.importance, first != event.value
-            )
-        )  # fmt: skip
+        first = event.value
+        if event.value is not None:
+            first = first_values.setdefault((event.time_ns, event.kind, event.symbol), event.value)
+        marked.append(replace(event, contradicts=first != event.value))
     return marked

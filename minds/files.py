@@ -1,28 +1,77 @@
-"""The files of a run: its decisions, line by line, and its statistics."""
+"""The files of a run: its decisions, row by row, and its statistics."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from serl.exchange.errors import UnwritableFileError
+from serl.minds.anonymous import Disguise
+from serl.minds.config import MindsConfig
+from serl.minds.decision import Decision
+from serl.minds.portfolio import Portfolio
+from serl.minds.prompts import Observation
+from serl.minds.schedule import Schedule
+
+DECISIONS, STATISTICS = "decisions.jsonl", "statistics.json"
+"""Names of the files in a run's folder."""
+
+
+def start_row(config: MindsConfig, model: str, disguise: Disguise, schedule: Schedule) -> dict[str, object]:
+    """The start of a run as a row."""
+    return {
+        "row": "start", "time_ns": schedule.start_ns, "midnight_ns": schedule.midnight_ns, "name": config.name,
+        "model": model, "seed": config.seed, "forum": config.forum, "symbols": {shown: disguise.symbol(shown) for shown in disguise.names},
+        "personas": [persona.model_dump(mode="json") for persona in config.personas],
+    }  # fmt: skip
+
+
+def decision_row(
+    mind: str, persona: str, seen: Observation, decision: Decision | None, refused: str
+) -> dict[str, object]:
+    """A decision as a row: what the mind saw, owned and answered. decision: None for an unusable answer."""
+    return {
+        "row": "decision", "time_ns": seen.time_ns, "mind": mind, "persona": persona, "refused": refused,
+        **({} if decision is None else decision.model_dump(mode="json")), **_owned(seen.portfolio),
+        "events": [asdict(event) for event in seen.events], "outcomes": list(seen.outcomes),
+        "memories": [item.text for item in seen.memories],
+    }  # fmt: skip
+
+
+def end_row(time_ns: int, mind: str, persona: str, portfolio: Portfolio, outcomes: Sequence[str]) -> dict[str, object]:
+    """The end of a mind as a row."""
+    row = {"row": "end", "time_ns": time_ns, "mind": mind, "persona": persona, **_owned(portfolio)}
+    return row | {"outcomes": list(outcomes)}
+
+
+def _owned(portfolio: Portfolio) -> dict[str, object]:
+    return {
+        "wealth": float(portfolio.wealth), "cash": float(portfolio.cash), "loan": float(portfolio.loan),
+        "lots": dict(portfolio.lots),
+    }  # fmt: skip
 
 
 class DecisionFile:
-    """A JSONL file with a line for each decision, written as it is made. The first one replaces the file of an earlier run."""
+    """A JSONL file of what the minds do, written as it happens. Its first row replaces the files of an earlier run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / DECISIONS
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8")
         except OSError as error:
-            raise UnwritableFileError(f"{path}: cannot be written ({error.strerror}); give another --output") from None
+            raise UnwritableFileError(
+                f"{self._path}: cannot be written ({error.strerror}); give another --output"
+            ) from None
         self._has_lines = False
 
     def add(self, row: dict[str, object]) -> None:
-        """Writes a line."""
+        """Writes a row."""
         if not self._has_lines:
             self._file.truncate(0)
+            self._path.with_name(STATISTICS).unlink(missing_ok=True)
             self._has_lines = True
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
         self._file.flush()

@@ -11,8 +11,9 @@ from serl.minds.checks import check_cancel, check_order
 from serl.minds.config import LoansConfig, PersonaConfig
 from serl.minds.decision import Decision, decision_schema, parse_decision, parse_reflection, reflection_schema
 from serl.minds.errors import DecisionRefused
-from serl.minds.events import EventKind, MarketEvent
+from serl.minds.events import EventKind, EventSource, MarketEvent
 from serl.minds.exact_schema import exact_schema
+from serl.minds.files import decision_row, end_row
 from serl.minds.forum import Post
 from serl.minds.market_view import SymbolView, see_market
 from serl.minds.memory import Layer, Memory, MemoryItem
@@ -26,6 +27,7 @@ from serl.researcher.llm.errors import BudgetSpentError, LlmError
 
 EVENT_MEMORY: dict[EventKind, tuple[Layer, float]] = {
     "news": ("short", 50.0), "macro": ("short", 60.0), "loan_rate": ("short", 60.0), "fundamental": ("long", 70.0),
+    "value": ("long", 70.0),
 }  # fmt: skip
 """Layer and importance of what an event leaves in the memory."""
 OUTCOME_IMPORTANCE, POST_IMPORTANCE = 50.0, 40.0
@@ -36,8 +38,17 @@ ENDPOINT = "endpoint"
 class Mind:
     """A persona with a session of its own."""
 
-    def __init__(self, name: str, number: int, persona: PersonaConfig, client: AsyncExchange, shared: Shared, start_ns: int) -> None:  # fmt: skip
-        self.name, self.persona, self.client, self._shared = name, persona, client, shared
+    def __init__(
+        self, number: int, persona: PersonaConfig, client: AsyncExchange, events: EventSource, shared: Shared, start_ns: int
+    ) -> None:  # fmt: skip
+        self.name, self.persona, self.client, self._events, self._shared = (
+            client.session.name,
+            persona,
+            client,
+            events,
+            shared,
+        )
+        name = self.name
         config = shared.config
         self.memory = Memory(config.memory)
         loans = config.loans or LoansConfig(rate_per_year=0.0)
@@ -48,7 +59,7 @@ class Mind:
         self.ended = ""
         self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number
         self._prompt_name = "" if config.shared_answers else name
-        self._events_seen = self._first_post = 0
+        self._first_post = 0
         #: its wealth at the first decision
         self.first_wealth: Decimal | None = None
         self._orders = OrderLog(client.session, shared.disguise)
@@ -61,7 +72,7 @@ class Mind:
         """Looks, asks the model, acts. A refused decision is counted and told at the next one; once the budget is spent, nothing more happens."""
         config, counts = self._shared.config, self.counts
         number = counts.decisions
-        events, posts = self._new_events(now_ns), self._new_posts(now_ns)
+        events, posts = await self._new_events(now_ns), self._new_posts(now_ns)
         views, portfolio = await self.look(now_ns)
         outcomes = self._orders.news(counts.rejected)
         if self.first_wealth is None:
@@ -89,7 +100,7 @@ class Mind:
         counts.decisions += 1
         await self._act(answer, seen, now_ns)
         self._remember(seen, outcomes, number)
-        await self._reflect(portfolio)
+        await self._reflect(portfolio, now_ns)
 
     async def look(self, now_ns: int) -> tuple[dict[str, SymbolView], Portfolio]:
         """The market and the portfolio now."""
@@ -105,10 +116,16 @@ class Mind:
         own = [order for order in self.client.open_orders() if order.symbol in {i.number for i in instruments.values()}]
         return views, portfolio_of(self.persona, self.loan, balances, own, instruments, prices)
 
-    def _new_events(self, now_ns: int) -> list[MarketEvent]:
+    async def last_look(self, now_ns: int) -> Decimal:
+        """Its wealth at the end, which is logged with what became of its last orders."""
+        _, portfolio = await self.look(now_ns)
+        outcomes = self._orders.news(self.counts.rejected)
+        self._shared.log(end_row(now_ns, self.name, self.persona.name, portfolio, outcomes))
+        return portfolio.wealth
+
+    async def _new_events(self, now_ns: int) -> Sequence[MarketEvent]:
         """Events since the last decision; loan rates change at their times."""
-        events = list(self._shared.events(now_ns)[self._events_seen :])
-        self._events_seen += len(events)
+        events = await self._events.new(now_ns)
         self.counts.events += len(events)
         self.counts.contradictions += sum(event.contradicts for event in events)
         for event in events:
@@ -144,8 +161,7 @@ class Mind:
             self.counts.posts += 1
         if decision is not None and not refused and decision.action in ("buy", "sell"):
             self.memory.reinforce(list(seen.memories), self.counts.decisions - 1)
-        row = {} if decision is None else decision.model_dump(mode="json")
-        self._shared.log({"time_ns": now_ns, "mind": self.name, "refused": refused, **row})
+        self._shared.log(decision_row(self.name, self.persona.name, seen, decision, refused))
 
     async def _carry_out(self, decision: Decision, seen: Observation) -> None:
         """Raises DecisionRefused. What the exchange rejects is told at the next decision."""
@@ -188,7 +204,7 @@ class Mind:
             self.memory.add("working", f"{time}: {post.author} wrote: {post.text}", POST_IMPORTANCE, number)
         self.memory.forget(number)
 
-    async def _reflect(self, portfolio: Portfolio) -> None:
+    async def _reflect(self, portfolio: Portfolio, now_ns: int) -> None:
         """Every `reflect_every` decisions: asks for a lesson, which goes into the long layer."""
         every, number = self._shared.config.memory.reflect_every, self.counts.decisions
         if not every or number % every or not self.memory.items:
@@ -209,7 +225,11 @@ class Mind:
             self.counts.refused[f"reflection_{error.reason}"] += 1
         else:
             self.counts.reflections += 1
-            self.memory.add("long", one_line(reflection.insight), float(reflection.importance), number)
+            lesson = one_line(reflection.insight)
+            self.memory.add("long", lesson, float(reflection.importance), number)
+            self._shared.log(
+                {"row": "lesson", "time_ns": now_ns, "mind": self.name, "persona": self.persona.name, "lesson": lesson}
+            )
 
     async def _end(self, reason: str) -> None:
         """Trades no more: cancels its open orders and says so."""

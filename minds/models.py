@@ -15,9 +15,13 @@ from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.settings import Endpoint
 
 
-def with_overrides(config: MindsConfig, url: str | None, model: str | None, seed: int | None) -> MindsConfig:
+def with_overrides(
+    config: MindsConfig, url: str | None, model: str | None, seed: int | None, *, events: bool = True
+) -> MindsConfig:
     """The settings with the options of the command line. Raises MindsConfigError for invalid ones."""
     changed: dict[str, object] = {} if seed is None else {"seed": seed}
+    if not events:
+        changed["events"] = None
     if url is not None:
         if model is None:
             raise MindsConfigError("--url: expected --model beside it, the name of the endpoint's model; add it")

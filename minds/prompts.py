@@ -74,15 +74,15 @@ def loan_actions(config: MindsConfig) -> str:
 
 
 def observation_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
-    """What it sees. less: so many of the oldest posts and the least memories are left out."""
-    posts = seen.posts[min(less, len(seen.posts)) :]
-    memories = seen.memories[: max(0, len(seen.memories) - max(0, less - len(seen.posts)))]
+    """What it sees. less: so many of the oldest posts, then of the least memories, then of the oldest events are left out."""
+    posts, less = seen.posts[min(less, len(seen.posts)) :], max(0, less - len(seen.posts))
+    memories, less = seen.memories[: max(0, len(seen.memories) - less)], max(0, less - len(seen.memories))
     lines = [f"Time: {disguise.time(seen.time_ns)}", *_portfolio_lines(seen, disguise)]
     lines += [line for symbol, view in seen.views.items() for line in _market_lines(symbol, view, config, disguise)]
     lines += ["Your open orders:", *_or_none(_order_text(order, seen, disguise) for order in seen.open_orders)]
     if seen.outcomes:
         lines += ["Since your last decision:", *(f"- {text}" for text in seen.outcomes)]
-    lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events)]
+    lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events[less:])]
     if memories:
         lines += ["You remember:", *(f"- {item.text}" for item in memories)]
     if posts:
@@ -152,10 +152,10 @@ def event_text(event: MarketEvent, disguise: Disguise) -> str:
 def decision_messages(
     name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
 ) -> list[Message]:
-    """The conversation that asks for a decision, cut to the context by leaving out old posts, then the least memories."""
+    """The conversation that asks for a decision, cut to the context as `observation_text` leaves out."""
     system = f"{persona_text(name, persona, disguise)}\n{rules_text(config, disguise)}"
     room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
-    for less in range(len(seen.posts) + len(seen.memories) + 1):
+    for less in range(len(seen.posts) + len(seen.memories) + len(seen.events) + 1):
         text = observation_text(seen, config, disguise, less=less)
         if len(text.encode()) <= room_bytes:
             break

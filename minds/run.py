@@ -18,11 +18,13 @@ from serl.exchange.errors import SerlError
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
 from serl.minds.errors import MindsConfigError
-from serl.minds.events import EventFile, EventLine, read_event_lines
+from serl.minds.events import EventLine, EventSource, FileEvents, MergedEvents, read_event_lines
+from serl.minds.files import start_row
 from serl.minds.forum import Forum
 from serl.minds.market_view import Tape
 from serl.minds.mind import Mind
 from serl.minds.model_calls import ModelCalls
+from serl.minds.news_events import NewsEvents
 from serl.minds.schedule import Schedule, exchange_time_ns, schedule_of, wait_until
 from serl.minds.shared import Shared
 from serl.minds.statistics import statistics_of
@@ -63,8 +65,11 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
         first = clients[0]
         midnight_ns = int(first.session.clock[3])
         schedule = schedule_of(config, await exchange_time_ns(first), midnight_ns, lockstep=first.core.lockstep)
-        shared = _shared(config, folder, model, options, first, schedule)
-        minds = _minds(config, clients, shared, schedule)
+        shared = _shared(config, model, options, first, schedule)
+        lines = _event_lines(config, folder, first)
+        sources = [await _events(config, lines, client, schedule) for client in clients]
+        minds = _minds(config, clients, sources, shared, schedule)
+        shared.log(start_row(config, model.endpoint.model, shared.disguise, schedule))
         tasks = [asyncio.create_task(_trade(mind, schedule, minds, options), name=mind.name) for mind in minds]
         stopped = await _until_done(tasks, stop)
         wealth = await asyncio.gather(*(_final_wealth(mind, schedule) for mind in minds))
@@ -114,7 +119,7 @@ async def _connect(name: str, options: RunOptions) -> AsyncExchange:
 
 
 def _shared(
-    config: MindsConfig, folder: Path, model: Client, options: RunOptions, client: AsyncExchange, schedule: Schedule
+    config: MindsConfig, model: Client, options: RunOptions, client: AsyncExchange, schedule: Schedule
 ) -> Shared:  # fmt: skip
     listed = list(client.session.instruments)
     symbols = list(config.symbols) or listed
@@ -128,13 +133,9 @@ def _shared(
             f"prices, aliases, shares: expected symbols that the minds trade ({', '.join(symbols)}), got {', '.join(idle)}; "
             "remove them, or add them to symbols"
         )
-    lines: Sequence[EventLine] = []
-    if config.events is not None:
-        lines = read_event_lines(folder / config.events, listed)
-    midnight_ns = schedule.midnight_ns
+    disguise = Disguise(symbols, config.aliases, schedule.midnight_ns, config.first_date, active=config.anonymous)
     return Shared(
-        config, symbols, Disguise(symbols, config.aliases, midnight_ns, config.first_date, active=config.anonymous),
-        EventFile(lines, schedule.start_ns, midnight_ns).until, Forum(), {symbol: Tape() for symbol in symbols},
+        config, symbols, disguise, Forum(), {symbol: Tape() for symbol in symbols},
         ModelCalls(
             model, config.budget, temperature=config.temperature, answer_tokens=config.answer_tokens, parallel=config.parallel
         ),
@@ -142,13 +143,29 @@ def _shared(
     )  # fmt: skip
 
 
+def _event_lines(config: MindsConfig, folder: Path, client: AsyncExchange) -> Sequence[EventLine]:
+    return [] if config.events is None else read_event_lines(folder / config.events, list(client.session.instruments))
+
+
+async def _events(
+    config: MindsConfig, lines: Sequence[EventLine], client: AsyncExchange, schedule: Schedule
+) -> EventSource:
+    """The events of one mind: those of the file, and the news of its session from now on."""
+    sources: list[EventSource] = [FileEvents(lines, schedule.start_ns, schedule.midnight_ns)]
+    if config.news_max:
+        news = NewsEvents(client, config)
+        await news.subscribe()
+        sources.append(news)
+    return MergedEvents(sources)
+
+
 def _minds(
-    config: MindsConfig, clients: Sequence[AsyncExchange], shared: Shared, schedule: Schedule
+    config: MindsConfig, clients: Sequence[AsyncExchange], sources: Sequence[EventSource], shared: Shared, schedule: Schedule
 ) -> list[Mind]:  # fmt: skip
     personas = [persona for persona in config.personas for _ in range(persona.count)]
     return [
-        Mind(client.session.name, number, persona, client, shared, schedule.start_ns)
-        for number, (persona, client) in enumerate(zip(personas, clients, strict=True))
+        Mind(number, persona, client, events, shared, schedule.start_ns)
+        for number, (persona, client, events) in enumerate(zip(personas, clients, sources, strict=True))
     ]
 
 
@@ -199,7 +216,7 @@ async def _final_wealth(mind: Mind, schedule: Schedule) -> Decimal | None:
     try:
         async with asyncio.timeout(FINAL_S_MAX):
             now_ns = min(await exchange_time_ns(mind.client), schedule.end_ns)
-            return (await mind.look(now_ns))[1].wealth
+            return await mind.last_look(now_ns)
     except (SerlError, TimeoutError):
         return None
 

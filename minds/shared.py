@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
-from serl.minds.events import EventSource
 from serl.minds.forum import Forum
 from serl.minds.market_view import Tape
 from serl.minds.model_calls import ModelCalls
@@ -19,7 +18,6 @@ class Shared:
     config: MindsConfig
     symbols: Sequence[str]
     disguise: Disguise
-    events: EventSource
     forum: Forum
     tapes: dict[str, Tape]
     calls: ModelCalls

@@ -34,8 +34,8 @@ def _origin_list(origin: Origin) -> str:
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows.items()) + "</dl>"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = False) -> str:
-    """A table of HTML cells. Columns after the first are aligned right, for numbers, or left if they are `text`.
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = False, wrap: bool = False) -> str:
+    """A table of HTML cells. Columns after the first are aligned right, for numbers, or left if they are `text`; `wrap` is for long text.
 
     On a narrow screen the table scrolls instead of the page, also by keyboard.
     """
@@ -43,7 +43,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = F
         return "<p>None.</p>"
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    kind = ' class="text"' if text else ""
+    kind = ' class="text wrap"' if wrap else ' class="text"' if text else ""
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="table"><table{kind}><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -77,8 +77,8 @@ def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path
     check_path(path)
     json_path = path.with_suffix(".json")
     try:
-        json_path.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
-        path.write_text(html)
+        json_path.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(html, encoding="utf-8")
     except OSError as error:
         raise ReportFileError(
             f"{path}: expected a writable file, got {error.strerror}; give a file in a folder that exists"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -79,29 +80,33 @@ class Client:
         key = key_of(request)
         if found := self.record.find(key):
             return found, True
-        self._require_budget(
+        with self._within_budget(
             request
-        )  # before the offline check: a replayed run stops at its budget as the original did
-        if self.offline:
-            raise OfflineMissError(
-                f"offline, and the record has no answer to request {key[:12]}; run once without --offline to record it"
-            )
-        return self._ask(key, request), False
+        ):  # before the offline check: a replayed run stops at its budget as the original did
+            if self.offline:
+                raise OfflineMissError(
+                    f"offline, and the record has no answer to request {key[:12]}; run once without --offline to record it"
+                )
+            return self._ask(key, request), False
 
-    def _require_budget(self, request: dict[str, Any]) -> None:
-        """Raise BudgetSpentError if the call could exceed the budget, with its estimated prompt and the longest completion."""
-        tokens_max, usd_max = self.budget.tokens_max, self.budget.usd_max
+    def _within_budget(self, request: dict[str, Any]) -> AbstractContextManager[None]:
+        """Reserves the estimated prompt and the longest completion of a call. Raises BudgetSpentError if it could exceed the budget."""
+        tokens_max, usd_max, spent = self.budget.tokens_max, self.budget.usd_max, self.record
         prompt, completion = estimate_prompt_tokens(request), request[self.endpoint.token_limit]
-        if tokens_max is not None and self.record.tokens + prompt + completion > tokens_max:
-            raise BudgetSpentError(
-                f"{self.record.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {prompt + completion:,} "
-                f"(about {prompt:,} for its prompt, up to {completion:,} for its answer); raise tokens_max"
-            )
         next_usd = self.endpoint.cost_usd(prompt, completion)
-        if usd_max is not None and self.record.usd + next_usd > usd_max:
-            raise BudgetSpentError(
-                f"{self.record.usd:.4f} of {usd_max:.4f} USD are spent, the next call may take {next_usd:.4f}; raise usd_max"
-            )
+
+        def require(tokens: int, usd: float) -> None:
+            if tokens_max is not None and tokens > tokens_max:
+                raise BudgetSpentError(
+                    f"{spent.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {prompt + completion:,} "
+                    f"(about {prompt:,} for its prompt, up to {completion:,} for its answer); raise tokens_max"
+                )
+            if usd_max is not None and usd > usd_max:
+                raise BudgetSpentError(
+                    f"{spent.usd:.4f} of {usd_max:.4f} USD are spent, the next call may take {next_usd:.4f}; raise usd_max"
+                )
+
+        return self.record.reserved(prompt + completion, next_usd, require)
 
     def _ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
         from serl.researcher.llm.attempts import ask_with_retries, connect

@@ -9,11 +9,12 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.llm.errors import LlmError
+from serl.researcher.llm.errors import BudgetSpentError, LlmError
 
 
 def key_of(request: dict[str, Any]) -> str:
@@ -31,6 +32,9 @@ class Record:
         self._answers: dict[str, dict[str, Any]] = {}
         self.tokens = 0
         self.usd = 0.0
+        #: what calls under way may take at most
+        self._reserved: list[tuple[int, float]] = []
+        self._call_ended = threading.Condition(self._lock)
         if path and path.exists():
             self._load(path)
 
@@ -45,6 +49,33 @@ class Record:
     def find(self, key: str) -> dict[str, Any] | None:
         """The line that answers a request, or None."""
         return self._answers.get(key)
+
+    @contextmanager
+    def reserved(self, tokens: int, usd: float, require: Callable[[int, float], None]) -> Iterator[None]:
+        """Reserves what a call may take while it is under way, so that calls side by side do not exceed a budget together.
+
+        require(tokens, usd): raises BudgetSpentError if so much may not be spent in all. While other calls are under way, which may take less
+        than they reserved, it is tried again after each of them.
+        """
+        with self._lock:
+            while True:
+                try:
+                    require(
+                        self.tokens + sum(each for each, _ in self._reserved) + tokens,
+                        self.usd + sum(each for _, each in self._reserved) + usd,
+                    )
+                    break
+                except BudgetSpentError:
+                    if not self._reserved:
+                        raise
+                    self._call_ended.wait()
+            self._reserved.append((tokens, usd))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reserved.remove((tokens, usd))
+                self._call_ended.notify_all()
 
     def add(self, line: dict[str, Any]) -> None:
         """Append a call and sync it to disk. LlmError if the file cannot be written."""

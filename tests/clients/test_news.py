@@ -138,6 +138,8 @@ def test_csv_and_json_lines_are_the_same(tmp_path: Path) -> None:
         News(0, 36_001 * 10**9, NewsKind.VALUE, "A", "", "", -7, ""),
     ]
     assert read(tmp_path, csv) == read(tmp_path, lines) == expected
+    (later,) = read(tmp_path, "time,day,headline\n09:30,1,Next day")
+    assert later.time_ns == (86_400 + 34_200) * 10**9
     (at_once,) = read(tmp_path, '{"headline": "Line\u2028separators are text"}')
     assert at_once.time_ns == AT_ONCE and at_once.kind == NewsKind.NEWS
 
@@ -148,12 +150,14 @@ def test_csv_and_json_lines_are_the_same(tmp_path: Path) -> None:
         ("", "expected at least one message"),
         ("headline\n", "expected at least one message"),
         ("headline,kind\nx,rumour\n", "row 1: kind: expected one of news, fundamental, macro, value, got 'rumour'"),
-        ("headline,who\nx,y\n", "row 1: expected the fields time, time_ns, kind, .* got who"),
+        ("headline,who\nx,y\n", "row 1: expected the fields time, day, time_ns, kind, .* got who"),
         ("headline,kind\nx\n", "row 1: expected as many cells as the header"),
         ("headline\nx,y\n", "row 1: expected as many cells as the header"),
         ("headline,time\nx,25:00\n", "row 1: expected a time of day"),
         ("headline,time_ns\nx,-5\n", "row 1: time_ns: expected nanoseconds after midnight"),
         ("headline,time,time_ns\nx,09:30,5\n", "row 1: expected time or time_ns, got both"),
+        ("headline,time,day\nx,09:30,-1\n", "row 1: day: expected a number from 0, the first day, to 366, got '-1'"),
+        ("headline,day\nx,1\n", "row 1: day: expected a time beside it, got none"),
         ("headline,time\nx,09:30\ny,\n", "expected a time in each row or in none, got 1 times in 2 rows"),
         ("headline,value\nx,many\n", "row 1: value: expected a finite number"),
         (f"headline,value\nx,{'9' * 5000}\n", "row 1: value: expected a finite number"),

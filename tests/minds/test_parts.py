@@ -21,7 +21,7 @@ from serl.minds.checks import check_cancel, check_order
 from serl.minds.config import SECOND_NS, BudgetConfig, MemoryConfig, MindsConfig, load_minds
 from serl.minds.decision import Decision, parse_decision
 from serl.minds.errors import DecisionRefused, MindsConfigError
-from serl.minds.events import EventFile, read_event_lines
+from serl.minds.events import FileEvents, MarketEvent, MergedEvents, read_event_lines
 from serl.minds.exact_schema import exact_schema
 from serl.minds.forum import Forum
 from serl.minds.herding import expected_deviation, herding
@@ -29,7 +29,7 @@ from serl.minds.market_view import SymbolView, Tape
 from serl.minds.memory import Memory, cosine, word_counts
 from serl.minds.model_calls import Ledger
 from serl.minds.portfolio import Loan, Portfolio
-from serl.minds.prompts import Observation
+from serl.minds.prompts import Observation, decision_messages, event_text
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError
 from tests.minds.scripted import settings
@@ -176,6 +176,8 @@ def test_the_exact_schema_has_only_what_is_possible() -> None:
         ('{"action": "buy", "price": NaN}', "syntax"),
         ('{"action": "buy", "price": "Infinity"}', "schema"),
         (json.dumps({"action": "nothing", "reason": "x" * 201}), "schema"),
+        (json.dumps({"action": "nothing", "reason": "\ud800"}), "schema"),
+        (json.dumps({"action": "nothing", "symbol": "\ud800"}), "schema"),  # it could not be written to a file
     ],
 )
 def test_answers_that_are_no_decision_are_refused(text: str, reason: str) -> None:
@@ -211,11 +213,16 @@ def test_events_come_at_their_times_and_contradictions_are_marked(tmp_path: Path
         {"kind": "loan_rate", "text": "down", "after_s": 60, "value": 0.03},
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    events = EventFile(read_event_lines(path, ["AMZN"]), 1000, 0)
-    assert events.until(60 * SECOND_NS + 999) == []
-    now = events.until(60 * SECOND_NS + 1000)
-    assert [(event.text, event.contradicts) for event in now] == [("up", False), ("down", True)]
-    assert events.until(2 * DAY_NS)[-1].time_ns == DAY_NS + 36_000 * SECOND_NS
+    events = MergedEvents([FileEvents(read_event_lines(path, ["AMZN"]), 1000, 0)])
+
+    def new(time_ns: int) -> list[tuple[str, bool]]:
+        return [(event.text, event.contradicts) for event in asyncio.run(events.new(time_ns))]
+
+    assert new(60 * SECOND_NS + 999) == []
+    assert new(60 * SECOND_NS + 1000) == [("up", False), ("down", True)]
+    assert new(DAY_NS + 36_000 * SECOND_NS - 1) == []
+    assert new(2 * DAY_NS) == [("later", False)]
+    assert new(2 * DAY_NS) == [], "nothing comes twice"
 
 
 @pytest.mark.parametrize(
@@ -236,6 +243,24 @@ def test_bad_lines_of_events_are_one_line_errors(tmp_path: Path, line: str, mess
         read_event_lines(path, ["AMZN"])
     with pytest.raises(MindsConfigError, match="check the path"):
         read_event_lines(tmp_path / "none.jsonl", ["AMZN"])
+
+
+def test_an_event_about_a_symbol_that_is_not_traded_names_none() -> None:
+    event = MarketEvent(0, "news", "A plant\ncloses", "GOOG", 2.5)
+    assert event_text(event, Disguise(["AMZN"], {}, 0, active=True)) == (
+        "day 1, 00:00:00, news about another symbol: A plant closes [2.5]"
+    )
+    assert "about GOOG" in event_text(event, Disguise(["AMZN"], {}, 0, active=False))
+
+
+def test_many_events_do_not_overflow_the_context() -> None:
+    """The oldest are left out."""
+    config, names = settings(), Disguise(["AMZN"], {}, 0, active=True)
+    events = [MarketEvent(number, "news", f"story {number} " + "x" * 1000) for number in range(20)]
+    seen = Observation(0, {"AMZN": view()}, OWNED, [], events=events)
+    system, user = decision_messages("one", config.personas[0], seen, config, names, 3000)
+    assert len((system["content"] + user["content"]).encode()) <= 3000 * 3
+    assert "story 19" in user["content"] and "story 0 " not in user["content"]
 
 
 def test_posts_are_seen_from_the_next_decision_on() -> None:

@@ -298,7 +298,7 @@ def test_an_interrupted_command_writes_its_statistics(live: Served, tmp_path: Pa
             env={**os.environ, "OPENAI_API_KEY": "none"},
         )  # fmt: skip
         decisions = tmp_path / "out" / "decisions.jsonl"
-        while started.poll() is None and decisions.read_text().count("\n") < 2:
+        while started.poll() is None and decisions.read_text().count("\n") < 3:
             time.sleep(0.05)
         started.send_signal(signal.SIGINT)
         output, errors = started.communicate(timeout=60)

@@ -4,6 +4,9 @@ import json
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +158,28 @@ def test_a_token_budget_outlives_the_process(tmp_path: Path) -> None:
             client(fake, record, budget).complete(ASK, max_tokens=20, seed=2)
         assert len(fake.requests) == 2
         assert client(fake, record, budget).complete(ASK, max_tokens=20).cached == 1, "recorded answers cost nothing"
+
+
+def test_calls_side_by_side_do_not_exceed_the_budget_together() -> None:
+    """A call may take 10 + 100 tokens and takes 50: three fit into 250 one after the other, and never more than two at once."""
+    busy, most_busy, lock = 0, 0, threading.Lock()
+
+    def reply(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal busy, most_busy
+        with lock:
+            busy += 1
+            most_busy = max(most_busy, busy)
+        time.sleep(0.05)
+        with lock:
+            busy -= 1
+        return completion(prompt=10, tokens=40)
+
+    with fake_endpoint(reply) as fake, ThreadPoolExecutor(8) as threads:
+        asked = client(fake, budget=BudgetConfig(tokens_max=250))
+        calls = [threads.submit(asked.complete, ASK, max_tokens=100, seed=seed) for seed in range(8)]
+        spent = [call for call in calls if isinstance(call.exception(), BudgetSpentError)]
+    assert (len(fake.requests), len(spent), asked.record.tokens) == (3, 5, 150)
+    assert most_busy <= 2
 
 
 @pytest.mark.parametrize("budget", [BudgetConfig(tokens_max=600), BudgetConfig(usd_max=0.006)])

@@ -1,0 +1,84 @@
+"""The exchange's news channel as a source of events: what operators publish, in `serl news send`, a replay or by hand."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from serl.clients.asynchronous import AsyncExchange
+from serl.exchange.news import News, NewsKind
+from serl.exchange.wire import Kind
+from serl.minds.config import LOAN_RATE_MAX, MindsConfig
+from serl.minds.events import EventKind, MarketEvent
+
+TEXT_LENGTH_MAX = 2000
+"""Characters of a message that a mind reads, in addition to the first SOURCE_LENGTH_MAX of its source."""
+SOURCE_LENGTH_MAX = 80
+KINDS: dict[int, EventKind] = {
+    NewsKind.NEWS: "news", NewsKind.FUNDAMENTAL: "fundamental", NewsKind.MACRO: "macro", NewsKind.VALUE: "value",
+}  # fmt: skip
+
+
+class NewsEvents:
+    """The news that one mind reads, from its subscription on: each message once, also after the session or the exchange came back.
+
+    The exchange publishes a message of time t in lockstep once its clock is later than t, and sends it before the next turn. Minds query the
+    messages when they decide, because each subscription to the feed brings the exchange's time at every step of the market. An account with a
+    latency subscribes: its feed is late, a query would not be.
+    """
+
+    def __init__(self, client: AsyncExchange, config: MindsConfig) -> None:
+        self._client, self._news_max = client, config.news_max
+        self._rate_source = config.loans.rate_source if config.loans is not None else ""
+        #: number of the last message that was queried
+        self._last = 0
+        self._unread: list[News] = []
+
+    async def subscribe(self) -> None:
+        """Messages that are published from now on will be read.
+
+        The number of the last message is requested first: a subscription "from now on" would begin when the exchange answers it, which in
+        lockstep may be after the first turn.
+        """
+        published = await self._client.news(1)
+        self._last = published[-1].sequence if published else 0
+        if self._client.session.topic_prefix:
+            self._client.subscribe_news(after=self._last)
+
+    async def _arrived(self) -> list[News]:
+        if self._client.session.topic_prefix:
+            items = await self._client.wait_all(0)  # reports among them have updated the session's orders
+            return [item for item in items if isinstance(item, News)]
+        found: list[News] = []
+        while True:
+            published, items = (await self._client.ask(Kind.NEWS, self._client.session.token, self._last))[5]
+            if published < self._last:  # without its journal, a restarted exchange numbers from 1
+                self._last = 0
+                continue
+            found += [News(*item) for item in items]
+            if not items or found[-1].sequence >= published:
+                self._last = published
+                return found
+            self._last = found[-1].sequence
+
+    async def new(self, time_ns: int) -> Sequence[MarketEvent]:
+        """See `EventSource`: the newest `news_max` messages, and all changes of the loan rate.
+
+        On a live clock a message may arrive with a time after the one that the mind has asked for; it stays for the next call.
+        """
+        self._unread += await self._arrived()
+        count = sum(message.time_ns <= time_ns for message in self._unread)  # times never fall
+        messages, self._unread = self._unread[:count], self._unread[count:]
+        events = [self._event(message) for message in messages]
+        rest = [event for event in events if event.kind != "loan_rate"]
+        dropped = {id(event) for event in rest[: max(0, len(rest) - self._news_max)]}
+        return [event for event in events if id(event) not in dropped]
+
+    def _event(self, message: News) -> MarketEvent:
+        value, kind = message.value, KINDS[message.kind]
+        if kind == "value" and value is not None:
+            value = float(Decimal(value) * self._client.instrument(message.symbol).tick_size)
+        is_rate = kind == "macro" and self._rate_source and message.source == self._rate_source
+        if is_rate and value is not None and 0 <= value <= LOAN_RATE_MAX:
+            kind = "loan_rate"
+        text = " ".join(part for part in (message.headline, message.body) if part) or "What it is worth."
+        source = f" ({message.source[:SOURCE_LENGTH_MAX]})" if message.source else ""
+        return MarketEvent(message.time_ns, kind, text[:TEXT_LENGTH_MAX] + source, message.symbol, value)
