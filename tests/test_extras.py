@@ -96,6 +96,7 @@ NEEDS_NO_EXTRA = {
     "llm fetch huge": (2, "tiny"),
     "llm ask hello --offline --record calls.jsonl": (2, "the record has no answer"),
     "doctor": (0, "extra history"),
+    "minds report run": (2, "run"),
     "run bot.py": (2, "bot.py"),
     "fix start": (2, "expected --accounts or --account"),
     "binance start": (2, "expected --accounts FILE or --account NAME"),
