@@ -53,7 +53,7 @@ class SimulatedVenue:
         other = copy.copy(self)
         other.market = market
         other.attach(_not_attached, _not_attached)
-        other.kept, other.kept_count = np.zeros_like(self.kept), self.kept_count.copy()
+        other.kept, other.kept_count = np.zeros(len(self.kept), EVENT), self.kept_count.copy()
         count = int(self.kept_count[0])
         other.kept[:count] = self.kept[:count]
         other._kept_before = self._kept_before.copy()
