@@ -22,7 +22,7 @@ COMMANDS_MIN = 1000
 MEGABYTE = 1_000_000
 MB_PER_DAY = 16
 """Enough for a day in steps of two to eight minutes, in the shipped populations."""
-VENUE_BYTES = 20_000
+VENUE_BYTES = 10_000
 """Of the schedule and the bands of a market with rules, roughly."""
 
 
@@ -54,6 +54,8 @@ class KeptState(NamedTuple):
         """Independent of the state, whose arrays are in the block."""
         differ = block.words != base.block.words
         venue = None if state.venue is None else state.venue.copy(base.market)
+        if venue is not None:
+            venue.trim()
         origin = Origin(state.crowd.without_arrays(), state.crowd.memory_address, base.market, venue)
         return cls(base, np.packbits(differ), block.words[differ], origin)
 
@@ -61,7 +63,7 @@ class KeptState(NamedTuple):
     def bytes(self) -> int:
         """Memory that it does not share."""
         venue = self.origin.venue
-        rules = 0 if venue is None else VENUE_BYTES + int(venue.kept_count[0]) * venue.kept.itemsize
+        rules = 0 if venue is None else VENUE_BYTES + venue.kept.nbytes
         return self.places.nbytes + self.words.nbytes + rules
 
     def restored(self, spare: MarketState | None) -> MarketState:
