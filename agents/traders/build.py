@@ -164,7 +164,8 @@ class Crowd:
         """The same traders without what changes: use `placed` before they trade."""
         other = copy.copy(self)
         other._memory = np.zeros(0)
-        other.traders = self.traders._replace(**dict.fromkeys(CHANGING, np.zeros(0)))
+        nothing: dict[str, Any] = dict.fromkeys(CHANGING, np.zeros(0))
+        other.traders = self.traders._replace(**nothing)
         return other
 
     @property

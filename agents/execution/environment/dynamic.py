@@ -10,7 +10,6 @@ The rules of the population's market hold for our orders as for everybody's. A w
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,28 +126,28 @@ class DynamicMarket:
 
     def _simulate(self, starts: Iterator[Start]) -> None:
         """Gives each environment the market of its seed at its start. Starts between the same kept states share their simulation."""
-        found = [(*self.cache.latest(start.seed, start.start_ns), start) for start in sorted(starts)]
-        chains = [
-            Chain(*group[0][:2], [start for *_, start in group])
-            for _, same in groupby(found, lambda one: (one[2].seed, one[0]))
-            if (group := list(same))
-        ]
+        chains: list[Chain] = []
+        for start in sorted(starts):
+            first_ns, kept = self.cache.latest(start.seed, start.start_ns)
+            if not chains or (chains[-1].starts[0].seed, chains[-1].first_ns) != (start.seed, first_ns):
+                chains.append(Chain(first_ns, kept, []))
+            chains[-1].starts.append(start)
         remaining = iter(chains)  # each thread takes the next one when it is ready
 
-        def simulate(buffers: Buffers) -> None:
+        def simulate(_thread: int, buffers: Buffers) -> None:
             for chain in remaining:
                 self._simulate_chain(chain, buffers)
 
-        self._in_threads(len(chains), lambda _, buffers: simulate(buffers))
+        self._in_threads(len(chains), simulate)
 
     def _simulate_chain(self, chain: Chain, buffers: Buffers) -> None:
         market_state: MarketState | None = None
-        time_ns, no_child = chain.first_ns, np.zeros(1, self.order_dtype)
+        time_ns, no_child, commands_kept = chain.first_ns, np.zeros(1, self.order_dtype), 0
         for seed, start_ns, env in chain.starts:
             spare = self._states.get(env)
             if market_state is None:
                 market_state = self._restored(seed, chain.kept, spare)
-                commands = market_state.commands
+                commands_kept = market_state.commands
             else:
                 market_state = market_state.copy(spare)
             self._states[env], self._env_states[env, NOW] = market_state, time_ns
@@ -156,9 +155,9 @@ class DynamicMarket:
             while time_ns < start_ns:
                 time_ns = min(start_ns, self.cache.due_ns(time_ns))
                 self._run_some((0, 1, 1), np.array([env]), no_child, np.array([time_ns]), buffers)
-                if self.cache.is_due(time_ns) and market_state.commands >= commands + COMMANDS_MIN:
+                if self.cache.is_due(time_ns) and market_state.commands >= commands_kept + COMMANDS_MIN:
                     self.cache.keep(seed, time_ns, market_state)
-                    commands = market_state.commands
+                    commands_kept = market_state.commands
 
     def _restored(self, seed: int, kept: KeptState | None, spare: MarketState | None) -> MarketState:
         """A copy of a kept state, or a new market at the open."""
@@ -179,9 +178,11 @@ class DynamicMarket:
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
-        self._in_threads(
-            threads, lambda first, buffers: self._run_some((first, len(which), threads), which, children, until_ns, buffers)
-        )
+
+        def run(first: int, buffers: Buffers) -> None:
+            self._run_some((first, len(which), threads), which, children, until_ns, buffers)
+
+        self._in_threads(threads, run)
 
     def _run_some(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
         """Steps environments `which[first:last:step]`: in one call, or one after another where the market's rules act between."""

@@ -173,7 +173,7 @@ class Origin(NamedTuple):
 
     def rebuilt(self, like: Block, fill: Callable[[Any], None], spare: MarketState | None) -> MarketState:
         """A state whose arrays have the layout of `like`. fill: writes all words of their block."""
-        block, count = spare and spare.own_block, len(CHANGING) + 1
+        block, count = None if spare is None else spare.own_block, len(CHANGING) + 1
         if spare is not None and block is not None and block.layout == like.layout:
             fill(block.words)
             market = spare.market

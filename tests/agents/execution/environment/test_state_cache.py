@@ -24,7 +24,9 @@ ADDRESSES = {"agents": ["function_address", "profile_address", "memory_address"]
 def fields_of(state: MarketState) -> dict[str, bytes]:
     """All that a market's future depends on, without addresses and room for requests."""
     traders, market = state.crowd.traders._asdict(), state.market.state._asdict()
-    arrays = traders | {f"market.{name}": array for name, array in market.items()} | {"memory": state.crowd.changing[-1]}
+    arrays = (
+        traders | {f"market.{name}": array for name, array in market.items()} | {"memory": state.crowd.changing[-1]}
+    )
     found = {}
     for name, array in arrays.items():
         if name in ("handle", "market_view", "requests", "market.handle", "market.scratch"):
@@ -160,3 +162,14 @@ def test_the_least_recently_used_state_goes_first(monkeypatch: pytest.MonkeyPatc
             break
     assert cache.latest(1, times_ns[1])[0] == SMALL.open_ns
     assert cache.bytes_used == recounted(cache) <= 2 * MEGABYTE
+
+
+def test_the_open_is_kept_whatever_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it is no multiple of the interval."""
+    monkeypatch.setattr(state_cache, "FINEST_NS", 30 * SECOND_NS)
+    open_ns, state = SMALL.open_ns + 7 * SECOND_NS, opened(SMALL, 300)
+    cache = StateCache(open_ns, 2)
+    for number in range(400):
+        cache.keep(1, open_ns + number, state)
+    assert cache.interval_ns > 30 * SECOND_NS
+    assert len(cache) < 400 and cache.latest(1, open_ns)[0] == open_ns and cache.latest(1, open_ns)[1] is not None
