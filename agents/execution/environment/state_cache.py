@@ -21,7 +21,7 @@ COMMANDS_MIN = 1000
 """Between two kept states: to execute so many takes longer than to keep one and to begin from it."""
 MEGABYTE = 1_000_000
 MB_PER_DAY = 16
-"""Enough for a day in steps of two to eight minutes, in the shipped populations."""
+"""Enough for a state each two to four minutes of a day, in the shipped populations."""
 VENUE_BYTES = 10_000
 """Of the schedule and the bands of a market with rules, roughly."""
 
