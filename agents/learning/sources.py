@@ -27,6 +27,7 @@ from serl.agents.execution.environment.hours import WARM_UP_S
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.state_cache import MB_PER_DAY
 from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.errors import DataError
 from serl.agents.execution.policies.volume import VolumeCurve
@@ -210,7 +211,7 @@ class Simulated:
         config = self.config
         return DynamicMarket(
             self._population, config.environments, latency_ns=round(config.latency_us * 1000),
-            states_kept=config.simulated_days * 16,
+            cache_mb=config.simulated_days * MB_PER_DAY,
         )  # fmt: skip
 
     @cached_property
@@ -240,7 +241,7 @@ class Simulated:
         spans = self._spans_ns
         start_ns, end_ns = spans[0][0], spans[-1][1]
         market = DynamicMarket(
-            self._population, SIZING_DAYS, latency_ns=round(self.config.latency_us * 1000), states_kept=0
+            self._population, SIZING_DAYS, latency_ns=round(self.config.latency_us * 1000), cache_mb=0
         )
         episodes = np.zeros(SIZING_DAYS, EPISODE)
         episodes["day"], episodes["sign"] = range(SIZING_DAYS), 1

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from serl.agents.execution.environment.episodes import SECOND_NS, Hours, RandomOrders
 from serl.agents.execution.environment.hours import WARM_UP_S
+from serl.agents.execution.environment.state_cache import MB_PER_DAY
 from serl.agents.learning.settings import LearningSettings, first_error
 from serl.agents.learning.sources import FIRST_SEEDS
 from serl.agents.positions.market import PositionMarket
@@ -60,7 +61,7 @@ def position_market(config: PositionConfig, count: int) -> PositionMarket:
     """N markets of the settings. Raises `ConfigError` for a population that environments cannot have."""
     population = load_population(config.population)
     return PositionMarket(
-        population, count, latency_ns=round(config.latency_us * 1000), states_kept=config.simulated_days * 16
+        population, count, latency_ns=round(config.latency_us * 1000), cache_mb=config.simulated_days * MB_PER_DAY
     )
 
 

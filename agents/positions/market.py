@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.own_orders import CURSOR, RESTING
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
@@ -32,6 +33,6 @@ class PositionMarket(DynamicMarket):
 
     def _sends(self, env: int, decision: Any) -> bool:
         """See DynamicMarket."""
-        held = self.positions[env]
-        takes = decision["takes"] and decision["target_lots"] != held["lots"]
-        return bool(held["open_lots"].any() or decision["lots"].any() or takes)
+        quotes = self._env_states[env, [RESTING, CURSOR]]  # not those of `positions`, which a reset leaves as they were
+        takes = decision["takes"] and decision["target_lots"] != self.positions["lots"][env]
+        return bool(quotes.any() or decision["lots"].any() or takes)

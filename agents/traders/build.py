@@ -1,6 +1,7 @@
 """Allocates the arrays of a population, or of one host's share of it, and grows them when they are full."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
+CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
+"""Fields of Traders that somebody writes to."""
 
 
 class Crowd:
@@ -138,15 +141,31 @@ class Crowd:
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
             self.traders = bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
-    def copy(self, spare: "Crowd | None" = None) -> "Crowd":
-        """An independent copy in the same state; it reuses the memory of `spare`, a crowd that is no longer needed."""
+    @property
+    def changing(self) -> list[Any]:
+        """The arrays that change while the traders trade."""
+        return [*(getattr(self.traders, name) for name in CHANGING), self._memory]
+
+    @property
+    def memory_address(self) -> int:
+        """Where the traders' own memory lies."""
+        return int(self._memory.ctypes.data)
+
+    def placed(self, changing: Sequence[Any], memory_address: int) -> "Crowd":
+        """The same traders in other arrays, a copy of `changing` from when their memory was at an address."""
         other = copy.copy(self)
-        other._memory = copy_array(self._memory, spare and spare._memory)
-        other.traders = bound(
-            copy_arrays(self.traders, spare and spare.traders, shared=("value", "times", "fees", "handle"))
-        )
-        other.traders.agents["memory_address"] += other._memory.ctypes.data - self._memory.ctypes.data
+        *arrays, other._memory = changing
+        other.traders = bound(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
+        other.traders.agents["memory_address"] += other.memory_address - memory_address
         other.traders.market_view["nodes_address"] = other.traders.nodes.ctypes.data
+        return other
+
+    def without_arrays(self) -> "Crowd":
+        """The same traders without what changes: use `placed` before they trade."""
+        other = copy.copy(self)
+        other._memory = np.zeros(0)
+        nothing: dict[str, Any] = dict.fromkeys(CHANGING, np.zeros(0))
+        other.traders = self.traders._replace(**nothing)
         return other
 
     @property
@@ -159,24 +178,6 @@ class Crowd:
     def is_active(self) -> bool:
         """Whether a wake-up is scheduled or a command is in flight."""
         return bool(self.traders.counter[SCHEDULED] or self.traders.counter[IN_FLIGHT])
-
-
-def copy_array(array: Any, spare: Any = None) -> Any:
-    """A copy, in `spare` if it has the same shape: allocating costs more than copying."""
-    if spare is None or spare.shape != array.shape:
-        spare = np.empty_like(array)
-    # As bytes: NumPy copies structured rows field by field, which takes ten times as long.
-    np.copyto(spare.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
-    return spare
-
-
-def copy_arrays(arrays: Any, spare: Any = None, shared: tuple[str, ...] = ()) -> Any:
-    """A NamedTuple of arrays, each copied except the `shared` ones, which nobody writes to."""
-    parts = arrays._asdict()
-    copies = {
-        name: copy_array(array, spare and getattr(spare, name)) for name, array in parts.items() if name not in shared
-    }
-    return arrays._replace(**copies)
 
 
 def _free_list(first: int, size: int) -> Any:

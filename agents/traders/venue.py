@@ -37,7 +37,8 @@ class SimulatedVenue:
         self._reached_ns = population.open_ns
         self._follows = any(symbol.band_ppm for symbol in config.symbols)
         """Whether price bands follow the market, so that its trades are kept for them."""
-        self.kept = np.zeros(8 * event_rows if self._follows else 0, EVENT)
+        self._kept_rows = 8 * event_rows if self._follows else 0
+        self.kept = np.zeros(self._kept_rows, EVENT)
         self.kept_count = np.zeros(1, np.int64)
         self._kept_before: list[Rows] = []
         market.grant_operator(EXCHANGE)
@@ -53,12 +54,16 @@ class SimulatedVenue:
         other = copy.copy(self)
         other.market = market
         other.attach(_not_attached, _not_attached)
-        other.kept, other.kept_count = np.zeros_like(self.kept), self.kept_count.copy()
+        other.kept, other.kept_count = np.zeros(self._kept_rows, EVENT), self.kept_count.copy()
         count = int(self.kept_count[0])
         other.kept[:count] = self.kept[:count]
         other._kept_before = self._kept_before.copy()
         other.schedule = copy.deepcopy(self.schedule, {id(self): other})
         return other
+
+    def trim(self) -> None:
+        """Gives up the room for more events in `kept`, of a copy that is only copied again."""
+        self.kept = self.kept[: self.kept_count[0]].copy()
 
     def _now_ns(self) -> int:
         return self.time_ns

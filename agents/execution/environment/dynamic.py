@@ -1,16 +1,16 @@
 """The dynamic market: our orders among those of simulated traders, who see them and react.
 
 Every environment is an independent market; an episode's `day` is the seed of its traders. A day is simulated from its open to the
-episode's start. States on the way are cached, so that later episodes of the same seed start from them. The compiled loops of the
-environments run in parallel threads; each environment depends only on its seed and its own orders.
+episode's start. States on the way are kept, so that later episodes of the same seed start from them (state_cache.py). The compiled loops of
+the environments run in parallel threads; each environment depends only on its seed and its own orders.
 
 The rules of the population's market hold for our orders as for everybody's. A window must end while trading is continuous by the schedule.
 """
 
 import os
-from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,24 +26,40 @@ from serl.agents.execution.environment.market_state import (
 from serl.agents.execution.environment.own_orders import NOW, RESTING
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.simulated_step import advance
+from serl.agents.execution.environment.state_cache import COMMANDS_MIN, KeptState, StateCache
 from serl.agents.traders.inprocess import FINISHED
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import PopulationConfig, require_one_symbol
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
-CACHE_INTERVAL_NS = 1_800_000_000_000
-"""States are cached at multiples of this time."""
 Span = tuple[int, int, int]
 """Places: first, last (exclusive), step."""
 TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 """Fields of FRAME with the trades of others in a step."""
 
 
+class Start(NamedTuple):
+    """Of an episode, sorted: in the order of seeds and times."""
+
+    seed: int
+    start_ns: int
+    env: int
+
+
+class Chain(NamedTuple):
+    """Starts of one seed that are simulated one after the other from the same state."""
+
+    first_ns: int
+    kept: KeptState | None
+    """None: from the open."""
+    starts: list[Start]
+
+
 class DynamicMarket:
     """N markets of the same population; our orders trade its symbol. See the module and `ExecutionMarket`.
 
-    states_kept: size of the cache, in states (about 1 MB each with a thousand traders). threads: 0 means one per core.
+    cache_mb: size of the cache of states, in MB. threads: 0 means one per core.
     """
 
     order_dtype = CHILD
@@ -52,11 +68,11 @@ class DynamicMarket:
     """Steps some environments, by the orders that `step` sends; see simulated_step.py."""
 
     def __init__(
-        self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, states_kept: int = 256, threads: int = 0
+        self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, cache_mb: int = 256, threads: int = 0
     ) -> None:  # fmt: skip
-        if latency_ns < 0 or states_kept < 0 or threads < 0:
+        if latency_ns < 0 or cache_mb < 0 or threads < 0:
             raise ConfigError(
-                f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, states_kept {states_kept}, threads {threads}"
+                f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, cache_mb {cache_mb}, threads {threads}"
             )
         require_one_symbol(population, "an environment")
         self._phases = Phases(population)
@@ -64,8 +80,7 @@ class DynamicMarket:
         self.count, self.population, self.latency_ns = count, population, latency_ns
         self._envs = Environments.new(count)
         self._env_states, self.frames, self.fills = self._envs
-        self._states_kept = states_kept
-        self._cache: OrderedDict[tuple[int, int], MarketState] = OrderedDict()
+        self.cache = StateCache(population.open_ns, cache_mb)
         self._states: dict[int, MarketState] = {}
         self._markets = np.zeros((count, 2), np.int64)
         """Addresses of the handles of traders and book."""
@@ -91,17 +106,9 @@ class DynamicMarket:
         windows.check_multiples(episodes, population.market.lot_multiple)
         self._phases.check_ends(windows.ends_ns(episodes) + self.latency_ns)
         self._signs[which] = episodes["sign"]
-        seeds, start_ns = episodes["day"].tolist(), episodes["start_ns"]
-        cached_ns = np.maximum(start_ns - start_ns % CACHE_INTERVAL_NS, population.open_ns)
-        for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
-            self._env_states[env] = 0
-            self._env_states[env, NOW], self._states[env] = self._restore_nearest(seed, time_ns, self._states.get(env))
-            self._point(env)
-        no_children = np.zeros(len(which), self.order_dtype)
-        self._run(which, no_children, cached_ns)
-        for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
-            self._cache_state(seed, time_ns, self._states[env])
-        self._run(which, no_children, start_ns)
+        self._env_states[which] = 0
+        self._simulate(map(Start, episodes["day"].tolist(), episodes["start_ns"].tolist(), which.tolist()))
+        self._run(which, np.zeros(len(which), self.order_dtype), episodes["start_ns"])
         for name in TRADED_FIELDS:  # what traded before the start is not part of the episode
             self.frames[name][which] = 0
 
@@ -117,33 +124,65 @@ class DynamicMarket:
         """Stops the threads."""
         self._pool.shutdown()
 
-    def _restore_nearest(self, seed: int, start_ns: int, spare: MarketState | None) -> tuple[int, MarketState]:
-        """The time and a copy of a seed's last cached state up to a time; a new market if there is none."""
-        times = [time_ns for cached_seed, time_ns in self._cache if cached_seed == seed and time_ns <= start_ns]
-        if not times:
-            market_state = MarketState.at_open(self.population, seed)
-            self._cache_state(seed, self.population.open_ns, market_state)
-            return self.population.open_ns, market_state
-        key = seed, max(times)
-        self._cache.move_to_end(key)
-        return key[1], self._cache[key].copy(spare)
+    def _simulate(self, starts: Iterator[Start]) -> None:
+        """Gives each environment the market of its seed at its start. Starts between the same kept states share their simulation."""
+        chains: list[Chain] = []
+        for start in sorted(starts):
+            first_ns, kept = self.cache.latest(start.seed, start.start_ns)
+            if not chains or (chains[-1].starts[0].seed, chains[-1].first_ns) != (start.seed, first_ns):
+                chains.append(Chain(first_ns, kept, []))
+            chains[-1].starts.append(start)
+        remaining = iter(chains)  # each thread takes the next one when it is ready
 
-    def _cache_state(self, seed: int, time_ns: int, market_state: MarketState) -> None:
-        if (seed, time_ns) not in self._cache and self._states_kept:
-            self._cache[seed, time_ns] = market_state.copy()
-            if len(self._cache) > self._states_kept:
-                self._cache.popitem(last=False)
+        def simulate(_thread: int, buffers: Buffers) -> None:
+            for chain in remaining:
+                self._simulate_chain(chain, buffers)
+
+        self._in_threads(len(chains), simulate)
+
+    def _simulate_chain(self, chain: Chain, buffers: Buffers) -> None:
+        market_state: MarketState | None = None
+        time_ns, no_child, commands_kept = chain.first_ns, np.zeros(1, self.order_dtype), 0
+        for seed, start_ns, env in chain.starts:
+            spare = self._states.get(env)
+            if market_state is None:
+                market_state = self._restored(seed, chain.kept, spare)
+                commands_kept = market_state.commands
+            else:
+                market_state = market_state.copy(spare)
+            self._states[env], self._env_states[env, NOW] = market_state, time_ns
+            self._point(env)
+            while time_ns < start_ns:
+                time_ns = min(start_ns, self.cache.due_ns(time_ns))
+                self._run_some((0, 1, 1), np.array([env]), no_child, np.array([time_ns]), buffers)
+                if self.cache.is_due(time_ns) and market_state.commands >= commands_kept + COMMANDS_MIN:
+                    self.cache.keep(seed, time_ns, market_state)
+                    commands_kept = market_state.commands
+
+    def _restored(self, seed: int, kept: KeptState | None, spare: MarketState | None) -> MarketState:
+        """A copy of a kept state, or a new market at the open."""
+        if kept is not None:
+            return kept.restored(spare)
+        market_state = MarketState.at_open(self.population, seed).copy(spare)
+        self.cache.keep(seed, self.population.open_ns, market_state)
+        return market_state
+
+    def _in_threads(self, count: int, work: Callable[[int, Buffers], None]) -> None:
+        """Calls `work` with the number and the buffers of each thread that `count` tasks can use."""
+        threads = min(self._threads, count)
+        tasks = [self._pool.submit(work, number, self._buffers[number]) for number in range(1, threads)]
+        work(0, self._buffers[0])
+        for task in tasks:
+            task.result()
 
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
-        tasks = [
-            self._pool.submit(self._run_some, (first, len(which), threads), which, children, until_ns, buffers)
-            for first, buffers in zip(range(1, threads), self._buffers[1:], strict=False)
-        ]
-        self._run_some((0, len(which), threads), which, children, until_ns, self._buffers[0])
-        for task in tasks:
-            task.result()
+
+        def run(first: int, buffers: Buffers) -> None:
+            self._run_some((first, len(which), threads), which, children, until_ns, buffers)
+
+        self._in_threads(threads, run)
 
     def _run_some(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
         """Steps environments `which[first:last:step]`: in one call, or one after another where the market's rules act between."""

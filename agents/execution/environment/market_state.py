@@ -9,7 +9,8 @@ import numpy as np
 from serl.agents.execution.environment.own_orders import EVENT_ROWS, NOW
 from serl.agents.execution.environment.records import FILL, FRAME
 from serl.agents.execution.environment.simulated_step import LAST_NS, execute_scheduled
-from serl.agents.traders.build import Crowd, copy_arrays
+from serl.agents.execution.environment.state_block import Block
+from serl.agents.traders.build import CHANGING, Crowd
 from serl.agents.traders.inprocess import (
     FINISHED,
     KEPT_FULL,
@@ -20,6 +21,7 @@ from serl.agents.traders.inprocess import (
 )
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.venue import SimulatedVenue
+from serl.exchange.kernel.state import State
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
@@ -27,6 +29,8 @@ from serl.exchange.records import COMMAND, EVENT, Rows
 LIMITS = MarketLimits(participants_max=2)
 NEVER = 1 << 62
 NONE_KEPT = np.zeros(0, EVENT), np.zeros(1, np.int64)
+BOOK_FIELDS = State._fields[:-1]
+"""All but the handle."""
 
 
 class Buffers(NamedTuple):
@@ -64,10 +68,12 @@ Advance = Callable[["MarketState", int], int]
 
 
 class MarketState:
-    """Traders and their market; `venue` has the rules, if there are any, and is idle between two steps."""
+    """Traders and their market; `venue` has the rules, if there are any, and is idle between two steps. block: where the arrays lie."""
 
-    def __init__(self, crowd: Crowd, market: Market, venue: SimulatedVenue | None = None) -> None:
-        self.crowd, self.market, self.venue = crowd, market, venue
+    def __init__(
+        self, crowd: Crowd, market: Market, venue: SimulatedVenue | None = None, block: Block | None = None
+    ) -> None:
+        self.crowd, self.market, self.venue, self._block = crowd, market, venue, block
 
     @classmethod
     def at_open(cls, population: PopulationConfig, seed: int) -> "MarketState":
@@ -81,12 +87,34 @@ class MarketState:
             state.venue.start()
         return state
 
+    @property
+    def _arrays(self) -> list[Any]:
+        return [*self.crowd.changing, *(getattr(self.market.state, name) for name in BOOK_FIELDS)]
+
+    @property
+    def own_block(self) -> Block | None:
+        """The piece of memory in which all arrays lie; None if some have grown, or none is in one."""
+        return self._block if self._block is not None and self._block.holds(self._arrays) else None
+
+    @property
+    def block(self) -> Block:
+        """All arrays in one piece of memory: a copy if there is no `own_block`."""
+        return self.own_block or Block.of(self._arrays)
+
+    @property
+    def origin(self) -> "Origin":
+        """Its own, for copies."""
+        return Origin(self.crowd, self.crowd.memory_address, self.market, self.venue)
+
     def copy(self, spare: "MarketState | None" = None) -> "MarketState":
-        """An independent copy, in the memory of `spare` if given."""
-        market = copy.copy(self.market)
-        market.state = copy_arrays(market.state, None if spare is None else spare.market.state)
-        venue = None if self.venue is None else self.venue.copy(market)
-        return MarketState(self.crowd.copy(None if spare is None else spare.crowd), market, venue)
+        """An independent copy, in the memory of `spare`, a state that is no longer needed, if it fits."""
+        block = self.block
+        return self.origin.rebuilt(block, lambda words: np.copyto(words, block.words), spare)
+
+    @property
+    def commands(self) -> int:
+        """Executed so far."""
+        return int(self.market.state.counters["command_sequence"][0])
 
     @property
     def kept(self) -> tuple[Rows, Any]:
@@ -130,6 +158,32 @@ class MarketState:
             self.market.grow()
         elif status == KEPT_FULL and self.venue is not None:
             self.venue.empty_kept()
+
+
+class Origin(NamedTuple):
+    """What a copy of a state needs besides its arrays."""
+
+    crowd: Crowd
+    """For what does not change."""
+    memory_address: int
+    """Of the traders' memory, by the arrays."""
+    market: Market
+    """For its names and limits."""
+    venue: SimulatedVenue | None
+
+    def rebuilt(self, like: Block, fill: Callable[[Any], None], spare: MarketState | None) -> MarketState:
+        """A state whose arrays have the layout of `like`. fill: writes all words of their block."""
+        block, count = None if spare is None else spare.own_block, len(CHANGING) + 1
+        if spare is not None and block is not None and block.layout == like.layout:
+            fill(block.words)
+            market = spare.market
+        else:
+            block = Block.new(like.layout, like.arrays)
+            fill(block.words)
+            market = copy.copy(self.market)
+            market.state = self.market.state._replace(**dict(zip(BOOK_FIELDS, block.arrays[count:], strict=True)))
+        crowd = self.crowd.placed(block.arrays[:count], self.memory_address)
+        return MarketState(crowd, market, None if self.venue is None else self.venue.copy(market), block)
 
 
 class _Scheduled(NamedTuple):

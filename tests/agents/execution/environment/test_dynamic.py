@@ -48,9 +48,9 @@ def test_without_orders_of_ours_it_is_the_simulation() -> None:
         np.testing.assert_array_equal(frames[f"{name}_lots"][0][: len(rows)], rows["qty_lots"])
 
 
-def test_the_same_seed_gives_the_same_whatever_the_threads_and_the_states_kept() -> None:
+def test_the_same_seed_gives_the_same_whatever_the_threads_and_the_cache() -> None:
     sent = children(6, 3)
-    expected = run(DynamicMarket(SMALL, 6, threads=1, states_kept=0), orders(6), sent)
+    expected = run(DynamicMarket(SMALL, 6, threads=1, cache_mb=0), orders(6), sent)
     market = DynamicMarket(SMALL, 6, threads=2)
     for _ in range(2):  # the second time from states that were kept
         for one, other in zip(expected, run(market, orders(6), sent), strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serl.agents.execution.environment import dynamic
+from serl.agents.execution.environment import dynamic, state_cache
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -62,7 +62,8 @@ def own_orders(market: DynamicMarket) -> Rows:
 @pytest.mark.parametrize("rules", [RULES, {"fees": {"taker_ppm": 100}}, {"tick_table": {0: 5}}, {"day": OPENING}])
 def test_without_orders_of_ours_it_is_the_simulation(rules: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Book, accounts and counters of events; from the open, and from a state that was kept amid the day."""
-    monkeypatch.setattr(dynamic, "CACHE_INTERVAL_NS", 7 * SECOND_NS)
+    monkeypatch.setattr(state_cache, "FINEST_NS", 7 * SECOND_NS)
+    monkeypatch.setattr(dynamic, "COMMANDS_MIN", 1)
     config = population(**rules)
     market = DynamicMarket(config, 1)
     order = episode(start=OPEN_S + 80, steps=1) if "day" not in rules or rules is RULES else episode(start=OPEN_S + 130)
@@ -229,14 +230,15 @@ def test_a_market_that_never_trades_continuously_is_refused() -> None:
 
 def test_the_same_with_any_number_of_threads_and_from_states_that_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own orders among bands that follow the market."""
-    monkeypatch.setattr(dynamic, "CACHE_INTERVAL_NS", 60 * SECOND_NS)
+    monkeypatch.setattr(state_cache, "FINEST_NS", 20 * SECOND_NS)
+    monkeypatch.setattr(dynamic, "COMMANDS_MIN", 1)
     rules = {"band_ppm": 1000, "reference_ticks": 10_000, "band_action": "auction", "volatility_s": 20, "fees": FEES}
     orders = np.repeat(episode(start=OPEN_S + 205, qty=60, steps=6), 4)
     orders["day"] = [0, 1, 0, 1]
     sent = np.repeat(child(market=5, limit=10, price=10_000), 4)
     results = []
-    for threads, kept in ((1, 0), (2, 64)):
-        market = DynamicMarket(population(**rules), 4, threads=threads, states_kept=kept)
+    for threads, cache_mb in ((1, 0), (2, 64)):
+        market = DynamicMarket(population(**rules), 4, threads=threads, cache_mb=cache_mb)
         for _ in range(2):
             market.reset(np.arange(4), orders)
             for number in range(1, 7):
