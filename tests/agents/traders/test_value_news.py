@@ -86,6 +86,20 @@ def test_traders_react_and_the_tape_is_that_in_process(hosts: int, tmp_path: Pat
     assert served_tape(tmp_path, hosts) == tape
 
 
+def test_reports_from_after_a_message_wait_for_their_time() -> None:
+    reports = np.zeros(2, EVENT)
+    reports["time_ns"] = SMALL.open_ns + 100, SMALL.open_ns + 300
+    waiting: list[list[int]] = []
+    with start_exchange(symbols="DEMO") as exchange:
+        host = Host(SMALL, 1, exchange.endpoint)
+        host._private = [reports]
+        for until_ns in (SMALL.open_ns + 201, SMALL.open_ns + 301):
+            host._run(until_ns, is_last=until_ns == SMALL.open_ns + 301)
+            waiting.append(np.concatenate(host._private)["time_ns"].tolist())
+        host.close()
+    assert waiting == [[SMALL.open_ns + 300], []]
+
+
 def test_the_path_goes_on_from_the_new_value() -> None:
     population = check_population(
         {
