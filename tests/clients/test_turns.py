@@ -17,9 +17,10 @@ from serl.clients.blocking import connect
 from serl.clients.errors import ExchangeUnreachable, SessionEnded
 from serl.clients.session import Grant
 from serl.exchange.wire import Kind
+from serl.history.day import write_day
+from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.server_fixture import Served, start_exchange
 
-OPEN_NS, SECOND_NS = 34_200_000_000_000, 1_000_000_000
 SILENCE_S = 2.0
 INTERVALS = {"silence_s": SILENCE_S, "heartbeat_s": 0.1}
 DEAD = f"expected a heartbeat from tcp://.*, got nothing for {SILENCE_S:g} s; check that the exchange is running"
@@ -131,3 +132,33 @@ def test_hosts_and_strategies_end_with_a_dead_exchange(words: tuple[str, ...], c
             looker.session.live = False
         output, _ = process.communicate(timeout=60)
     assert process.returncode != 0 and "expected a heartbeat from" in output and "Traceback" not in output
+
+
+@pytest.mark.long
+def test_a_replay_ends_with_a_dead_exchange(tmp_path: Path) -> None:
+    write_day(generate_day(1, end_ns=OPEN_NS + 600 * SECOND_NS), tmp_path / "generated.day")
+    with start_exchange(symbols="DEMO", clock="lockstep", config=lockstep(2), folder=tmp_path) as exchange:
+        words = ["replay", str(tmp_path / "generated.day"), "--connect", exchange.endpoint]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "serl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        with connect(exchange.endpoint, "looker") as looker:
+            looker.turn(OPEN_NS + 60 * SECOND_NS)
+            exchange.kill()
+            looker.session.live = False
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0 and "expected a heartbeat from" in output and "Traceback" not in output
+
+
+@pytest.mark.long
+def test_pings_do_not_hide_that_nobody_replies(tmp_path: Path) -> None:
+    """With a short `silence_s` the client sends PING more often than its patience with a reply ends."""
+    with (
+        start_exchange(symbols="DEMO", config={"intervals": INTERVALS}, folder=tmp_path) as exchange,
+        connect(exchange.endpoint, "ann") as ann,
+    ):
+        ann.buy("DEMO", 1, 100)
+        exchange.kill()
+        with pytest.raises(ExchangeUnreachable, match="no reply from"):
+            ann.buy("DEMO", 1, 100)
+        ann.session.live = False
