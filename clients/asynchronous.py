@@ -11,6 +11,7 @@ from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
+from serl.clients.turns import take_turn
 from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.news import News
 from serl.exchange.records import CommandKind, Side, TimeInForce
@@ -212,8 +213,12 @@ class AsyncExchange(Client):
         return await self._run(self.core.next_items(timeout_s))
 
     async def turn(self, time_ns: int) -> Grant:
-        """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
-        return await self._run(self.core.turn(time_ns))
+        """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete.
+
+        Raises `ExchangeUnreachable` if the exchange is silent for `silence_s` (see `session.limits`): it sends heartbeats also while another
+        participant takes long. Raises `SessionEnded` if it was restarted.
+        """
+        return await self._run(take_turn(self.core, time_ns))
 
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""

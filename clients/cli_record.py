@@ -78,12 +78,18 @@ def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | N
         console.status("recording") as status,
     ):
         recorder.copy_batch()  # first, so that a refusal comes before "recording"
-        click.echo(f"recording {connect}; Ctrl-C ends the file")
+        _announce(connect, recorder.has_news)
         outcome = recorder.run(
             stop, lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {writer.commands:,} commands"), seconds
         )
         recorder.finish()
     _print_summary(output, outcome, writer.commands, recorder.tape)
+
+
+def _announce(endpoint: str, has_news: bool) -> None:
+    click.echo(f"recording {endpoint}; Ctrl-C ends the file")
+    if not has_news:
+        click.echo("note: this exchange is of an earlier version without news; the file will have none")
 
 
 def _print_summary(output: Path, outcome: str, commands: int, tape: "Tape") -> None:
@@ -103,7 +109,7 @@ def _record_feed(
     gap = None
     with day_writer(output) as writer, stop_on_signals() as stop:
         recorder = Recorder(connect, writer, symbols, curve, token)
-        click.echo(f"recording {connect}; Ctrl-C ends the file")
+        _announce(connect, recorder.has_news)
         try:
             with console.status("recording") as status:
                 outcome = recorder.run(

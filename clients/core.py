@@ -15,7 +15,7 @@ import msgpack
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected, no_reply, unreachable_advice
+from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected, no_reply, silent, unreachable_advice
 from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.news import NewsFeed, NewsPages
@@ -34,6 +34,8 @@ Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
+SILENT_HEARTBEATS = 3
+"""Heartbeats that have to be missing at least before an exchange counts as dead."""
 
 
 class ClientCore:
@@ -51,7 +53,9 @@ class ClientCore:
         #: received reports, grants and feed messages that no call has returned yet
         self.inbox: deque[InboxItem] = deque()
         #: the last grant that `turn` has not returned yet; it is in the inbox too
-        self._grant: Grant | None = None
+        self.grant: Grant | None = None
+        #: logins so far: each one ends the promise of the session before it
+        self.logins = 0
         self.books: dict[str, L2Book | L3Book] = {}
         #: event and time up to which the feed is complete
         self.feed_sequence = self.feed_time_ns = -1
@@ -66,7 +70,7 @@ class ClientCore:
         self._request = 0
         #: messages that have arrived, on all sockets
         self.received = 0
-        self._received_s = self._sent_s = self._queried_s = time.monotonic()
+        self._received_s = self._sent_s = self._pinged_s = self._queried_s = time.monotonic()
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self.context.socket(kind)
@@ -86,6 +90,9 @@ class ClientCore:
     def send(self, message: bytes) -> None:
         """Sends a message on the orders socket."""
         self._sent_s = time.monotonic()
+        self._transmit(message)
+
+    def _transmit(self, message: bytes) -> None:
         try:
             self.orders.send(message, zmq.DONTWAIT)
         except zmq.Again:
@@ -103,10 +110,11 @@ class ClientCore:
             if self._rejections:
                 self._note_rejections(items)
             if items and isinstance(items[-1], Grant):
-                self._grant = items[-1]
+                self.grant = items[-1]
             if was_live and not self.session.live:
                 self.send(self.session.hello())
             if self.session.live and not was_live:
+                self.logins += 1
                 for message in self.session.unanswered.values():
                     self.send(message)
         for data in drain(self.queries):
@@ -123,7 +131,7 @@ class ClientCore:
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         self._query_news()
         silence_s = float(self.session.limits.get("silence_s", 30.0))
-        if self.session.live and time.monotonic() - self._sent_s > silence_s / 3:
+        if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > silence_s / 3:
             self.ping()
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
@@ -167,7 +175,16 @@ class ClientCore:
 
     def ping(self) -> None:
         """Sends a PING. An exchange that was restarted answers that we are not logged in, and `receive` logs in again."""
-        self.send(msgpack.packb([Kind.PING, 0]))
+        self._pinged_s = time.monotonic()  # not `_sent_s`: no call waits for it
+        self._transmit(msgpack.packb([Kind.PING, 0]))
+
+    def raise_if_dead(self, since_s: float = 0.0) -> None:
+        """Raises `ExchangeUnreachable` if not even a heartbeat has come for `silence_s`, counted from `since_s` (monotonic) on at the earliest;
+        call it only after `receive`."""
+        limits = self.session.limits
+        silence_s = max(float(limits.get("silence_s", 30.0)), SILENT_HEARTBEATS * float(limits.get("heartbeat_s", 1.0)))
+        if time.monotonic() - max(self._received_s, since_s) > silence_s:
+            raise silent(self.endpoint, silence_s)
 
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
@@ -377,31 +394,11 @@ class ClientCore:
         self.inbox.clear()
         return items
 
-    def turn(self, time_ns: int) -> Steps[Grant]:
-        """Lockstep: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
-        self.send(msgpack.packb([Kind.PROMISE, time_ns]))
-        while True:
-            self.receive()
-            grant = self._grant
-            if grant is not None and grant.time_ns >= time_ns and self._feed_reached(grant):
-                break
-            yield
-        self._grant = None
-        self._remove_from_inbox(grant)
-        return grant
-
-    def _feed_reached(self, grant: Grant) -> bool:
+    def is_feed_complete(self, grant: Grant) -> bool:
         """Whether the feed, if we subscribe to any of it, is complete up to this turn. News are no events, so they are complete by time."""
         if self.news_feed is not None and (self.news_feed.needs_query or self.feed_time_ns < grant.time_ns):
             return False
         return not self._subscribed or self.feed_sequence >= grant.event_sequence
-
-    def _remove_from_inbox(self, grant: Grant) -> None:
-        """Searches newest first, because the grant is at the end or close to it."""
-        for place in range(len(self.inbox) - 1, -1, -1):
-            if self.inbox[place] is grant:
-                del self.inbox[place]
-                return
 
     def close(self) -> None:
         """Sends BYE and closes the sockets."""

@@ -17,6 +17,13 @@ def no_reply(endpoint: str, seconds: float, *, with_keys: bool) -> ExchangeUnrea
     return ExchangeUnreachable(f"no reply from {endpoint} for {seconds:g} s; {unreachable_advice(with_keys)}")
 
 
+def silent(endpoint: str, seconds: float) -> ExchangeUnreachable:
+    """The error about an exchange that has sent nothing for `seconds`."""
+    return ExchangeUnreachable(
+        f"expected a heartbeat from {endpoint}, got nothing for {seconds:g} s; check that the exchange is running"
+    )
+
+
 class LoginRefused(SerlError, PermissionError):
     """The exchange refused the login; `code` is an error code of docs/protocol.md."""
 
@@ -26,7 +33,7 @@ class LoginRefused(SerlError, PermissionError):
 
 
 class SessionEnded(SerlError, ConnectionError):
-    """The exchange ended the session; `code` says why: shutdown, slow_consumer, silence, replaced or bye."""
+    """The exchange ended the session; `code` says why: shutdown, slow_consumer, silence, replaced or bye, and restarted in a turn."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"the exchange ended the session ({code}): {text}")

@@ -9,7 +9,7 @@ from serl.clients.blocking import Exchange, connect
 from serl.clients.news_file import AT_ONCE
 from serl.clients.replay_news import publish
 from serl.exchange.errors import ConfigError
-from serl.exchange.news import News, text_bytes
+from serl.exchange.news import LIMIT, News, text_bytes
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 
@@ -27,7 +27,11 @@ class NewsSender:
             self._query = stack.enter_context(request_socket(endpoint, "queries", curve, token))
             self._ask: Request = stack.enter_context(request_socket(endpoint, "admin", curve, token))
             _, symbols, self._clock, limits = self._query(Kind.INFO)[5]
-            self._check([symbol[1] for symbol in symbols], int(limits["news_bytes_max"]))
+            if LIMIT not in limits:
+                raise ConfigError(
+                    f"expected an exchange with news, got one of an earlier version at {endpoint}; start one of this version"
+                )
+            self._check([symbol[1] for symbol in symbols], int(limits[LIMIT]))
             is_timed = any(message.time_ns != AT_ONCE for message in messages)
             self._participant: Exchange | None = None
             self._turn_ns = -1

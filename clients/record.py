@@ -12,7 +12,7 @@ import numpy as np
 from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol, no_reply
 from serl.clients.record_news import NewsRecording
 from serl.clients.sockets import Sockets
-from serl.exchange.news import FEED_KIND, TOPIC
+from serl.exchange.news import FEED_KIND, LIMIT, TOPIC
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import FeedKind, Kind
 from serl.history import stream_book
@@ -37,6 +37,8 @@ class Recorder:
         token: str = "",
     ) -> None:  # fmt: skip
         self.endpoint = endpoint
+        #: whether the exchange has news; one of an earlier version does not
+        self.has_news = False
         self.tape = Tape()
         self.time_ns = 0
         self.epoch = -1
@@ -50,7 +52,8 @@ class Recorder:
             self._feed_time_s = time.monotonic()
             self._complete_until = -1
             self._news = NewsRecording([symbol.name for _, symbol in self._instruments], self._midnight_ns, token)
-            self._news.receive_reply(self._ask(*self._news.query()))
+            if self.has_news:
+                self._news.receive_reply(self._ask(*self._news.query()))
             self._subscribe()
             self._write_books()
         except BaseException:
@@ -74,8 +77,8 @@ class Recorder:
 
     def _select(self, names: tuple[str, ...]) -> list[tuple[int, SymbolReference]]:
         """(the exchange's number, reference data) of each symbol to record."""
-        _, symbols, clock, _ = self._ask(Kind.INFO)[5]
-        self._midnight_ns = int(clock[3])
+        _, symbols, clock, limits = self._ask(Kind.INFO)[5]
+        self._midnight_ns, self.has_news = int(clock[3]), LIMIT in limits
         known = {name: (number, SymbolReference(name, tick, lot)) for number, name, tick, lot in symbols}
         missing = [name for name in names if name not in known]
         if missing:
@@ -195,7 +198,8 @@ class Recorder:
             self._sockets.wait(0 if stopping else POLL_MS)
             for topic, message in self._sockets.feed_messages(MESSAGES_MAX):
                 self.process(topic, message)
-            self._news.ask_for_missing(self._sockets)
+            if self.has_news:
+                self._news.ask_for_missing(self._sockets)
             report(self)
             if stopping:
                 return "stopped" if stop.is_set() else f"recorded {seconds:g} s"

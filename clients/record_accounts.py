@@ -12,7 +12,7 @@ import numpy as np
 from serl.clients.drop_copy import DropCopy
 from serl.clients.errors import ExchangeUnreachable, RequestRejected
 from serl.clients.record_news import of_day
-from serl.exchange.news import News
+from serl.exchange.news import LIMIT, News
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
@@ -38,6 +38,8 @@ class AccountsRecorder:
         self._names: list[str] = []
         self._symbols = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
         self._midnight_ns, self._limits = int(clock[3]), limits
+        #: whether the exchange has news; one of an earlier version does not
+        self.has_news = LIMIT in limits
         self._ask, self._query, self._token, self._writer = ask, query, token, writer
         self._news: list[News] = []
         self._last_news = 0
@@ -109,7 +111,8 @@ class AccountsRecorder:
             try:
                 while self.copy_batch():
                     report(self)
-                self.copy_news()
+                if self.has_news:
+                    self.copy_news()
             except ExchangeUnreachable:
                 return "the exchange stopped"
             report(self)

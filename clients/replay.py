@@ -261,6 +261,7 @@ class Replayer:
 
     def _receive(self, timeout_s: float) -> None:
         item: InboxItem | None = self.client.wait(timeout_s)
+        self.client.core.raise_if_dead()
         while item is not None:
             if isinstance(item, Grant):
                 self._process_grant(item)

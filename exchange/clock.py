@@ -8,6 +8,7 @@ lockstep  nanoseconds after midnight, advances to the smallest promise of the pa
 
 import math
 import time
+from collections.abc import Callable
 
 from serl.exchange.config import ClockConfig
 from serl.exchange.errors import ConfigError
@@ -38,14 +39,16 @@ SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 class Clock:
     """Reads and sets the clock in the gateway's arrays."""
 
-    def __init__(self, gateway: GatewayState, config: ClockConfig) -> None:
-        self._gateway = gateway
+    def __init__(self, gateway: GatewayState, config: ClockConfig, last_news_ns: Callable[[], int]) -> None:
+        """last_news_ns: the time of the last news message, 0 without one."""
+        self._gateway, self._last_news_ns = gateway, last_news_ns
         self.kind = config.kind
         #: exchange seconds per second; 0 for a lockstep clock without a pace
         self.speed = config.effective_speed
         gateway.clock[CLOCK_KIND] = KINDS[config.kind]
         gateway.clock[CLOCK_SPEED_MICRO] = round(self.speed * 1_000_000)
-        start_ns = max(config.start_ns, int(gateway.counter[LAST_COMMAND_NS]))
+        last_ns = self._last_ns() if config.kind == "scaled" else int(gateway.counter[LAST_COMMAND_NS])
+        start_ns = max(config.start_ns, last_ns)
         gateway.clock[CLOCK_BASE_NS] = start_ns
         gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
         gateway.clock[CLOCK_HELD] = config.held
@@ -60,6 +63,10 @@ class Clock:
         """Exchange time."""
         return int(clock_ns(self._gateway.clock, self._gateway.counter))
 
+    def _last_ns(self) -> int:
+        """The time of the last command or news message: a scaled clock never goes back behind it."""
+        return max(int(self._gateway.counter[LAST_COMMAND_NS]), self._last_news_ns())
+
     def wall_ns_until(self, time_ns: int) -> float:
         """Nanoseconds of real time until an exchange time, at least 0; infinite while the clock is held."""
         if self.pace is not None:
@@ -69,14 +76,18 @@ class Clock:
 
     def set(self, time_ns: int, run: bool) -> None:
         """Sets the time of a scaled or paced clock (CURRENT_TIME: unchanged), and runs or holds it. A paced clock advances to that time as
-        fast as the participants allow. Raises ConfigError for another clock or a time in the past."""
+        fast as the participants allow. A scaled clock may go back to the last command or news message. Raises ConfigError for
+        another clock or an earlier time."""
         self._check_paced()
         if time_ns == CURRENT_TIME:
             time_ns = self.now_ns()
-        earliest = int(self._gateway.counter[LAST_COMMAND_NS]) if self.pace is None else self.now_ns()
-        if not earliest <= time_ns <= TIME_MAX_NS:
+        earliest_ns, name = (
+            (self._last_ns(), "the last command or news message") if self.pace is None else (self.now_ns(), "now")
+        )
+        if not earliest_ns <= time_ns <= TIME_MAX_NS:
             raise ConfigError(
-                f"expected a time from {earliest} (now) to {TIME_MAX_NS}, got {time_ns}; time cannot go back"
+                f"expected a time from {earliest_ns} ({name}) to {TIME_MAX_NS}, got {time_ns}: time cannot go back; set a later one, "
+                "or start another exchange, with its clock held (--hold)"
             )
         if self.pace is not None:
             self.pace.set(time_ns, run)

@@ -14,6 +14,8 @@ FEED_KIND = 120
 """First element of a feed message on `news/`. It is no `FeedKind`, because those are channels of a symbol."""
 REPLY_MESSAGES_MAX = 32
 """Messages in a reply to NEWS."""
+LIMIT = "news_bytes_max"
+"""The limit of an exchange that has news; exchanges of earlier versions have neither."""
 VALUE_TICKS_MAX = 1 << 53
 """The largest absolute `value` of a message of kind `value`."""
 

@@ -65,7 +65,7 @@ class NewsChannel:
                 "too_large",
                 f"expected at most {size_max} bytes (news_bytes_max) of headline, body and source, got {size}; shorten them",
             )
-        time_ns = max(self._now_ns(), self._log.messages[-1].time_ns if self._log.messages else 0)
+        time_ns = max(self._now_ns(), self._log.last_ns)
         try:
             message = checked_news(self._log.last + 1, time_ns, kind, symbol, headline, body, value, source)
         except ConfigError as error:

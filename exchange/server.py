@@ -104,7 +104,7 @@ class Exchange:
         private_folder(folder, "journal")
         with private_files():
             self.core = Core(config, folder)
-            self.clock = Clock(self.core.gateway, config.clock)
+            self.clock = Clock(self.core.gateway, config.clock, lambda: self.core.news_log.last_ns)
             self.core.socket = self._sockets["orders"].underlying
             self.core.before_event_rotation.append(self._publish)
             self.inbound = Inbound(self.core, self.clock)

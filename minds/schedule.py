@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from serl.clients.asynchronous import AsyncExchange
-from serl.clients.errors import ExchangeUnreachable
 from serl.exchange.config import time_of_day_text
 from serl.exchange.wire import Kind
 from serl.minds.config import SECOND_NS, MindsConfig
 from serl.minds.errors import MindsError
 from serl.minds.events import DAY_NS
 
-SILENT_S_MAX = 15.0
 POLL_S = 0.2
 """Longest time between two looks at a live or scaled clock: it may have been set or paused."""
 
@@ -63,24 +61,8 @@ async def exchange_time_ns(client: AsyncExchange) -> int:
 async def wait_until(client: AsyncExchange, time_ns: int) -> int:
     """Returns when the exchange's clock has reached a time; the time then. In lockstep, promises that nothing arrives from us before."""
     if client.core.lockstep:
-        return await _turn(client, time_ns)
+        return (await client.turn(time_ns)).time_ns
     while (now_ns := await exchange_time_ns(client)) < time_ns:
         speed = float(client.session.clock[1]) or 1.0
         await asyncio.sleep(min(POLL_S, max((time_ns - now_ns) / SECOND_NS / speed, 0.001)))
     return now_ns
-
-
-async def _turn(client: AsyncExchange, time_ns: int) -> int:
-    """A lockstep turn, which may take as long as the slowest participant. Raises ExchangeUnreachable once the exchange has been silent for
-    SILENT_S_MAX: it sends a heartbeat each second also while time stands still."""
-    turn = asyncio.ensure_future(client.turn(time_ns))
-    try:
-        while not turn.done():
-            await asyncio.wait({turn}, timeout=1.0)
-            if not turn.done() and client.core.silent_s > SILENT_S_MAX:
-                raise ExchangeUnreachable(
-                    f"no heartbeat from {client.core.endpoint} for {SILENT_S_MAX:g} s; check that the exchange is running"
-                )
-        return turn.result().time_ns
-    finally:
-        turn.cancel()

@@ -217,6 +217,7 @@ def _run_clock(
     now_ns = clock.now_ns(int(client.session.clock[2]))
     while now_ns < market.end_ns:
         item = client.wait(min(POLL_S, max(0.0, (wake_ns - now_ns) / SECOND_NS / max(speed, 1e-9))))
+        client.core.raise_if_dead()
         if clock.ping_due():
             client.core.send(msgpack.packb([MessageKind.PING, 0]))
         market.time_ns = now_ns = clock.now_ns(int(client.session.clock[2]))

@@ -1,5 +1,6 @@
 """`serl simulate`: simulates a population's day in process."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,7 +13,12 @@ from serl.agents.traders.shipped import POPULATION
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The day file to write.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--until", default=None, help="Time of day to stop at; the population's close by default.")
-def simulate(population: str, output: Path, seed: int, until: str | None) -> None:
+@click.option(
+    "--news",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of news, as for `serl news send`: messages of kind value move the fundamental value. The day file contains all of them.",
+)
+def simulate(population: str, output: Path, seed: int, until: str | None, news: Path | None) -> None:
     """Simulate a day of POPULATION (a YAML file, or rmsc04, small, ...) and write it as a day file.
 
     Ctrl-C stops early and writes the day so far.
@@ -25,6 +31,7 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
     from serl.agents.traders.errors import PopulationError
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import Simulation
+    from serl.agents.traders.value_news import ValueNews, read_day_news
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
@@ -34,18 +41,22 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
         raise PopulationError(
             f"--until: expected a time after {config.open} and up to {config.close}, got {until}; give another"
         )
+    messages = () if news is None else read_day_news(news, config, until_ns)
     simulation = Simulation(config, seed)
+    values = ValueNews(config, simulation.crowd.traders.value)
+    for message in messages:
+        values.add(message)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[commands]:,} commands"))
     with Progress(*columns, TimeRemainingColumn(), transient=True) as progress:
         task = progress.add_task(config.name, total=until_ns - config.open_ns, commands=0)
         step_ns = max(1, (until_ns - config.open_ns) // 200)
         try:
             while simulation.time_ns < until_ns:
-                simulation.advance(min(until_ns, simulation.time_ns + step_ns))
+                values.advance(simulation.time_ns, min(until_ns, simulation.time_ns + step_ns), simulation.advance)
                 progress.update(task, completed=simulation.time_ns - config.open_ns, commands=simulation.count)
         except KeyboardInterrupt:
             progress.console.print("stopped early; the day so far is written")
-    day = simulation.day()
+    day = replace(simulation.day(), news=tuple(each for each in messages if each.time_ns < simulation.time_ns))
     write_day(day, output)
     counts = day.reference.counts
     click.echo(f"{config.name}, {config.traders:,} traders, seed {seed}: {len(day):,} commands, written to {output}")

@@ -15,6 +15,7 @@ from serl.agents.traders.flow_file import FlowFile, flow_file_path
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect_commands, run_traders
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.timeline import Timeline, day_offset_ns
+from serl.agents.traders.value_news import ValueNews
 from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
 from serl.clients.values import FeedMessage
@@ -23,6 +24,7 @@ from serl.exchange.config import time_of_day_text
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
+from serl.exchange.news import LIMIT, News
 from serl.exchange.records import COLLECTING, COMMAND, EVENT, CommandKind, Phase, Rows, command
 from serl.exchange.wire import FeedKind, Kind
 
@@ -48,6 +50,7 @@ class Host:
         self._timeline = Timeline()
         self.until_ns = population.close_ns if until_ns is None else until_ns
         self.crowd = Crowd(population, seed, host, hosts)
+        self._values = ValueNews(population, self.crowd.traders.value)
         self._out = np.zeros(BATCH_ROWS, COMMAND)
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
         compile_traders(self.crowd)  # before the login: the exchange closes sessions that are silent for as long
@@ -110,6 +113,8 @@ class Host:
         self.book.grant_operator(0)  # it changes phases
         for name in self.population.symbol_names:
             self.client.subscribe("rows", name)
+        if LIMIT in self.client.session.limits:
+            self.client.subscribe_news(after=0)
         deadline = time.monotonic() + SUBSCRIBE_TIMEOUT_S
         while self.client.core.feed_sequence < 0:
             self._buffer(self.client.wait(0.05))
@@ -141,7 +146,7 @@ class Host:
                 return phase, reply
 
     def _buffer(self, item: Any) -> None:
-        """Buffers an item and all others of the inbox: rows of the feed and own reports."""
+        """Buffers an item and all others of the inbox: rows of the feed, own reports and news."""
         while item is not None:
             if isinstance(item, FeedMessage):
                 topic, message = item
@@ -151,6 +156,8 @@ class Host:
                 rows = item.copy()
                 self._timeline.shift_reports(rows)
                 self._private.append(rows)
+            elif isinstance(item, News):
+                self._values.add(item, self._timeline.offset_ns)
             item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def _buffer_public(self, name: str, message: list[Any]) -> None:
@@ -172,8 +179,14 @@ class Host:
             self._sequences[name] = sequence
 
     def _advance(self, until_ns: int) -> None:
-        """Runs the traders up to `until_ns` on the buffered events."""
+        """Runs the traders up to `until_ns` on the buffered events, and the values on the buffered news."""
+        self._values.advance(self.time_ns, until_ns, lambda time_ns: self._run(time_ns, is_last=time_ns == until_ns))
+
+    def _run(self, until_ns: int, is_last: bool) -> None:
+        """Runs the traders up to `until_ns`. is_last: own reports of later times, which an estimate of the clock may miss, count too."""
         public, private = _concatenated(self._public), _concatenated(self._private)
+        later = private[:0] if is_last else private[private["time_ns"] >= until_ns]
+        private = private[: len(private) - len(later)]
         if len(self._sequences) > 1:  # each symbol has messages of its own
             public = public[np.argsort(public["sequence"], kind="stable")]
         positions = np.zeros(2, np.int64)
@@ -189,7 +202,7 @@ class Host:
             elif status == BOOK_FULL:
                 self.book.grow()
         self._public = [public[positions[0] :]] if positions[0] < len(public) else []
-        self._private = []
+        self._private = [later]
         self.time_ns = until_ns
 
     def _send(self, before_ns: int) -> None:
@@ -242,6 +255,7 @@ class Host:
     def _poll(self, clock: RemoteClock) -> int:
         """Buffers what arrives within POLL_S; returns the exchange's time afterwards."""
         self._buffer(self.client.wait(POLL_S))
+        self.client.core.raise_if_dead()
         if clock.ping_due():
             self.client.core.send(msgpack.packb([Kind.PING, 0]))
         return clock.now_ns(int(self.client.session.clock[2]))
@@ -255,6 +269,7 @@ class Host:
         self._timeline = Timeline.starting_at(offset_ns, self.start_ns, self.client.session.next_command_id)
         for rows in self._public:
             self._timeline.shift_public(rows)
+        self._values.shift(offset_ns)
         self._private = []  # reports of orders of an earlier run
         if self._flow is not None:
             self._flow.offset_ns = offset_ns - int(self.client.session.clock[3])

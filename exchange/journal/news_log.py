@@ -49,6 +49,11 @@ class NewsLog:
         """The number of the newest message; 0 without one."""
         return self.messages[-1].sequence if self.messages else 0
 
+    @property
+    def last_ns(self) -> int:
+        """The time of the newest message; 0 without one."""
+        return self.messages[-1].time_ns if self.messages else 0
+
     def append(self, message: News) -> None:
         """Adds a message; returns once it is on the disk. Raises DiskFullError, and changes nothing, where there is no room."""
         if not self._end:

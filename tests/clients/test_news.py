@@ -108,12 +108,12 @@ def test_a_turn_waits_for_the_news_before_it() -> None:
     try:
         core.subscribe_news(after=3)
         core._receive_feed("time/", [FeedKind.TIME, 1, 7, 7, 1000, []])
-        assert not core._feed_reached(Grant(1000, 7)), "the reply to the query is still to come"
+        assert not core.is_feed_complete(Grant(1000, 7)), "the reply to the query is still to come"
         assert core.news_feed is not None
         core.news_feed.receive_reply(reply(3))
-        assert core._feed_reached(Grant(1000, 7)) and not core._feed_reached(Grant(1001, 7))
+        assert core.is_feed_complete(Grant(1000, 7)) and not core.is_feed_complete(Grant(1001, 7))
         core._receive_feed("news/", on_feed(5))
-        assert not core._feed_reached(Grant(1000, 7)), "message 4 is missing"
+        assert not core.is_feed_complete(Grant(1000, 7)), "message 4 is missing"
     finally:
         core.close()
 

@@ -21,7 +21,6 @@ import yaml
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients import asynchronous
-from serl.minds import schedule
 from serl.minds.errors import MindsConfigError, MindsError
 from tests.minds.scripted import (
     NOTHING,
@@ -339,10 +338,10 @@ def test_a_mind_whose_session_is_taken_over_leaves_the_others_alone(live: Served
 
 
 @pytest.mark.long
-def test_a_lockstep_exchange_that_dies_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lockstep_exchange_that_dies_is_noticed(tmp_path: Path) -> None:
     """Heartbeats come while time stands still, here for a second participant; once they stay away, the mind ends."""
-    monkeypatch.setattr(schedule, "SILENT_S_MAX", 3.0)
-    clock: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 2}}
+    silence = {"silence_s": 3.0, "heartbeat_s": 0.2}
+    clock: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 2}, "intervals": silence}
 
     async def killed() -> dict[str, Any]:
         with start_exchange(symbols="AMZN", clock="", config=clock, folder=tmp_path) as served:
@@ -355,7 +354,7 @@ def test_a_lockstep_exchange_that_dies_is_noticed(tmp_path: Path, monkeypatch: p
             return await running
 
     row = row_of(asyncio.run(killed()), "solo-0")
-    assert row["ended"].startswith("error: no heartbeat from") and row["final_wealth"] is None
+    assert row["ended"].startswith("error: expected a heartbeat from") and row["final_wealth"] is None
 
 
 def test_personas_are_in_the_prompt(lockstep: Served) -> None:
