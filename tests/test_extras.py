@@ -44,6 +44,8 @@ NEEDS_EXTRA = {
     "impact --simulated small": "reports",
     "impact a.day --ofi": "reports",
     "impact --validity --simulated small": "reports",
+    "signals train a.day -o f": "learning",
+    "signals test f a.day": "reports",
     "ranking a.day small": "reports",
     "experiment tick-size": "reports",
     "calibrate a.day -o a.yaml": "calibrate",
