@@ -26,9 +26,11 @@ def later_moves(grid: Grid, horizon_s: float, until_ns: int) -> Floats:
     found = np.full(count, np.nan)
     if count > steps:
         end = np.arange(steps, count) + 1
-        later = (sums[end] - sums[end - smoothed]) / (2 * smoothed)
+        moved = (
+            sums[end] - sums[end - smoothed] - smoothed * mid[: count - steps]
+        )  # integers: equal moves have equal bits
         whole = (unknown[end] == unknown[end - smoothed]) & known[: count - steps]
-        found[: count - steps] = np.where(whole, later - mid[: count - steps] / 2, np.nan)
+        found[: count - steps] = np.where(whole, moved / (2 * smoothed), np.nan)
     return np.where(grid.time_ns + steps * STEP_NS <= until_ns, found, np.nan)
 
 

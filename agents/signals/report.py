@@ -18,8 +18,8 @@ from serl.agents.signals.scores import BINS, BLOCK_NS, MEASURES, Score
 from serl.exchange.config import time_of_day_text
 
 HEADS = ("macro F1", "accuracy", "Brier", "ECE")
-SHOWN_MIN = 50
-"""Forecasts in a bin of the picture."""
+SHOWN_SHARE = 0.005
+"""The smallest share of the forecasts in a bin of the picture."""
 
 
 def note(found: Evaluation) -> str:
@@ -114,7 +114,7 @@ def draw(found: Evaluation) -> bytes:
         axes.plot([0, 1], [0, 1], color="#999999", lw=0.8)
         for name, colour in zip(MODELS, ("#2471a3", "#c0392b"), strict=True):
             one = found.scores[number, name]
-            count, confidence, right = one.bins[one.bins[:, 0] >= SHOWN_MIN].T
+            count, confidence, right = one.bins[one.bins[:, 0] >= max(1, SHOWN_SHARE * one.count)].T
             sizes = 4 + 80 * np.sqrt(count / max(1, one.count))
             label = f"{name}, ECE {one.values[ECE]:.3f}"
             axes.plot(confidence / count, right / count, color=colour, lw=0.9)
@@ -123,7 +123,7 @@ def draw(found: Evaluation) -> bytes:
         axes.set_xlabel(f"mean confidence of a bin ({BINS} bins)")
         axes.set_ylabel("share that was right")
         axes.set_xlim(0.3, 1)
-        axes.set_ylim(0.2, 1)
+        axes.set_ylim(0, 1)
         axes.legend(fontsize=7, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)

@@ -33,8 +33,8 @@ def train_forecaster(
     shares = np.stack([_shares(column) for column in labels.T])
     _check_classes(shares, thresholds, horizons_s)
     after = np.stack([
-        np.stack([_shares(now[before == one]) for one in range(CLASSES)])
-        for now, before in zip(labels.T, last.T, strict=True)
+        np.stack([_shares(label[before == one]) for one in range(CLASSES)])
+        for label, before in zip(labels.T, last.T, strict=True)
     ])  # fmt: skip
     centre, scale = fit.features.mean(axis=0), fit.features.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)

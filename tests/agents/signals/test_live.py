@@ -2,7 +2,9 @@
 
 import json
 import threading
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.cli import signals
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.features import day_features
-from serl.agents.signals.grid import STEP_NS, build_grid
+from serl.agents.signals.grid import STEP_NS, Floats, build_grid
+from serl.agents.signals.live import LiveForecaster, Observation
 from serl.agents.signals.message import Forecast
 from serl.agents.signals.publish import Publication, publish_to
 from serl.clients.blocking import connect
@@ -28,44 +31,45 @@ END_NS = TEN_NS + 64 * SECOND_NS
 LOCKSTEP: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 2}}
 
 
+class Noting(LiveForecaster):
+    """Remembers the features of each time."""
+
+    seen: ClassVar[dict[int, Floats | None]] = {}
+
+    def observe(self, seen: Observation) -> Floats | None:
+        self.seen[seen.time_ns] = super().observe(seen)
+        return self.seen[seen.time_ns]
+
+
 def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_path: Path) -> None:
     day = generate_day(1, "AMZN", start_ns=TEN_NS, end_ns=END_NS)
     grid, forecaster = build_grid(select_symbol(day, "AMZN")), sample.forecaster()
     whole = day_features(grid)
-    seen, made = {}, []
     with start_exchange(symbols="AMZN", clock="", config=LOCKSTEP, folder=tmp_path) as served:
         replayer = create_replayer(day, served.endpoint, None)
         replay = threading.Thread(target=replayer.run, args=(lambda _: None,))
         replay.start()
         with connect(served.endpoint, "signals") as client:
             publication = Publication(client, forecaster, "AMZN", 0.5, "logistic", "model")
-            observe = publication.forecaster.observe
-
-            def noted(observation):  # type: ignore[no-untyped-def]
-                seen[observation.time_ns] = observe(observation)
-                return seen[observation.time_ns]
-
-            publication.forecaster.observe = noted
-            run = lambda send: publication.run(send, TEN_NS, END_NS)  # noqa: E731
+            live = publication.forecaster = Noting(forecaster, "logistic", "model")
+            run = partial(publication.run, from_ns=TEN_NS, until_ns=END_NS)
             made = list(publish_to(served.endpoint, "", None, True, run))
-            replayer_ended = publication.published
         replay.join(60)
         replayer.close()
         with connect(served.endpoint, "reader") as reader:
             published = reader.news(count=100)
-    known = [time_ns for time_ns, features in seen.items() if features is not None]
-    assert len(known) > 30
+    assert sum(features is not None for features in live.seen.values()) > 30
     for row, time_ns in enumerate(grid.time_ns.tolist()):
-        if time_ns in seen and seen[time_ns] is not None:
-            assert seen[time_ns].tobytes() == whole[row].tobytes()
-    assert replayer_ended == len(made) == len(published) >= 7
+        features = live.seen.get(time_ns)
+        assert features is None or features.tobytes() == whole[row].tobytes()
+    assert publication.published == len(made) == len(published) >= 7
     assert [message.kind for message in published] == [NewsKind.SIGNAL] * len(made)
     assert [Forecast.from_news(message) for message in published] == made
     rows = np.searchsorted(grid.time_ns, [one.time_ns for one in made])
     expected = forecaster.probabilities(whole[rows], "logistic")
     assert np.array([one.probabilities for one in made]) == pytest.approx(expected, abs=1e-4)
     assert {one.time_ns // STEP_NS % 5 for one in made} == {0}
-    assert 0 < publication.forecaster.seconds / publication.forecaster.observed < 1e-3, "at most 1 ms"
+    assert 0 < live.seconds / live.observed < 1e-3, "at most 1 ms"
 
 
 def test_a_live_clock_prints_and_publishes(tmp_path: Path) -> None:

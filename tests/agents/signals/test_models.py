@@ -1,14 +1,16 @@
 """The models: known weights, known temperatures, and nothing of later hours."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from serl.agents.signals.errors import SignalError
+from serl.agents.signals.evaluation import BRIER, F1, Evaluation, conclusions, evaluate
 from serl.agents.signals.forecaster import LAST, MAJORITY, MODELS, check_horizons, read_forecaster
-from serl.agents.signals.grid import Floats, Grid
+from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Grid
 from serl.agents.signals.labels import NO_LABEL, Classes
 from serl.agents.signals.logistic import RIDGE, fit_logistic, fit_temperature, log_loss, softmax
 from serl.agents.signals.network import network_logits, train_network
@@ -146,3 +148,37 @@ def test_damaged_files_are_refused(text: bytes, tmp_path: Path) -> None:
 def test_horizons_that_cannot_be(horizons: tuple[float, ...]) -> None:
     with pytest.raises(SignalError, match="--horizons: expected different multiples"):
         check_horizons(horizons)
+
+
+def planted(seed: int) -> Grid:
+    """Forty minutes in which the queues of each second tell the tick by which the mid moves at the beginning of the next."""
+    signs = np.random.default_rng(seed).choice([-1, 0, 1], 2400)
+    ticks, lots = np.zeros((2, 24_000, 2, LEVELS), np.int64)
+    mid = np.repeat(10_000 + np.concatenate([[0], np.cumsum(signs)[:-1]]), 10)
+    ticks[:, 0, 0], ticks[:, 1, 0] = mid - 1, mid + 1
+    lots[:, 0, 0], lots[:, 1, 0] = 20 + 10 * np.repeat(signs, 10), 20
+    nothing = np.zeros(24_000, np.int64)
+    return Grid("AMZN", "0.01", sample.HOURS[0] + STEP_NS * np.arange(24_000), ticks, lots, nothing, nothing)
+
+
+def verdict(made: Grid) -> Evaluation:
+    """Trained on the first twenty minutes, tested on the others."""
+    start, middle, end = (sample.HOURS[0] + minutes * 60 * 10**9 for minutes in (0, 20, 40))
+    found = train_forecaster(cut_samples(made, (start, middle), (1.0,)), "AMZN", (1.0,), (start, middle), ("",), 1)
+    return evaluate(found, cut_samples(made, (middle, end), (1.0,)), 200, 1)
+
+
+def test_a_forecast_that_exists_is_found_by_all_models_and_one_that_does_not_by_none() -> None:
+    found = verdict(planted(1))
+    for model in MODELS:
+        assert found.scores[0, model].values[F1] > 0.8
+        assert (
+            found.difference(0, model, LAST, F1).low > 0.3 and found.difference(0, model, MAJORITY, BRIER).high < -0.3
+        )
+    assert "is better than that of" in conclusions(found)[0]
+    made = planted(1)
+    random = np.random.default_rng(3).permutation(24_000)
+    none = verdict(replace(made, lots=made.lots[random]))
+    for model in MODELS:
+        assert none.scores[0, model].values[F1] < 0.45 and none.difference(0, model, MAJORITY, BRIER).value > -0.05
+    assert "is better than" not in conclusions(none)[0]
