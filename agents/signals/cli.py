@@ -20,7 +20,7 @@ def signals() -> None:
 @signals.command(epilog="Example: serl signals train AMZN.zip -o amzn.signals")
 @DAYS
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The forecaster to write (JSON).")
-@click.option("--hours", default="10:00-13:00", show_default=True, help="Training hours; nothing later is read.")
+@click.option("--hours", default="10:00-13:00", show_default=True, help="Training hours; nothing later is used.")
 @click.option("--horizons", default="1,10,60", show_default=True, help="Seconds, multiples of 0.1, by commas.")
 @click.option("--symbol", help="Symbol of all days; by default the first of the first day.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the network's training.")

@@ -27,7 +27,7 @@ def publish_forecasts(
         followed = forecaster.symbol if symbol is None else symbol
         _check_symbol(client, followed)
         lockstep = client.core.lockstep
-        publication = Publication(client, forecaster, followed, every_s, model, file.name)
+        publication = Publication(client, forecaster, followed, every_s, model, file.name, curve is not None)
         midnight_ns = int(client.session.clock[3])
         run = partial(
             publication.run, from_ns=0 if from_ns is None else midnight_ns + from_ns,

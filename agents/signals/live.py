@@ -14,6 +14,8 @@ from serl.agents.signals.message import Forecast, rounded
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
 from serl.clients.clock import RemoteClock
+from serl.clients.core import REPLY_TIMEOUT_S
+from serl.clients.errors import no_reply
 from serl.clients.values import FeedMessage
 
 BEHIND_NS_MAX = 10 * 10**9
@@ -45,10 +47,13 @@ def level_arrays(bids: list[Level], asks: list[Level]) -> tuple[Ints, Ints]:
 
 
 class MarketFollower:
-    """Yields the market of one symbol every 100 ms of the exchange's clock, under a lockstep clock at its turns, exactly."""
+    """Yields the market of one symbol every 100 ms of the exchange's clock, under a lockstep clock at its turns, exactly.
 
-    def __init__(self, client: Exchange, symbol: str) -> None:
-        self._client, self._symbol, self._clock = client, symbol, RemoteClock()
+    Raises ExchangeUnreachable if a running exchange becomes silent. has_keys: whether the client has a key, for the advice then.
+    """
+
+    def __init__(self, client: Exchange, symbol: str, has_keys: bool = False) -> None:
+        self._client, self._symbol, self._clock, self._has_keys = client, symbol, RemoteClock(), has_keys
         self._trades: deque[tuple[int, int, int]] = deque()  # (time_ns, aggressor side, lots) that no time has taken
         client.follow(symbol, "l2")
         client.subscribe("trade", symbol)
@@ -85,6 +90,8 @@ class MarketFollower:
         while (early_ns := time_ns - self._now_ns()) > 0:
             speed = float(self._client.session.clock[1]) or 1.0
             self._take(min(WAIT_S_MAX, early_ns / 1e9 / speed))
+            if self._client.core.silent_s > REPLY_TIMEOUT_S:
+                raise no_reply(self._client.core.endpoint, REPLY_TIMEOUT_S, with_keys=self._has_keys)
         self._take(0.0)
         return -early_ns
 

@@ -22,13 +22,20 @@ class Publication:
     """Forecasts of one symbol, each `every_s` of the exchange's clock. Iterate `run`."""
 
     def __init__(
-        self, client: Exchange, forecaster: Forecaster, symbol: str, every_s: float, model: str | None, source: str
+        self,
+        client: Exchange,
+        forecaster: Forecaster,
+        symbol: str,
+        every_s: float,
+        model: str | None,
+        source: str,
+        has_keys: bool = False,
     ) -> None:
         self._symbol = symbol
         self._steps = round(every_s * 1e9 / STEP_NS)
         if self._steps < 1 or abs(self._steps * STEP_NS - every_s * 1e9) > 1e3:
             raise SignalError(f"--every: expected a multiple of 0.1 s, got {every_s:g}; give one like 1")
-        self._follower = MarketFollower(client, symbol)
+        self._follower = MarketFollower(client, symbol, has_keys)
         self.forecaster = LiveForecaster(forecaster, model, source)
         #: forecasts that were sent; and that the exchange did not take because of `news_per_s_max`
         self.published = self.throttled = 0

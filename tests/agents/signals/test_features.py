@@ -14,10 +14,11 @@ from serl.agents.signals.features import (
     FeatureStream,
     changes,
     day_features,
+    has_spread,
 )
 from serl.agents.signals.grid import LEVELS, STEP_NS, Grid, build_grid
 from serl.agents.signals.labels import DOWN, FLAT, NO_LABEL, UP, classify, fit_threshold, later_moves, past_moves
-from serl.exchange.records import CommandKind, command
+from serl.exchange.records import CommandKind, Phase, Rows, command
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, change, day_of, new
 from tests.agents.signals import sample
 
@@ -46,6 +47,21 @@ def test_books_and_trades_every_100_ms() -> None:
     assert found.lots[start : start + 3, 1, 0].tolist() == [6, 5, 5]
     assert found.ticks[start + 2, 0].tolist() == [99, 0, 0, 0, 0] and found.lots[start + 1, 0].tolist()[:2] == [7, 20]
     assert found.ticks[start + 3, 0].tolist() == [99, 97, 0, 0, 0]
+
+
+def test_an_auction_is_no_trade_in_the_book() -> None:
+    def operate(kind: CommandKind, ms: int, phase: Phase = Phase.CONTINUOUS) -> Rows:
+        return command(kind, flags=phase, time_ns=TEN_NS + ms * 10**6)
+
+    found = build_grid(
+        day_of(
+            operate(CommandKind.PHASE, 0, Phase.INTRADAY), new(BUY, 101, 5, 10), new(SELL, 99, 5, 20), new(SELL, 103, 2, 20),
+            operate(CommandKind.UNCROSS, 150), operate(CommandKind.PHASE, 250), new(BUY, 103, 1, 350, ioc=True),
+        )
+    )  # fmt: skip
+    assert found.ticks[1, :, 0].tolist() == [101, 99], "crossed while orders are collected"
+    assert not has_spread(found.ticks[1:2]).any() and found.ticks[2, :, 0].tolist() == [0, 103]
+    assert found.buys.tolist() == [0, 0, 0, 0, 1] and not found.sells.any()
 
 
 @pytest.mark.parametrize(

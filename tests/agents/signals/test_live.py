@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -20,10 +21,11 @@ from serl.agents.signals.message import Forecast
 from serl.agents.signals.publish import Publication, publish_to
 from serl.clients.blocking import connect
 from serl.clients.replay_accounts import create_replayer
+from serl.exchange.errors import ExchangeUnreachable
 from serl.exchange.news import News, NewsKind
-from serl.history.day import select_symbol
+from serl.exchange.records import CommandKind, command
 from serl.history.generate import generate_day
-from tests.agents.realism.sample import TEN_NS
+from tests.agents.realism.sample import SELL, TEN_NS
 from tests.agents.signals import sample
 from tests.server_fixture import start_exchange
 
@@ -43,7 +45,13 @@ class Noting(LiveForecaster):
 
 def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_path: Path) -> None:
     day = generate_day(1, "AMZN", start_ns=TEN_NS, end_ns=END_NS)
-    grid, forecaster = build_grid(select_symbol(day, "AMZN")), sample.forecaster()
+    day.commands["time_ns"] -= day.commands["time_ns"] % (STEP_NS // 2)  # half of the events are exactly at the times
+    printed = command(
+        CommandKind.PRINT, side=SELL, price_ticks=10_000, qty_lots=999, time_ns=int(day.commands["time_ns"][500])
+    )
+    printed["command_id"] = len(day) + 1
+    day = replace(day, commands=np.insert(day.commands, 501, printed), rows=np.insert(day.rows, 501, day.rows[500]))
+    grid, forecaster = build_grid(day), sample.forecaster()
     whole = day_features(grid)
     with start_exchange(symbols="AMZN", clock="", config=LOCKSTEP, folder=tmp_path) as served:
         replayer = create_replayer(day, served.endpoint, None)
@@ -65,9 +73,10 @@ def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_p
     assert publication.published == len(made) == len(published) >= 7
     assert [message.kind for message in published] == [NewsKind.SIGNAL] * len(made)
     assert [Forecast.from_news(message) for message in published] == made
-    rows = np.searchsorted(grid.time_ns, [one.time_ns for one in made])
+    of_the_day = [one for one in made if one.time_ns <= grid.time_ns[-1]]
+    rows = np.searchsorted(grid.time_ns, [one.time_ns for one in of_the_day])
     expected = forecaster.probabilities(whole[rows], "logistic")
-    assert np.array([one.probabilities for one in made]) == pytest.approx(expected, abs=1e-4)
+    assert np.array([one.probabilities for one in of_the_day]) == pytest.approx(expected, abs=1e-4)
     assert {one.time_ns // STEP_NS % 5 for one in made} == {0}
     assert 0 < live.seconds / live.observed < 1e-3, "at most 1 ms"
 
@@ -99,6 +108,17 @@ def test_a_live_clock_prints_and_publishes(tmp_path: Path) -> None:
             lines = [json.loads(line) for line in result.stdout.splitlines()]
             assert len(lines) >= 3 and lines[0]["mid_ticks"] == 10_000 and lines[0]["symbol"] == "AMZN"
             assert f"printed {len(lines)} forecasts" in result.stderr and maker.news() == []
+
+
+def test_an_exchange_that_is_gone_is_noticed() -> None:
+    with start_exchange(symbols="AMZN", clock="scaled:100") as served, connect(served.endpoint, "maker") as maker:
+        maker.buy("AMZN", 10, price_ticks=9_990)
+        maker.sell("AMZN", 10, price_ticks=10_010)
+        forecasts = Publication(maker, sample.forecaster(), "AMZN", 1.0, None, "f").run(lambda _: True)
+        assert next(forecasts).mid_ticks == 10_000
+        served.kill()
+        with pytest.raises(ExchangeUnreachable, match="no reply from"):
+            list(forecasts)
 
 
 def forecast() -> Forecast:
