@@ -83,8 +83,6 @@ WITH_AN_EXCHANGE = {
     "news list --connect {endpoint}": (0, "Hello"),
     "news send news.jsonl --connect {endpoint}": (2, "news.jsonl"),
     "drop-copy -o events.csv --once --connect {endpoint}": (0, "events.csv"),
-    "exchange news hello --connect {endpoint}": (0, "message 1"),
-    "news list --connect {endpoint}": (0, "hello"),
     "exchange stop --connect {endpoint}": (0, "stop"),
 }
 NEEDS_NO_EXTRA = {
@@ -103,7 +101,6 @@ NEEDS_NO_EXTRA = {
     "minds report run": (2, "run"),
     "run bot.py": (2, "bot.py"),
     "signals publish f": (2, "expected a forecaster"),
-    "news send news.csv": (2, "news.csv"),
     "fix start": (2, "expected --accounts or --account"),
     "binance start": (2, "expected --accounts FILE or --account NAME"),
 }
