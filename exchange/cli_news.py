@@ -5,7 +5,7 @@ import click
 from serl.exchange.cli_request import Request, exchange_options
 from serl.exchange.errors import ConfigError
 
-KINDS = ("news", "fundamental", "macro", "value")
+KINDS = ("news", "fundamental", "macro", "value", "signal")
 """Names of NewsKind. A test compares them: the help must not import more than it prints."""
 
 

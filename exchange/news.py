@@ -27,6 +27,7 @@ class NewsKind(IntEnum):
     FUNDAMENTAL = 2
     MACRO = 3
     VALUE = 4
+    SIGNAL = 5
 
 
 KIND_NAMES = tuple(kind.name.lower() for kind in NewsKind)

@@ -15,6 +15,7 @@ SOURCE_LENGTH_MAX = 80
 KINDS: dict[int, EventKind] = {
     NewsKind.NEWS: "news", NewsKind.FUNDAMENTAL: "fundamental", NewsKind.MACRO: "macro", NewsKind.VALUE: "value",
 }  # fmt: skip
+"""What minds read. Forecasts, of which there may be some each second, would displace everything else."""
 
 
 class NewsEvents:
@@ -67,7 +68,7 @@ class NewsEvents:
         self._unread += await self._arrived()
         count = sum(message.time_ns <= time_ns for message in self._unread)  # times never fall
         messages, self._unread = self._unread[:count], self._unread[count:]
-        events = [self._event(message) for message in messages]
+        events = [self._event(message) for message in messages if message.kind in KINDS]
         rest = [event for event in events if event.kind != "loan_rate"]
         dropped = {id(event) for event in rest[: max(0, len(rest) - self._news_max)]}
         return [event for event in events if id(event) not in dropped]

@@ -11,10 +11,12 @@ from click.testing import CliRunner
 
 from benchmarks.__main__ import APART, NAMES
 from serl.agents.learning.cli_episodes import episodes
+from serl.agents.signals.message import Forecast
 from serl.clients.news_file import AT_ONCE, read_news_file
 from serl.clients.news_sender import NewsSender
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.latency import Latencies
+from serl.exchange.news import News, NewsKind
 from serl.history.day import write_day
 from serl.history.generate import OPEN_NS, generate_day
 from tests.agents.execution.test_data import rows as bar_rows
@@ -51,6 +53,16 @@ def test_the_page_on_news_prints_what_is_published(folder: Path, capsys: pytest.
         "2 DEMO Quarterly revenue up 12 % 0.12",
         "3 DEMO  10150",
     ]
+
+
+def test_the_page_on_forecasts_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    made = Forecast("DEMO", 5, 100.5, (1.0, 10.0), (0.0, 1.5), ((0.2, 0.5, 0.3), (0.25, 0.25, 0.5)), "f")
+    messages = [made.to_news()._replace(time_ns=AT_ONCE), News(0, AT_ONCE, NewsKind.MACRO, "", "x", "", None, "")]
+    with start_exchange(symbols="DEMO") as served:
+        with NewsSender(served.endpoint, messages, "news", "", None) as sender:
+            assert len(list(sender.send())) == 2
+        run("signals.md", ENDPOINT=served.endpoint)
+    assert capsys.readouterr().out.splitlines() == ["DEMO 1.0 0.2 0.5 0.3", "DEMO 10.0 0.25 0.25 0.5"]
 
 
 def test_the_library_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,13 +26,13 @@ REAL = {
 """Real data files by the names that pages use, with their paths in ../shared/data."""
 NEEDED = {
     "serl train": ["torch"], "serl evaluate": ["torch"], "serl episodes": ["minari", "torch"], "python -m benchmarks": ["torch"], "serl calibrate": ["optuna"],
-    "serl nautilus": ["nautilus_trader"], "serl researcher": ["torch", "openai"], "serl llm": ["peft", "xllamacpp"],
+    "serl nautilus": ["nautilus_trader"], "serl signals": ["torch"], "serl researcher": ["torch", "openai"], "serl llm": ["peft", "xllamacpp"],
 }  # fmt: skip
 """Optional packages that commands need."""
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
 """Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
-    "calibration.md", "dashboard.md", "execution.md", "experiments.md", "gateways/nautilus.md", "history.md", "journal.md", "offline.md", "orders.md", "results.md", "tables.md", "traders.md",
+    "calibration.md", "dashboard.md", "execution.md", "experiments.md", "gateways/nautilus.md", "history.md", "journal.md", "offline.md", "orders.md", "results.md", "signals.md", "tables.md", "traders.md",
     "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/replay.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
 }  # fmt: skip
 """Pages that take more than a few seconds: `make test-long` follows them."""

@@ -44,6 +44,8 @@ NEEDS_EXTRA = {
     "impact --simulated small": "reports",
     "impact a.day --ofi": "reports",
     "impact --validity --simulated small": "reports",
+    "signals train a.day -o f": "learning",
+    "signals test f a.day": "reports",
     "ranking a.day small": "reports",
     "experiment tick-size": "reports",
     "calibrate a.day -o a.yaml": "calibrate",
@@ -98,6 +100,7 @@ NEEDS_NO_EXTRA = {
     "doctor": (0, "extra history"),
     "minds report run": (2, "run"),
     "run bot.py": (2, "bot.py"),
+    "signals publish f": (2, "expected a forecaster"),
     "fix start": (2, "expected --accounts or --account"),
     "binance start": (2, "expected --accounts FILE or --account NAME"),
 }

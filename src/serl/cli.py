@@ -71,6 +71,10 @@ GROUPS = {
             "serl.agents.impact.cli:impact",
             "Measure the impact of a metaorder on a replayed or simulated day.",
         ),
+        "signals": (
+            "serl.agents.signals.cli:signals",
+            "Forecast the mid from the order book: train, test, publish.",
+        ),
         "experiment": (
             "serl.agents.experiments.cli:experiment",
             "Compare designs of a simulated market: tick sizes, latencies, traders.",

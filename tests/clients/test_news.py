@@ -149,7 +149,7 @@ def test_csv_and_json_lines_are_the_same(tmp_path: Path) -> None:
     [
         ("", "expected at least one message"),
         ("headline\n", "expected at least one message"),
-        ("headline,kind\nx,rumour\n", "row 1: kind: expected one of news, fundamental, macro, value, got 'rumour'"),
+        ("headline,kind\nx,rumour\n", "row 1: kind: expected one of news, fundamental, macro, value, signal, got 'rumour'"),
         ("headline,who\nx,y\n", "row 1: expected the fields time, day, time_ns, kind, .* got who"),
         ("headline,kind\nx\n", "row 1: expected as many cells as the header"),
         ("headline\nx,y\n", "row 1: expected as many cells as the header"),

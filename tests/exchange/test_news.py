@@ -130,7 +130,7 @@ FITTING: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
-        ({"kind": 9}, "kind: expected a number from 1 to 4, got 9"),
+        ({"kind": 9}, "kind: expected a number from 1 to 5, got 9"),
         ({"headline": "red \x1b[31m"}, "headline: expected printable text"),
         ({"headline": "two\nlines"}, "headline: expected printable text"),
         ({"body": "bell\a"}, "body: expected printable text"),

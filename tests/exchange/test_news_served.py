@@ -113,7 +113,7 @@ def test_the_last_number_is_repeated_on_the_feed(served: Served, ask: Request) -
     [
         ({"symbol": "IBM"}, "unknown_symbol", "expected a symbol of this exchange, or none, got 'IBM'"),
         ({"body": "ä" * 2048}, "too_large", r"4096 bytes \(news_bytes_max\)"),
-        ({"kind": 7}, "malformed", "kind: expected a number from 1 to 4"),
+        ({"kind": 7}, "malformed", "kind: expected a number from 1 to 5"),
         ({"kind": VALUE, "value": 1}, "malformed", "expected the symbol whose value it is"),
         ({"source": 3}, "malformed", r"expected \[169, request, token"),
         ({"headline": ""}, "malformed", "expected a headline or a value"),

@@ -109,6 +109,7 @@ def test_news_become_events(tmp_path: Path) -> None:
 
             rate: dict[str, Any] = {"kind": NewsKind.MACRO, "value": 0.05, "source": "central bank"}
             publish(ask, "Rates up", **rate)
+            publish(ask, "Forecast AMZN", kind=NewsKind.SIGNAL)  # not for minds
             publish(ask, "too old", body="x")
             publish(ask, "A plant closes", body="Smoke\nrises. " + "x" * 3000)
             _, time_ns = publish(ask, "Rates beyond reason", **rate | {"value": 70.0})

@@ -1,0 +1,72 @@
+"""`serl signals test`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from serl.agents.pages.page import check_path
+from serl.agents.realism.days import day_origin, load_day, parse_window
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.evaluation import ROWS, conclusions, evaluate
+from serl.agents.signals.forecaster import Forecaster, read_forecaster
+from serl.agents.signals.grid import Grid, build_grid
+from serl.agents.signals.report import hours_text, note, score_table, share_sentence, to_json, write_report
+from serl.agents.signals.samples import cut_samples, join
+
+MARKDOWN_COLUMNS = 250
+MINUTE_NS = 60 * 10**9
+
+
+def score_days(
+    file: Path, days: Sequence[Path], hours: str | None, output: Path, bootstraps: int, seed: int, as_json: bool, markdown: bool
+) -> None:  # fmt: skip
+    """Scores a forecaster on the hours of the days; prints and writes the report."""
+    check_path(output.with_suffix(".html"))
+    forecaster = read_forecaster(file)
+    window = None if hours is None else parse_window(hours)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        reading = progress.add_task("days", total=len(days))
+        parts, origins = [], []
+        for number, path in enumerate(days):
+            day = load_day(path)
+            grid = build_grid(day, forecaster.symbol)
+            if window is None:
+                window = _later_hours(forecaster, grid, path.name)
+            _check_unseen(forecaster, day_origin(day), window, path.name)
+            parts.append(cut_samples(grid, window, forecaster.horizons_s, number, path.name))
+            origins.append(f"{path.name}: {day_origin(day)}")
+            progress.advance(reading)
+        assert window is not None  # there is a day
+        scoring = progress.add_task("scores", total=len(forecaster.horizons_s) * len(ROWS))
+        found = evaluate(forecaster, join(parts), bootstraps, seed, on_score=lambda: progress.advance(scoring))
+    written = write_report(found, window, "; ".join(origins), seed, output)
+    if as_json:
+        click.echo(json.dumps(to_json(found, window), allow_nan=False))
+        return
+    shown = score_table(found, window, wide=markdown)
+    (Console(width=MARKDOWN_COLUMNS) if markdown else Console()).print(shown)
+    for said in (*conclusions(found), share_sentence(found), note(found), f"wrote {', '.join(map(str, written))}"):
+        click.echo(said)
+
+
+def _later_hours(forecaster: Forecaster, grid: Grid, name: str) -> tuple[int, int]:
+    start = forecaster.training.hours[1]
+    end = int(grid.time_ns[-1]) // MINUTE_NS * MINUTE_NS if len(grid.time_ns) else 0
+    if end <= start:
+        raise SignalError(
+            f"{name}: expected hours after those of the training ({hours_text(forecaster.training.hours)}), got none; give --hours"
+        )
+    return start, end
+
+
+def _check_unseen(forecaster: Forecaster, origin: str, hours: tuple[int, int], name: str) -> None:
+    """SignalError if the forecaster was trained on some of the hours."""
+    start, end = forecaster.training.hours
+    if origin in forecaster.training.days and hours[0] < end and start < hours[1]:
+        raise SignalError(
+            f"{name}: expected hours that were not trained on ({hours_text((start, end))}), got {hours_text(hours)}; give other --hours"
+        )

@@ -1,0 +1,72 @@
+"""`serl signals train`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from serl.agents.realism.days import day_origin, load_day, parse_window
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.evaluation import evaluate
+from serl.agents.signals.forecaster import MODELS, Forecaster, check_horizons
+from serl.agents.signals.grid import build_grid
+from serl.agents.signals.network import EPOCHS_MAX
+from serl.agents.signals.report import hours_text
+from serl.agents.signals.samples import Samples, cut_samples, join
+from serl.agents.signals.scores import MEASURES
+from serl.agents.signals.training import train_forecaster
+
+
+def train_days(
+    days: Sequence[Path], output: Path, hours: str, horizons: str, symbol: str | None, seed: int
+) -> Forecaster:
+    """Trains on the hours of the days, writes the forecaster and says what it is."""
+    window, seconds = parse_window(hours), parse_horizons(horizons)
+    if not output.parent.is_dir():
+        raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        reading = progress.add_task("days", total=len(days))
+        parts, origins = [], []
+        for number, path in enumerate(days):
+            day = load_day(path)
+            grid = build_grid(day, symbol)
+            symbol = grid.symbol
+            parts.append(cut_samples(grid, window, seconds, number, path.name))
+            origins.append(day_origin(day))
+            progress.advance(reading)
+        samples = join(parts)
+        task = progress.add_task("training", total=len(seconds) + EPOCHS_MAX)
+        trained = train_forecaster(
+            samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task)
+        )  # fmt: skip
+        trained.training.scores.extend(_scores(trained, samples))
+    trained.write(output)
+    fitted, calibrated = trained.training.samples
+    click.echo(f"{symbol}, {hours_text(window)}: fitted {fitted:,} samples, calibrated with {calibrated:,}")
+    losses = ", ".join(f"{name} {trained.training.log_loss[name]:.4f}" for name in MODELS)
+    click.echo(f"log loss on what calibrated: {losses}; `serl signals publish` takes the {trained.model}")
+    click.echo(f"wrote {output}")
+    return trained
+
+
+def _scores(trained: Forecaster, samples: Samples) -> list[dict[str, float | str]]:
+    """In the training hours, without intervals."""
+    found = evaluate(trained, samples, 2, 0, blocks_min=1)
+    return [
+        {"horizon_s": trained.horizons_s[horizon], "model": name}
+        | dict(zip(MEASURES, one.values.round(6).tolist(), strict=True))
+        for (horizon, name), one in found.scores.items()
+    ]
+
+
+def parse_horizons(text: str) -> tuple[float, ...]:
+    """'1,10,60' as seconds; SignalError if it is anything else."""
+    try:
+        horizons = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SignalError(
+            f"--horizons: expected seconds separated by commas, got {text[:80]!r}; give some like 1,10,60"
+        ) from None
+    return check_horizons(horizons)

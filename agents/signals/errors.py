@@ -1,0 +1,7 @@
+"""Errors of forecasts."""
+
+from serl.exchange.errors import SerlError
+
+
+class SignalError(SerlError, ValueError):
+    """Raised when forecasts cannot be trained, tested, read or published as asked; the text says why and what to do."""

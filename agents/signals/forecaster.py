@@ -1,0 +1,189 @@
+"""A trained forecaster: its models, what they were trained on, and its file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.features import NAMES
+from serl.agents.signals.grid import STEP_S, Floats
+from serl.agents.signals.labels import CLASSES, FLAT, NO_LABEL, Classes, classify
+from serl.agents.signals.logistic import softmax
+from serl.agents.signals.network import Layers, network_logits
+from serl.exchange.atomic_file import atomic_file
+
+FORMAT, VERSION = "serl signals", 1
+CLIP = 5.0
+"""Standardised features beyond this are cut off."""
+MAJORITY, LAST, LOGISTIC, NETWORK = "majority", "last move", "logistic", "network"
+BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK)
+HORIZON_MAX_S = 3600.0
+FILE_BYTES_MAX = 10_000_000
+
+
+class Forecasts(NamedTuple):
+    """n forecasts for H horizons."""
+
+    probabilities: Floats
+    """[n, H, class]"""
+    probable: Classes
+    """[n, H] the most probable class."""
+    balanced: Classes
+    """[n, H] the class that is the most probable relative to its share in what was fitted; of a baseline, the class that it forecasts."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a forecaster was trained on."""
+
+    hours: tuple[int, int]
+    """Nanoseconds after midnight: start, end."""
+    days: tuple[str, ...]
+    """Their sources, with checksums."""
+    seed: int
+    samples: tuple[int, int]
+    """That were fitted, and that calibrated."""
+    log_loss: dict[str, float]
+    """On what calibrated: the mean of all horizons, by model."""
+    scores: list[dict[str, Any]] = field(default_factory=list)
+    """In the training hours, by horizon and model."""
+
+
+@dataclass(frozen=True)
+class Forecaster:
+    """H horizons, F features, classes down, flat, up."""
+
+    symbol: str
+    horizons_s: tuple[float, ...]
+    thresholds_ticks: Floats
+    """[H] the largest absolute move that is flat."""
+    centre: Floats
+    """[F] mean of the features that were fitted."""
+    scale: Floats
+    """[F] their standard deviation."""
+    shares: Floats
+    """[H, class] of the labels that were fitted."""
+    after: Floats
+    """[H, last class, class] shares of the labels after a last move down, flat and up."""
+    weights: Floats
+    """[H, F + 1, class] of the logistic regression, intercepts last."""
+    layers: Layers
+    """Of the network."""
+    temperatures: dict[str, Floats]
+    """By model: [H]."""
+    model: str
+    """Of MODELS, the one with the smaller log loss on what calibrated."""
+    training: Training
+
+    def standardise(self, features: Floats) -> Floats:
+        """[n, F] features as the models take them."""
+        return np.clip((features - self.centre) / self.scale, -CLIP, CLIP)
+
+    def logits(self, model: str, features: Floats) -> Floats:
+        """[n, H, class] of one of MODELS before calibration; features [n, F] are standardised."""
+        if model == NETWORK:
+            return network_logits(self.layers, features)
+        return (features @ self._slopes).reshape(len(features), -1, CLASSES) + self.weights[:, -1]
+
+    @cached_property
+    def _slopes(self) -> Floats:
+        return np.concatenate(list(self.weights[:, :-1]), axis=1)
+
+    def probabilities(self, features: Floats, model: str | None = None) -> Floats:
+        """[n, H, class] of raw features [n, F], calibrated; by default of the chosen model."""
+        name = model or self.model
+        return softmax(self.logits(name, self.standardise(features)) / self.temperatures[name][:, np.newaxis])
+
+    def forecasts(self, name: str, features: Floats, past: Floats) -> Forecasts:
+        """Of a model or a baseline, for raw features [n, F] and past moves [n, H] over the last horizon."""
+        if name == LAST:
+            last = classify(past, self.thresholds_ticks)
+            last = np.where(last == NO_LABEL, FLAT, last)
+            return Forecasts(self.after[np.arange(len(self.horizons_s)), last], last, last)
+        if name == MAJORITY:
+            probabilities = np.broadcast_to(self.shares, (len(features), *self.shares.shape))
+            return Forecasts(probabilities, probabilities.argmax(axis=2), probabilities.argmax(axis=2))
+        probabilities = self.probabilities(features, name)
+        return Forecasts(probabilities, probabilities.argmax(axis=2), (probabilities / self.shares).argmax(axis=2))
+
+    def write(self, path: Path) -> None:
+        """Writes a JSON file. UnwritableFileError if the folder is not writable."""
+        values = {"format": FORMAT, "version": VERSION, "features": NAMES, "step_s": STEP_S} | asdict(self)
+        with atomic_file(path) as file:
+            file.write((json.dumps(values, default=np.ndarray.tolist, allow_nan=False) + "\n").encode())
+
+
+def read_forecaster(path: Path) -> Forecaster:
+    """The forecaster of a file. SignalError for a file that `serl signals train` of this version did not write."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise ValueError(f"more than {FILE_BYTES_MAX:,} bytes")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (FORMAT, VERSION):
+            raise ValueError("another format or version")
+        if values["features"] != list(NAMES) or values["step_s"] != STEP_S:
+            raise ValueError("other features")
+        return _checked(values)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SignalError(
+            f"{path}: expected a forecaster, got {str(error)[:150]!r}; write one with `serl signals train`"
+        ) from None
+
+
+def _checked(values: dict[str, Any]) -> Forecaster:
+    horizons = check_horizons(values["horizons_s"])
+    h, f = len(horizons), len(NAMES)
+    layers = [(_array(weights, (None, None)), _array(intercepts, (None,))) for weights, intercepts in values["layers"]]
+    sizes = [f, *(len(intercepts) for _, intercepts in layers)]
+    if sizes[-1] != h * CLASSES or [w.shape for w, _ in layers] != list(pairwise(sizes)):
+        raise ValueError("layers that do not fit together")
+    scale, temperatures = (
+        _array(values["scale"], (f,)),
+        {name: _array(values["temperatures"][name], (h,)) for name in MODELS},
+    )
+    if not (scale > 0).all() or not all((one > 0).all() for one in temperatures.values()):
+        raise ValueError("a scale or temperature that is not positive")
+    if values["model"] not in MODELS:
+        raise ValueError(f"the model {values['model']}")
+    return Forecaster(
+        str(values["symbol"]), horizons, _array(values["thresholds_ticks"], (h,)), _array(values["centre"], (f,)), scale,
+        _array(values["shares"], (h, CLASSES)), _array(values["after"], (h, CLASSES, CLASSES)),
+        _array(values["weights"], (h, f + 1, CLASSES)), layers, temperatures, values["model"], _training(values["training"]),
+    )  # fmt: skip
+
+
+def _training(values: dict[str, Any]) -> Training:
+    (start, end), (fitted, calibrated) = values["hours"], values["samples"]
+    return Training(
+        (int(start), int(end)), tuple(map(str, values["days"])), int(values["seed"]), (int(fitted), int(calibrated)),
+        {name: float(values["log_loss"][name]) for name in MODELS}, list(values["scores"]),
+    )  # fmt: skip
+
+
+def _array(values: Any, shape: Sequence[int | None]) -> Floats:
+    found = np.array(values, np.float64)
+    if found.ndim != len(shape) or any(
+        wanted not in (None, size) for wanted, size in zip(shape, found.shape, strict=True)
+    ):
+        raise ValueError(f"numbers of the shape {found.shape} instead of {tuple(shape)}")
+    if not np.isfinite(found).all():
+        raise ValueError("numbers that are not finite")
+    return found
+
+
+def check_horizons(horizons_s: Sequence[float]) -> tuple[float, ...]:
+    """The horizons; SignalError unless they are different multiples of 0.1 s up to an hour."""
+    tenths = [0 if not 0 < one <= HORIZON_MAX_S else round(one / STEP_S) for one in horizons_s]
+    good = all(near > 0 and abs(near * STEP_S - one) < 1e-6 for near, one in zip(tenths, horizons_s, strict=True))
+    if not 1 <= len(tenths) <= 20 or len(set(tenths)) < len(tenths) or not good:
+        given = ",".join(f"{one:g}" for one in horizons_s)
+        raise SignalError(
+            f"--horizons: expected different multiples of {STEP_S} s up to {HORIZON_MAX_S:g}, got {given[:80]}; give some like 1,10,60"
+        )
+    return tuple(one / 10 for one in tenths)

@@ -1,0 +1,67 @@
+"""The book and the trades of a day every 100 ms, from one replay of the day."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.realism.tape import history_market, symbol_commands
+from serl.exchange.records import EventFlag, EventKind, Rows
+from serl.history.book_rows import book_rows
+from serl.history.day import Day
+
+STEP_NS = 100_000_000
+STEP_S = 0.1
+LEVELS = 5
+"""Levels per side that forecasts see."""
+BLOCK_COMMANDS = 1 << 16
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """n times, STEP_NS apart. The book at a time is the one after everything that happened up to and at it."""
+
+    symbol: str
+    tick_size: str
+    time_ns: Ints
+    """[n] after midnight, multiples of STEP_NS."""
+    ticks: Ints
+    """[n, side (bids first), LEVELS] prices, best first; 0 = no level."""
+    lots: Ints
+    """[n, side, LEVELS]"""
+    buys: Ints
+    """[n] lots that buyers took since the time before."""
+    sells: Ints
+    """[n] lots that sellers took since the time before."""
+
+
+def build_grid(day: Day, symbol: str | None = None) -> Grid:
+    """Replays one symbol of a day (None: its first). NoSuchSymbol if the day does not have it."""
+    name, commands, _ = symbol_commands(day, symbol)
+    tick_size = next(one.tick_size for one in day.reference.symbols if one.name == name)
+    first, last = (int(commands["time_ns"][place]) if len(commands) else 0 for place in (0, -1))
+    times = np.arange(-(-first // STEP_NS), -(-last // STEP_NS) + 1, dtype=np.int64) * STEP_NS
+    rows = book_rows(history_market(commands), commands, LEVELS, 0, times)
+    buys, sells = taken_lots(commands, times)
+    return Grid(
+        name, tick_size, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
+        np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells,
+    )  # fmt: skip
+
+
+def taken_lots(commands: Rows, times_ns: Ints) -> tuple[Ints, Ints]:
+    """[n] lots that buyers and sellers took in the book after the time before, up to and at each time. Neither prints nor auctions."""
+    market = history_market(commands)
+    taken = np.zeros((2, len(times_ns)), np.int64)
+    for first in range(0, len(commands), BLOCK_COMMANDS):
+        events = market.submit(commands[first : first + BLOCK_COMMANDS])
+        flags = events["flags"]
+        resting = (events["kind"] == EventKind.FILL) & (flags & EventFlag.MAKER > 0) & (flags & EventFlag.AUCTION == 0)
+        fills = events[resting]
+        place = np.searchsorted(times_ns, fills["time_ns"])
+        np.add.at(taken, (1 - fills["side"].astype(np.int64), place), fills["qty_lots"])
+    return taken[0], taken[1]

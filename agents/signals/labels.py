@@ -1,0 +1,54 @@
+"""What is forecast: whether the mid goes down, stays flat or goes up until a horizon."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.signals.features import has_spread
+from serl.agents.signals.grid import STEP_NS, STEP_S, Floats, Grid
+
+DOWN, FLAT, UP, NO_LABEL = 0, 1, 2, -1
+NAMES = ("down", "flat", "up")
+CLASSES = len(NAMES)
+SMOOTHED_STEPS = 10
+"""The later mid is the mean of the last second (a shorter horizon: of all of it), so that one quote that flickers is no trend."""
+FLAT_SHARE = 1 / 3
+
+Classes = NDArray[np.int64]
+
+
+def later_moves(grid: Grid, horizon_s: float, until_ns: int) -> Floats:
+    """[n] ticks: mean mid at the end of the horizon minus the mid now. NaN if the horizon ends after `until_ns` or a book is not known."""
+    steps, count = round(horizon_s / STEP_S), len(grid.time_ns)
+    smoothed = min(SMOOTHED_STEPS, steps)
+    known, mid = has_spread(grid.ticks), grid.ticks[:, :, 0].sum(axis=1)
+    sums = np.concatenate([[0], np.cumsum(mid)])
+    unknown = np.concatenate([[0], np.cumsum(~known)])
+    found = np.full(count, np.nan)
+    if count > steps:
+        end = np.arange(steps, count) + 1
+        moved = (
+            sums[end] - sums[end - smoothed] - smoothed * mid[: count - steps]
+        )  # integers: equal moves have equal bits
+        whole = (unknown[end] == unknown[end - smoothed]) & known[: count - steps]
+        found[: count - steps] = np.where(whole, moved / (2 * smoothed), np.nan)
+    return np.where(grid.time_ns + steps * STEP_NS <= until_ns, found, np.nan)
+
+
+def past_moves(grid: Grid, horizon_s: float) -> Floats:
+    """[n] ticks: the mid now minus the mid one horizon ago. NaN where a book is not known."""
+    steps = round(horizon_s / STEP_S)
+    mid = np.where(has_spread(grid.ticks), grid.ticks[:, :, 0].sum(axis=1) / 2, np.nan)
+    found = np.full(len(mid), np.nan)
+    found[steps:] = mid[steps:] - mid[: max(0, len(mid) - steps)]
+    return found
+
+
+def fit_threshold(moves: Floats) -> float:
+    """The largest absolute move that is flat: a third of the finite moves are not larger."""
+    return float(np.quantile(abs(moves[np.isfinite(moves)]), FLAT_SHARE))
+
+
+def classify(moves: Floats, thresholds: Floats | float) -> Classes:
+    """DOWN, FLAT or UP for each move; NO_LABEL for NaN."""
+    found = np.where(moves > thresholds, UP, np.where(moves < -np.asarray(thresholds), DOWN, FLAT))
+    return np.where(np.isnan(moves), NO_LABEL, found).astype(np.int64)

@@ -1,0 +1,145 @@
+"""Follows the feed of a running exchange: the book and the trades every 100 ms, and forecasts from them."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from serl.agents.signals.features import FeatureStream, has_spread
+from serl.agents.signals.forecaster import Forecaster
+from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Ints
+from serl.agents.signals.message import Forecast, rounded
+from serl.clients.blocking import Exchange
+from serl.clients.book import Level
+from serl.clients.clock import RemoteClock
+from serl.clients.core import REPLY_TIMEOUT_S
+from serl.clients.errors import no_reply
+from serl.clients.values import FeedMessage
+
+BEHIND_NS_MAX = 10 * 10**9
+"""A follower that is later than this begins again with the present; until then it takes the present book for the times that it missed."""
+WAIT_S_MAX = 0.02
+OF_THE_BOOK = 0
+"""`off_book` of a trade in the continuous book."""
+
+
+class Observation(NamedTuple):
+    """The market at one time, as in `Grid`."""
+
+    time_ns: int
+    ticks: Ints
+    lots: Ints
+    buys: int
+    sells: int
+    is_continued: bool
+    """Whether it is STEP_NS after the one before."""
+
+
+def level_arrays(bids: list[Level], asks: list[Level]) -> tuple[Ints, Ints]:
+    """(ticks, lots) [side, LEVELS] of levels, best first."""
+    ticks, lots = np.zeros((2, 2, LEVELS), np.int64)
+    for side, levels in enumerate((bids, asks)):
+        for place, level in enumerate(levels[:LEVELS]):
+            ticks[side, place], lots[side, place] = level.price_ticks, level.qty_lots
+    return ticks, lots
+
+
+class MarketFollower:
+    """Yields the market of one symbol every 100 ms of the exchange's clock, under a lockstep clock at its turns, exactly.
+
+    Raises ExchangeUnreachable if a running exchange becomes silent. has_keys: whether the client has a key, for the advice then.
+    """
+
+    def __init__(self, client: Exchange, symbol: str, has_keys: bool = False) -> None:
+        self._client, self._symbol, self._clock, self._has_keys = client, symbol, RemoteClock(), has_keys
+        self._trades: deque[tuple[int, int, int]] = deque()  # (time_ns, aggressor side, lots) that no time has taken
+        client.follow(symbol, "l2")
+        client.subscribe("trade", symbol)
+        self._is_lockstep = client.core.lockstep
+        #: times that were left out because the follower was too late
+        self.missed = 0
+
+    def observations(self, from_ns: int = 0, until_ns: int | None = None) -> Iterator[Observation]:
+        """At each multiple of 100 ms of the exchange's clock, from the next one or `from_ns` on, up to `until_ns` if it is given."""
+        next_ns = max((self._now_ns() // STEP_NS + 1) * STEP_NS, -(-from_ns // STEP_NS) * STEP_NS)
+        is_continued = False
+        while until_ns is None or next_ns <= until_ns:
+            late_ns = self._wait_until(next_ns)
+            if late_ns > BEHIND_NS_MAX:
+                self.missed += late_ns // STEP_NS
+                next_ns += late_ns // STEP_NS * STEP_NS
+                is_continued = False
+            yield self._observe(next_ns, is_continued)
+            is_continued = True
+            next_ns += STEP_NS
+
+    def _now_ns(self) -> int:
+        if not self._is_lockstep and self._clock.ping_due():
+            self._client.core.ping()
+        reported_ns = int(self._client.session.clock[2])
+        return reported_ns if self._is_lockstep else self._clock.now_ns(reported_ns)
+
+    def _wait_until(self, time_ns: int) -> int:
+        """Waits for a time; returns by how much it is later, ns."""
+        if self._is_lockstep:
+            self._client.turn(time_ns + 1)  # the feed is then complete up to what happened at time_ns
+            self._take(0.0)
+            return 0
+        while (early_ns := time_ns - self._now_ns()) > 0:
+            speed = float(self._client.session.clock[1]) or 1.0
+            self._take(min(WAIT_S_MAX, early_ns / 1e9 / speed))
+            if self._client.core.silent_s > REPLY_TIMEOUT_S:
+                raise no_reply(self._client.core.endpoint, REPLY_TIMEOUT_S, with_keys=self._has_keys)
+        self._take(0.0)
+        return -early_ns
+
+    def _take(self, timeout_s: float) -> None:
+        topic = f"trade/{self._symbol}/"
+        for item in self._client.wait_all(timeout_s):
+            if isinstance(item, FeedMessage) and item.topic == topic:
+                for _, time_ns, _, lots, side, off_book in item.message[5]:
+                    if off_book == OF_THE_BOOK:
+                        self._trades.append((time_ns, side, lots))
+
+    def _observe(self, time_ns: int, is_continued: bool) -> Observation:
+        taken = [0, 0]
+        while self._trades and self._trades[0][0] <= time_ns:
+            _, side, lots = self._trades.popleft()
+            taken[side] += lots
+        return Observation(
+            time_ns, *level_arrays(*self._client.book(self._symbol, LEVELS)), taken[0], taken[1], is_continued
+        )
+
+
+class LiveForecaster:
+    """Turns observations into forecasts."""
+
+    def __init__(self, forecaster: Forecaster, model: str | None, source: str) -> None:
+        self._forecaster, self._model, self._source = forecaster, model or forecaster.model, source
+        self._stream = FeatureStream()
+        self._thresholds = tuple(forecaster.thresholds_ticks.tolist())
+        #: forecasts made, and the processor time of all observations since the start, s
+        self.made, self.seconds, self.observed = 0, 0.0, 0
+
+    def observe(self, seen: Observation) -> Floats | None:
+        """The features of a time, None while the last minute is incomplete."""
+        started = time.thread_time()
+        if not seen.is_continued:
+            self._stream.reset()
+        features = self._stream.push(seen.ticks, seen.lots, seen.buys, seen.sells)
+        self.observed += 1
+        self.seconds += time.thread_time() - started
+        return features
+
+    def forecast(self, symbol: str, seen: Observation, features: Floats) -> Forecast:
+        """The forecast of a time from its features."""
+        started = time.thread_time()
+        shares = rounded(self._forecaster.probabilities(features[np.newaxis], self._model)[0])
+        assert has_spread(seen.ticks[np.newaxis])[0]  # features are known
+        mid = float(seen.ticks[:, 0].sum()) / 2
+        found = Forecast(symbol, seen.time_ns, mid, self._forecaster.horizons_s, self._thresholds, shares, self._source)
+        self.made += 1
+        self.seconds += time.thread_time() - started
+        return found

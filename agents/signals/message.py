@@ -1,0 +1,92 @@
+"""A published forecast: a news message of kind `signal`, whose body is JSON."""
+
+import json
+import math
+from typing import Any, NamedTuple
+
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.labels import CLASSES, NAMES
+from serl.exchange.news import News, NewsKind
+from serl.exchange.wire import is_int
+
+DIGITS = 4
+TOLERANCE = 0.01
+"""By which the three rounded probabilities may miss 1."""
+
+
+class Forecast(NamedTuple):
+    """Probabilities that the mid goes down, stays flat or goes up.
+
+    Attributes:
+        symbol: that is forecast.
+        time_ns: exchange time of the book that it was made from.
+        mid_ticks: the mid then.
+        horizons_s: seconds, one or more.
+        thresholds_ticks: for each horizon, the largest absolute move that is flat.
+        probabilities: for each horizon (down, flat, up).
+        source: who made it.
+    """
+
+    symbol: str
+    time_ns: int
+    mid_ticks: float
+    horizons_s: tuple[float, ...]
+    thresholds_ticks: tuple[float, ...]
+    probabilities: tuple[tuple[float, float, float], ...]
+    source: str
+
+    @property
+    def headline(self) -> str:
+        """One line for people."""
+        parts = [
+            f"{seconds:g} s: " + " ".join(f"{name} {share:.2f}" for name, share in zip(NAMES, shares, strict=True))
+            for seconds, shares in zip(self.horizons_s, self.probabilities, strict=True)
+        ]
+        return f"Forecast {self.symbol}, " + "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the message; probabilities by class, each a list over the horizons."""
+        by_class = dict(zip(NAMES, map(list, zip(*self.probabilities, strict=True)), strict=True))
+        return {
+            "symbol": self.symbol, "time_ns": self.time_ns, "mid_ticks": self.mid_ticks,
+            "horizons_s": list(self.horizons_s), "thresholds_ticks": list(self.thresholds_ticks), **by_class,
+        }  # fmt: skip
+
+    def to_news(self) -> News:
+        """The message, without a number and a time yet."""
+        return News(0, 0, NewsKind.SIGNAL, self.symbol, self.headline, json.dumps(self.to_json()), None, self.source)
+
+    @classmethod
+    def from_news(cls, message: News) -> "Forecast":
+        """The forecast of a message of kind `signal`. SignalError for any other: anybody who may publish can write one."""
+        try:
+            if message.kind != NewsKind.SIGNAL:
+                raise ValueError(f"kind {message.kind}")
+            values = json.loads(message.body)
+            if not is_int(values["time_ns"]):
+                raise ValueError("a time that is no integer")
+            horizons, thresholds = _numbers(values["horizons_s"]), _numbers(values["thresholds_ticks"])
+            shares = tuple(zip(*(_numbers(values[name]) for name in NAMES), strict=True))
+            if not len(horizons) == len(thresholds) == len(shares) > 0:
+                raise ValueError("lists of different lengths")
+            if any(min(one) < 0 or abs(math.fsum(one) - 1) > TOLERANCE for one in shares):
+                raise ValueError("probabilities that do not sum to 1")
+            (mid,) = _numbers([values["mid_ticks"]])
+            return cls(message.symbol, values["time_ns"], mid, horizons, thresholds, shares, message.source)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise SignalError(
+                f"message {message.sequence}: expected a forecast, got {str(error)[:100]!r}; skip it"
+            ) from None
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    found = tuple(float(one) for one in values)
+    if not all(map(math.isfinite, found)):
+        raise ValueError("a number that is not finite")
+    return found
+
+
+def rounded(probabilities: Any) -> tuple[tuple[float, float, float], ...]:
+    """[H, class] probabilities as they are published."""
+    assert probabilities.shape[1] == CLASSES
+    return tuple((round(down, DIGITS), round(flat, DIGITS), round(up, DIGITS)) for down, flat, up in probabilities.tolist())  # fmt: skip

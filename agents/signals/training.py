@@ -1,0 +1,102 @@
+"""Training: models are fitted on the first three quarters of the training hours and calibrated on the last."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.forecaster import CLIP, LOGISTIC, MODELS, Forecaster, Training
+from serl.agents.signals.grid import STEP_NS, STEP_S, Floats
+from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes, classify, fit_threshold
+from serl.agents.signals.logistic import fit_logistic, fit_temperature, log_loss
+from serl.agents.signals.network import network_logits, train_network
+from serl.agents.signals.samples import Samples
+
+FIT_SHARE = 0.75
+SAMPLES_MIN = 500
+"""Labels of a horizon that are fitted, and that calibrate: 50 s without overlap."""
+
+
+def train_forecaster(
+    samples: Samples, symbol: str, horizons_s: Sequence[float], hours: tuple[int, int], days: Sequence[str], seed: int,
+    on_step: Callable[[], object] = lambda: None,
+) -> Forecaster:  # fmt: skip
+    """Fits and calibrates all models. SignalError if samples are too few, or of one class only.
+
+    on_step is called after each horizon of the logistic regression and each epoch of the network.
+    """
+    fit, held = split(samples, hours, max(horizons_s))
+    _check_count(fit, held, horizons_s)
+    thresholds = np.array([fit_threshold(moves) for moves in fit.moves.T])
+    labels, held_labels = classify(fit.moves, thresholds), classify(held.moves, thresholds)
+    last = classify(fit.past, thresholds)
+    shares = np.stack([_shares(column) for column in labels.T])
+    _check_classes(shares, thresholds, horizons_s)
+    after = np.stack([
+        np.stack([_shares(label[before == one]) for one in range(CLASSES)])
+        for label, before in zip(labels.T, last.T, strict=True)
+    ])  # fmt: skip
+    centre, scale = fit.features.mean(axis=0), fit.features.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    x, x_held = (np.clip((part.features - centre) / scale, -CLIP, CLIP) for part in (fit, held))
+    weights = []
+    for column in labels.T:
+        weights.append(fit_logistic(x[column != NO_LABEL], column[column != NO_LABEL]))
+        on_step()
+    layers = train_network((x, labels), (x_held, held_labels), seed, on_step)
+    temperatures, losses = {}, {}
+    for name in MODELS:
+        logits = _logistic_logits(weights, x_held) if name == LOGISTIC else network_logits(layers, x_held)
+        temperatures[name], losses[name] = _calibrate(logits, held_labels)
+    return Forecaster(
+        symbol, tuple(horizons_s), thresholds, centre, scale, shares, after, np.stack(weights), layers, temperatures,
+        min(MODELS, key=losses.__getitem__), Training(hours, tuple(days), seed, (len(fit), len(held)), losses),
+    )  # fmt: skip
+
+
+def split(samples: Samples, hours: tuple[int, int], longest_s: float) -> tuple[Samples, Samples]:
+    """(what is fitted, what calibrates): those whose horizons end by the cut, and those from it on. No label is in both."""
+    start, end = hours
+    cut_ns = start + round(FIT_SHARE * (end - start) / STEP_NS) * STEP_NS
+    reach_ns = round(longest_s / STEP_S) * STEP_NS
+    return samples.chosen(samples.time_ns + reach_ns <= cut_ns), samples.chosen(samples.time_ns >= cut_ns)
+
+
+def _logistic_logits(weights: Sequence[Floats], x: Floats) -> Floats:
+    return np.stack([x @ one[:-1] + one[-1] for one in weights], axis=1)
+
+
+def _calibrate(logits: Floats, labels: Classes) -> tuple[Floats, float]:
+    """([H] temperatures, mean log loss of all horizons with them)."""
+    found, losses = [], []
+    for number, column in enumerate(labels.T):
+        known = column != NO_LABEL
+        found.append(fit_temperature(logits[known, number], column[known]))
+        losses.append(log_loss(logits[known, number] / found[-1], column[known]))
+    return np.array(found), float(np.mean(losses))
+
+
+def _shares(labels: Classes) -> Floats:
+    """Shares of the classes, each counted once more than it is seen, so that none is impossible."""
+    counts = np.bincount(labels[labels != NO_LABEL], minlength=CLASSES) + 1.0
+    return counts / counts.sum()
+
+
+def _check_count(fit: Samples, held: Samples, horizons_s: Sequence[float]) -> None:
+    for part, what in ((fit, "to fit"), (held, "to calibrate")):
+        counts = np.isfinite(part.moves).sum(axis=0)
+        for horizon, count in zip(horizons_s, counts.tolist(), strict=True):
+            if count < SAMPLES_MIN:
+                raise SignalError(
+                    f"--hours: expected {SAMPLES_MIN} or more labels {what} at the horizon {horizon:g} s, got {count}; "
+                    "give longer hours, more days or shorter --horizons"
+                )
+
+
+def _check_classes(shares: Floats, thresholds: Floats, horizons_s: Sequence[float]) -> None:
+    for horizon, threshold, share in zip(horizons_s, thresholds.tolist(), shares, strict=True):
+        if share.max() > 0.999:
+            raise SignalError(
+                f"--horizons: expected moves of the mid within {horizon:g} s, got flat ones nearly always (up to {threshold:g} ticks); "
+                "give longer horizons or other hours"
+            )

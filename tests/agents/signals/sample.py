@@ -1,0 +1,34 @@
+"""A generated day, and a forecaster trained on it."""
+
+from functools import cache
+
+from serl.agents.realism.tape import SECOND_NS
+from serl.agents.signals.forecaster import Forecaster
+from serl.agents.signals.grid import Grid, build_grid
+from serl.agents.signals.samples import cut_samples
+from serl.agents.signals.training import train_forecaster
+from serl.history.day import Day
+from serl.history.generate import generate_day
+from tests.agents.realism.sample import TEN_NS
+
+MINUTES = 30
+HOURS = (TEN_NS, TEN_NS + 12 * 60 * SECOND_NS)
+HORIZONS = (1.0, 5.0)
+
+
+@cache
+def day() -> Day:
+    """Half an hour from 10:00 on."""
+    return generate_day(1, "AMZN", start_ns=TEN_NS, end_ns=TEN_NS + MINUTES * 60 * SECOND_NS)
+
+
+@cache
+def grid() -> Grid:
+    return build_grid(day())
+
+
+@cache
+def forecaster() -> Forecaster:
+    """Trained from 10:00 to 10:12."""
+    samples = cut_samples(grid(), HOURS, HORIZONS)
+    return train_forecaster(samples, "AMZN", HORIZONS, HOURS, ("generated",), 1)

@@ -1,0 +1,64 @@
+"""Scores by hand, and intervals that know about blocks."""
+
+import numpy as np
+import pytest
+
+from serl.agents.signals.forecaster import Forecasts
+from serl.agents.signals.labels import NO_LABEL, Classes
+from serl.agents.signals.scores import BINS, BLOCK_NS, block_statistics, measure, number_blocks, score
+
+
+def certain(classes: Classes, confidence: float) -> Forecasts:
+    """Forecasts of these classes, each with this probability."""
+    probabilities = np.full((len(classes), 1, 3), (1 - confidence) / 2)
+    probabilities[np.arange(len(classes)), 0, classes] = confidence
+    return Forecasts(probabilities, classes[:, np.newaxis], classes[:, np.newaxis])
+
+
+def test_scores_by_hand() -> None:
+    labels, said = np.array([0, 0, 1, 1, 2, 2, NO_LABEL]), np.array([0, 1, 1, 1, 2, 0, 0])
+    sums = block_statistics(labels, certain(said, 0.8), 0, np.array([0, 0, 0, 1, 1, 1, 1]))
+    assert sums.shape[0] == 2
+    f1, accuracy, brier, ece = measure(sums.sum(axis=0))
+    assert f1 == pytest.approx((2 / 4 + 4 / 5 + 2 / 3) / 3) and accuracy == pytest.approx(4 / 6)
+    right, wrong = 0.2**2 + 2 * 0.1**2, 0.8**2 + 0.9**2 + 0.1**2
+    assert brier == pytest.approx((4 * right + 2 * wrong) / 6) and ece == pytest.approx(0.8 - 4 / 6)
+
+
+def test_f1_is_of_the_balanced_class_and_accuracy_of_the_probable_one() -> None:
+    labels = np.array([0, 1, 2, 1])
+    made = certain(np.array([1, 1, 1, 1]), 0.6)._replace(balanced=labels[:, np.newaxis])
+    f1, accuracy, _, ece = measure(block_statistics(labels, made, 0, np.zeros(4, np.int64)).sum(axis=0))
+    assert (f1, accuracy) == (1, 0.5) and ece == pytest.approx(0.1)
+
+
+def test_calibrated_forecasts_have_a_small_error() -> None:
+    rng = np.random.default_rng(1)
+    probabilities = rng.dirichlet(np.ones(3), 50_000)
+    labels = (probabilities.cumsum(axis=1) < rng.random((50_000, 1))).sum(axis=1)
+    said = probabilities.argmax(axis=1)[:, np.newaxis]
+    blocks = np.arange(50_000) // 500
+    made = Forecasts(probabilities[:, np.newaxis], said, said)
+    found = score(block_statistics(labels, made, 0, blocks), 200, 1)
+    assert found.values[3] < 0.01 and found.count == found.bins[:, 0].sum() == 50_000 and len(found.bins) == BINS
+    sharper = probabilities**2 / (probabilities**2).sum(axis=1, keepdims=True)
+    made = Forecasts(sharper[:, np.newaxis], said, said)
+    assert score(block_statistics(labels, made, 0, blocks), 200, 1).values[3] > 0.1
+
+
+def test_intervals_are_as_wide_as_the_blocks_differ() -> None:
+    """Whole blocks that are right or wrong: 100 of them say as much as 100 forecasts, not as 30,000."""
+    rng = np.random.default_rng(2)
+    right = np.repeat(rng.random(100) < 0.5, 300)
+    labels = np.where(right, 1, 0)
+    said = np.ones_like(labels)
+    found = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(30_000) // 300), 1000, 1)
+    assert found.low[1] < found.values[1] < found.high[1]
+    assert found.high[1] - found.low[1] == pytest.approx(2 * 1.96 * 0.5 / 10, rel=0.15)
+    same = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(30_000) // 300), 1000, 1)
+    assert (same.resampled == found.resampled).all()
+
+
+def test_blocks_are_five_minutes_of_one_day() -> None:
+    time_ns = np.array([0, BLOCK_NS - 1, BLOCK_NS, BLOCK_NS, 0])
+    assert number_blocks(np.array([0, 0, 0, 1, 1]), time_ns).tolist() == [0, 0, 1, 3, 2]
