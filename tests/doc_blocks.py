@@ -48,8 +48,13 @@ NOT_RUN = {
     ): "learners among simulated traders take minutes with a few steps",
     (
         "minds.md",
-        "serl exchange start --symbols ALFA,BETA",
+        "serl exchange start --symbols ALFA,BETA --clock lockstep --participants 8",
     ): "64 decisions of a model take minutes; tests/minds/test_tiny.py runs four",
+    (
+        "minds.md",
+        "serl exchange start --symbols ALFA,BETA --clock lockstep --participants 9",
+    ): "64 decisions of a model take minutes; tests/minds/test_news.py plays such a file",
+    ("minds.md", "serl minds report"): "there is no run to report; tests/minds/test_report.py makes one",
     ("minds.md", "serl exchange start --with small"): "decisions of a model take minutes; tests/minds runs them",
     ("results.md", "python -m benchmarks.ablation"): "twelve policies take minutes with a single step",
 }

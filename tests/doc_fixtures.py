@@ -77,6 +77,7 @@ def _strategy(place: int) -> Callable[[Path], object]:
 
 FILES: dict[str, Callable[[Path], object]] = {
     "monday.day": _generated_day(1), "tuesday.day": _generated_day(2), "wednesday.day": _generated_day(3),
+    "shocks.csv": lambda path: path.write_text("time,kind,symbol,headline,value\n09:45,value,DEMO,,10150\n"),
     "news.csv": lambda path: path.write_text("kind,symbol,headline,value\nmacro,,Rates unchanged,4.25\nvalue,DEMO,,10150\n"),
     "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
     f"{TARDIS_BOOK}.gz": _tardis, "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
