@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import resource
 import socket
 import sys
 import termios
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.log import log
+from serl.exchange.open_files import raise_open_files
 from serl.exchange.open_sockets import open_sockets
 from serl.exchange.peer import Refusals
 
@@ -23,17 +23,14 @@ RESERVED = 128
 
 def raise_descriptor_limit(connections_max: int) -> int:
     """Lets the process open as many descriptors as the system permits. Returns how many connections that allows, at most connections_max."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * connections_max + RESERVED
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    allowed = raise_open_files(wanted)
+    if allowed is None or allowed >= wanted:
         return connections_max
-    fewer = max(1, (soft - RESERVED) // 2)
+    fewer = max(1, (allowed - RESERVED) // 2)
     log(
         "few_descriptors",
-        f"connections_max: expected a limit of {wanted} open files for {connections_max} connections, got {soft}: "
+        f"connections_max: expected a limit of {wanted} open files for {connections_max} connections, got {allowed}: "
         f"{fewer} connections are served; raise it with ulimit -n",
         connections_max=fewer,
     )

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from serl.exchange.records import CASH_MAX
-from serl.history.decompress import read_blocks
 from serl.history.errors import CoinApiError
 from serl.history.order_writer import InvalidOrder
-from serl.history.table_rows import RowCheck, read_columns
+from serl.history.table_rows import BYTE_ORDER_MARK, RowCheck, read_tables
 
 COLUMNS = ("time_exchange", "time_coinapi", "is_buy", "update_type", "entry_px", "entry_sx", "order_id")
 DECIMAL = pa.decimal128(38, 12)
@@ -35,7 +34,6 @@ SNAPSHOT, ADD, SUB, MATCH, SET, DELETE = range(len(UPDATES))
 TIME = re.compile(
     r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<hours>[01]\d|2[0-3]):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)(?:\.(?P<fraction>\d{1,9}))?Z?"
 )
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Row(NamedTuple):
@@ -134,27 +132,9 @@ def steps_of(path: Path) -> tuple[int, int]:
 
 
 def _tables(path: Path) -> Iterator[tuple[int, pa.Table, RowCheck]]:
-    """(number of its first row, columns, check) of each block of whole lines."""
-    header, first = b"", 0
-    for lines in _line_blocks(path):
-        lines = lines.replace(b";", b",")  # no cell has either
-        if not header:
-            header, _, lines = lines.partition(b"\n")
-            header = header.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r")
-        if lines.strip():
-            table = read_columns(path, header + b"\n" + lines, TYPES, CoinApiError, first)
-            yield first, table, RowCheck(path, CoinApiError, first)
-            first += table.num_rows
-
-
-def _line_blocks(path: Path) -> Iterator[bytes]:
-    rest = b""
-    for block in read_blocks(path):
-        lines, newline, rest = (rest + block).rpartition(b"\n")
-        if newline:
-            yield lines + newline
-    if rest:
-        yield rest
+    return read_tables(
+        path, lambda header: TYPES, CoinApiError, lambda lines: lines.replace(b";", b",")
+    )  # no cell has either
 
 
 def _units(check: RowCheck, name: str, column: Any) -> list[int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from serl.exchange.records import CASH_MAX
 from serl.history.decompress import read_blocks
 from serl.history.errors import L3CsvError
-from serl.history.table_rows import RowCheck, read_columns
+from serl.history.table_rows import BYTE_ORDER_MARK, RowCheck, read_columns
 
 COLUMNS = ("id", "timestamp", "exchange.timestamp", "price", "volume", "action", "direction")
 HEADER = ",".join(COLUMNS).encode()
@@ -25,7 +25,6 @@ TICK, LOT = Decimal("0.01"), Decimal("0.00000001")
 DAY_MS = 86_400_000
 TIME_MS_MAX = 4_102_444_800_000
 """The year 2100, so that times in ns stay within 64 bits."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DECIMAL = pa.decimal128(38, 12)
 EVENT_TYPES: dict[str, pa.DataType] = {
     "id": pa.int64(), "timestamp": pa.int64(), "price": DECIMAL, "volume": pa.string(), "action": pa.string(),

@@ -2,6 +2,7 @@
 
 import io
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 from numpy.typing import NDArray
 
+from serl.history.decompress import read_blocks
 from serl.history.errors import SourceError
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class RowCheck:
@@ -63,6 +67,38 @@ def read_columns(
         raise error(f"{path}: header: expected the columns {', '.join(kinds)}; {reason.args[0]}") from None
     except pa.ArrowInvalid as reason:
         raise error(f"{path}: {first_malformed_row(data, kinds, first) or reason}") from None
+
+
+def read_tables(
+    path: Path,
+    kinds: Callable[[bytes], dict[str, pa.DataType]],
+    error: type[SourceError],
+    clean: Callable[[bytes], bytes] = lambda lines: lines,
+) -> Iterator[tuple[int, pa.Table, RowCheck]]:
+    """A CSV block by block: (number of the first row of the block, its columns, their check). Raises `error` as `read_columns`.
+
+    kinds: the types of the columns, by the header. clean: changes whole lines before they are parsed.
+    """
+    header, first = b"", 0
+    for lines in _line_blocks(path):
+        lines = clean(lines)
+        if not header:
+            header, _, lines = lines.partition(b"\n")
+            header = header.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r")
+        if lines.strip():
+            table = read_columns(path, header + b"\n" + lines, kinds(header), error, first)
+            yield first, table, RowCheck(path, error, first)
+            first += table.num_rows
+
+
+def _line_blocks(path: Path) -> Iterator[bytes]:
+    rest = b""
+    for block in read_blocks(path):
+        lines, newline, rest = (rest + block).rpartition(b"\n")
+        if newline:
+            yield lines + newline
+    if rest:
+        yield rest
 
 
 def first_uncastable(column: Any, kind: pa.DataType) -> int:

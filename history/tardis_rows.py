@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from serl.exchange.records import CASH_MAX
-from serl.history.decompress import read_blocks
 from serl.history.errors import TardisError
-from serl.history.table_rows import RowCheck, read_columns
+from serl.history.table_rows import RowCheck, read_tables
 
 BOOK_HEADER = b"exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount"
 TRADES_HEADER = b"exchange,symbol,timestamp,local_timestamp,id,side,price,amount"
@@ -86,30 +85,11 @@ def tick_size_of(path: Path) -> Decimal:
 
 
 def _tables(path: Path) -> Iterator[tuple[int, pa.Table, RowCheck]]:
-    """(number of its first row, columns, check) of each block of whole lines."""
-    header, first = b"", 0
-    for lines in _line_blocks(path):
-        if not header:
-            header, _, lines = lines.partition(b"\n")
-        if lines.strip():
-            table = _parsed(path, header.rstrip(b"\r") + b"\n" + lines, first)
-            yield first, table, RowCheck(path, TardisError, first)
-            first += table.num_rows
+    return read_tables(path, _kinds, TardisError)
 
 
-def _line_blocks(path: Path) -> Iterator[bytes]:
-    rest = b""
-    for block in read_blocks(path):
-        lines, newline, rest = (rest + block).rpartition(b"\n")
-        if newline:
-            yield lines + newline
-    if rest:
-        yield rest
-
-
-def _parsed(path: Path, data: bytes, first: int) -> pa.Table:
-    kinds = TYPES | ({SNAPSHOT: pa.string()} if data.startswith(BOOK_HEADER) else {})
-    return read_columns(path, data, kinds, TardisError, first)
+def _kinds(header: bytes) -> dict[str, pa.DataType]:
+    return TYPES | ({SNAPSHOT: pa.string()} if header == BOOK_HEADER else {})
 
 
 def _columns(table: pa.Table, check: RowCheck, first: int, tick_size: Decimal, lot_size: Decimal) -> Rows:

@@ -41,24 +41,17 @@ class Mind:
     def __init__(
         self, number: int, persona: PersonaConfig, client: AsyncExchange, events: EventSource, shared: Shared, start_ns: int
     ) -> None:  # fmt: skip
-        self.name, self.persona, self.client, self._events, self._shared = (
-            client.session.name,
-            persona,
-            client,
-            events,
-            shared,
-        )
-        name = self.name
-        config = shared.config
+        self.name, self.persona, self.client = client.session.name, persona, client
+        self._events, self._shared, config = events, shared, shared.config
         self.memory = Memory(config.memory)
         loans = config.loans or LoansConfig(rate_per_year=0.0)
         self.loan = Loan(persona.loan, loans.rate_per_year, start_ns)
-        self.ledger = Ledger(name, config.budget_per_mind)
+        self.ledger = Ledger(self.name, config.budget_per_mind)
         self.counts = Counts()
         #: why it trades no more; "" while it does
         self.ended = ""
         self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number
-        self._prompt_name = "" if config.shared_answers else name
+        self._prompt_name = "" if config.shared_answers else self.name
         self._first_post = 0
         #: its wealth at the first decision
         self.first_wealth: Decimal | None = None

@@ -1,7 +1,6 @@
 """A run: one process hosts all minds, each on a session of its own, until the end of their hours, a signal, or their budgets."""
 
 import asyncio
-import resource
 import signal
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from serl.clients.asynchronous import AsyncExchange, connect
 from serl.clients.errors import LoginRefused
 from serl.exchange.errors import SerlError
+from serl.exchange.open_files import raise_open_files
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
 from serl.minds.errors import MindsConfigError
@@ -30,8 +30,8 @@ from serl.minds.shared import Shared
 from serl.minds.statistics import statistics_of
 from serl.researcher.llm.client import Client
 
-FILES_PER_MIND = 16
-"""Descriptors that the sockets of a session take, rounded up."""
+FILES_PER_MIND, FILES_BESIDE = 16, 256
+"""Descriptors that the sockets of a session take, rounded up, and those of all else."""
 LOGIN_S_MAX, LOGIN_PAUSE_S = 30.0, 0.2
 """How long the login of a mind is repeated while the exchange admits no more names, and the time in between."""
 FINAL_S_MAX = 10.0
@@ -58,7 +58,7 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
     anybody trades, and what `connect` raises.
     """
     stop = asyncio.Event()
-    _raise_file_limit(sum(persona.count for persona in config.personas))
+    raise_open_files(sum(persona.count for persona in config.personas) * FILES_PER_MIND + FILES_BESIDE)
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_set_on_signals(stop))
         clients = await _log_in(config, options, sessions)
@@ -219,13 +219,3 @@ async def _final_wealth(mind: Mind, schedule: Schedule) -> Decimal | None:
             return await mind.last_look(now_ns)
     except (SerlError, TimeoutError):
         return None
-
-
-def _raise_file_limit(minds: int) -> None:
-    """Allows as many open files as the sessions need, if the system permits."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = minds * FILES_PER_MIND + 256
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
-        )

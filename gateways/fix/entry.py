@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from serl.exchange.errors import ConfigError, SerlError
-from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, Peg, TimeInForce
+from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, Peg, Rows, TimeInForce
 from serl.exchange.terms import Terms, order, replacement
 from serl.gateways.fix.codec import Message, number, parse_timestamp
 from serl.gateways.fix.fields import DISPLAY_QTY
@@ -107,12 +107,16 @@ class OrderEntry:
         """An order with terms."""
         symbol, side, qty_lots, price_ticks, validity, flags = values
         terms, more_flags = self._terms(quoting, fields)
+        return self._rows_with_terms(
+            order, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks, time_in_force=int(validity),
+            flags=flags | more_flags,
+        )  # fmt: skip
+
+    def _rows_with_terms(self, make: Callable[..., Rows], terms: Terms, **fields: int) -> tuple[int, bytes]:
+        """(command id, rows) of an order or a replacement. Refuses a value beyond 64 bits, like an ExpireTime in the year 9999."""
         try:
-            rows = order(
-                self._venue.next_command_id, terms, symbol=symbol, side=side, qty_lots=qty_lots, price_ticks=price_ticks,
-                time_in_force=int(validity), flags=flags | more_flags,
-            )  # fmt: skip
-        except ConfigError as error:  # a value beyond 64 bits, like an ExpireTime in the year 9999
+            rows = make(self._venue.next_command_id, terms, **fields)
+        except ConfigError as error:
             raise _Refused(OTHER, str(error)) from None
         return self._venue.order_rows(rows)
 
@@ -240,13 +244,9 @@ class OrderEntry:
         """(command id, rows) of a REPLACE."""
         if not terms.items():
             return self._venue.row(_REPLACE, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks)
-        try:
-            rows = replacement(
-                self._venue.next_command_id, terms, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks
-            )
-        except ConfigError as error:
-            raise _Refused(OTHER, str(error)) from None
-        return self._venue.order_rows(rows)
+        return self._rows_with_terms(
+            replacement, terms, order_id=found.order_id, qty_lots=qty_lots, price_ticks=price_ticks
+        )
 
     def _mass_cancel(self, message: Message) -> None:
         fields, scope = message.fields, message.fields["530"]
