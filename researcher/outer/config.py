@@ -59,15 +59,17 @@ class LowLevel(_Part):
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
-Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "uniform"]
-OPERATORS: tuple[Operator, ...] = ("fresh", "rewrite", "diff", "combine", "cross", "mutate", "uniform")
+Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "surrogate", "uniform"]
+OPERATORS: tuple[Operator, ...] = ("fresh", "rewrite", "diff", "combine", "cross", "mutate", "surrogate", "uniform")
 
 
 class Search(_Part):
     """How `dek` and `search` make candidates from the archive."""
 
     operators: tuple[Operator, ...] = Field(
-        OPERATORS, min_length=1, description="what may make a candidate; cross, mutate and uniform need no model"
+        OPERATORS,
+        min_length=1,
+        description="what may make a candidate; cross, mutate, surrogate and uniform need no model",
     )
     kept: float = Field(
         0.5,

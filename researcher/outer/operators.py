@@ -1,6 +1,6 @@
 """Operators: each makes drafts of modules, from nothing or from parents, with or without a model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,6 +17,7 @@ from serl.researcher.outer.mutation import cross, mutate
 from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Draft, EvaluatedCandidate, Prompt
+from serl.researcher.outer.surrogate_draft import SCORED_MIN, best_of_pool, measurable
 from serl.researcher.validation.validate import validate
 
 PARENTS: dict[Operator, int] = {
@@ -25,11 +26,12 @@ PARENTS: dict[Operator, int] = {
     "rewrite": 1,
     "diff": 1,
     "mutate": 1,
+    "surrogate": 1,
     "combine": 2,
     "cross": 2,
 }
 """Parents that each operator needs."""
-MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "uniform"})
+MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "surrogate", "uniform"})
 """Operators without a model."""
 
 
@@ -93,6 +95,8 @@ class Operators:
         for operator in self._config.search.operators:
             if PARENTS[operator] > len(past.archive):
                 continue
+            if operator == "surrogate" and len(measurable(past.scored)) < SCORED_MIN:
+                continue
             if operator in MECHANICAL:
                 found.append(Arm(operator))
             elif operator == "diff":
@@ -117,7 +121,7 @@ class Operators:
         )
         inherited = self._inherited(parents, past, rng)
         kinds = self._kinds(operator, parents, rng)
-        drafts = tuple(self._draft(operator, kind, author, past, parents, rng) for kind in kinds)
+        drafts = tuple(self._draft(operator, kind, author, past, parents, inherited, rng) for kind in kinds)
         if not parents and past.best and set(inherited) - set(kinds):
             parents = (past.best,)  # which it descends from, by the kinds that it leaves
         return Made(drafts, inherited, parents)
@@ -133,7 +137,7 @@ class Operators:
     def _kinds(self, operator: Operator, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator) -> tuple[Kind, ...]:  # fmt: skip
         """The kinds to make anew."""
         kinds, config = self._config.module_kinds, self._config
-        if operator == "mutate":
+        if operator in ("mutate", "surrogate"):
             return (kinds[int(rng.integers(len(kinds)))],)
         if operator == "cross":
             differing = [kind for kind in kinds if len({one.candidate.modules.get(kind) for one in parents}) > 1]
@@ -141,16 +145,19 @@ class Operators:
         return some_of(kinds, config.rewritten if parents else 1 - config.search.kept, rng)
 
     def _draft(
-        self, operator: Operator, kind: Kind, author: Author | None, past: PastResults, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
+        self, operator: Operator, kind: Kind, author: Author | None, past: PastResults, parents: Sequence[EvaluatedCandidate],
+        inherited: Mapping[Kind, Module], rng: np.random.Generator,
     ) -> Draft:  # fmt: skip
-        texts = [
-            module.text for one in parents if (module := one.candidate.modules.get(kind)) and module.form == "spec"
-        ]
+        texts = _specifications(parents, kind)
         if author is None:
             if operator == "uniform" or not texts:
                 return uniform_draft(kind, rng)
             if operator == "cross" and len(texts) == 2:
                 return specification_draft(kind, "cross", cross(kind, texts[0], texts[1], rng))
+            if operator == "surrogate":
+                elites = _specifications([one.candidate for one in past.archive], kind)
+                made = best_of_pool(kind, texts[0], inherited, measurable(past.scored), elites, rng)
+                return specification_draft(kind, "surrogate", made)
             return specification_draft(kind, "mutate", mutate(kind, texts[0], rng))
         base = _code_of(parents[0], kind) if operator == "diff" else None
         if operator == "diff" and base is None:
@@ -164,6 +171,11 @@ class Operators:
         """From the settings, because a replay has no tuner."""
         tuned = self._config.active_low_level
         return tuned.uniform_share if tuned and form == "spec" else 0.0
+
+
+def _specifications(candidates: Sequence[EvaluatedCandidate], kind: Kind) -> list[str]:
+    found = [one.candidate.modules.get(kind) for one in candidates]
+    return [module.text for module in found if module and module.form == "spec"]
 
 
 def _code_of(parent: EvaluatedCandidate, kind: Kind) -> str | None:

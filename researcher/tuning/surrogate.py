@@ -54,41 +54,78 @@ def distances(table: Floats) -> Floats:
 
 def posterior(features: Sequence[Features], scores: Floats, errors: Floats) -> Posterior:
     """The true scores, given measured `scores` (n,) with standard `errors` (n,); 0 where the error is not known."""
-    spread = float(np.var(scores))
-    if len(scores) < 2 or spread == 0.0:
+    if len(scores) < 2 or float(np.var(scores)) == 0.0:
         return Posterior(scores.copy(), errors.copy(), float(np.sqrt(np.mean(errors**2))))
-    linear, smooth = _kernels(matrix(features))
-    best, found = -np.inf, Posterior(scores, errors, 0.0)
+    fitted = _fit(_kernels(matrix(features), len(scores)), scores, errors)
+    return fitted.at(slice(None))
+
+
+def predicted(features: Sequence[Features], scores: Floats, errors: Floats, new: Sequence[Features]) -> Posterior:
+    """The true scores of specifications that were not measured, `new` (m,), given those that were; see `posterior`."""
+    if len(scores) < 2 or float(np.var(scores)) == 0.0:
+        level = float(scores.mean()) if len(scores) else 0.0
+        return Posterior(np.full(len(new), level), np.zeros(len(new)), 0.0)
+    fitted = _fit(_kernels(matrix([*features, *new]), len(scores)), scores, errors)
+    return fitted.at(slice(len(scores), None))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A prior over all rows, the first n of which were measured."""
+
+    prior: Floats
+    """(n + m, n + m)."""
+    inverse: Floats
+    """(n, n): of the covariance of the measurements."""
+    level: float
+    """The constant mean, fitted by generalised least squares."""
+    weights: Floats
+    """(n,): inverse @ (scores - level)."""
+    noise: float
+
+    def at(self, rows: slice) -> Posterior:
+        """The true scores of some rows."""
+        across = self.prior[rows, : len(self.weights)]
+        variance = np.diag(self.prior)[rows] - ((across @ self.inverse) * across).sum(1)
+        return Posterior(self.level + across @ self.weights, np.sqrt(np.maximum(variance, 0.0)), self.noise)
+
+
+def _fit(kernels: tuple[Floats, Floats], scores: Floats, errors: Floats) -> _Fitted:
+    """The prior of the grid under which the measured scores are most likely."""
+    (linear, smooth), n, spread = kernels, len(scores), float(np.var(scores))
+    best, found = -np.inf, None
     for signal, share, extra in product(_SIGNALS, _LINEAR, _EXTRA):
         noise = errors**2 + extra * spread
         if noise.min() <= 0.0:
             noise = noise + 1e-6 * spread
-        prior = signal * spread * (share * linear + (1 - share) * smooth)
-        likelihood, mean, variance = _condition(prior, noise, scores)
+        prior = signal * spread * (share * linear[:n, :n] + (1 - share) * smooth[:n, :n])
+        likelihood, inverse, level, weights = _condition(prior, noise, scores)
         if likelihood > best + 1e-9:
-            best, found = likelihood, Posterior(mean, np.sqrt(variance), float(np.sqrt(np.mean(noise))))
-    return found
+            best, found = likelihood, (signal, share, noise, inverse, level, weights)
+    assert found is not None, "the grid is not empty, and every prior has a likelihood"
+    signal, share, noise, inverse, level, weights = found
+    prior = signal * spread * (share * linear + (1 - share) * smooth)
+    return _Fitted(prior, inverse, level, weights, float(np.sqrt(np.mean(noise))))
 
 
-def _kernels(table: Floats) -> tuple[Floats, Floats]:
-    """Linear and squared exponential kernel, both with a mean of 1 on the diagonal."""
-    centred = table - table.mean(0)
+def _kernels(table: Floats, n: int) -> tuple[Floats, Floats]:
+    """Linear and squared exponential kernel of all rows, both with a mean of 1 on the diagonal of the first n, whose scales they have."""
+    centred = table - table[:n].mean(0)
     linear = centred @ centred.T
-    scale = float(np.mean(np.diag(linear)))
+    scale = float(np.mean(np.diag(linear)[:n]))
     apart = distances(table)
-    positive = apart[apart > 0]
+    positive = apart[:n, :n][apart[:n, :n] > 0]
     width = float(np.median(positive)) if len(positive) else 1.0
     return linear / (scale or 1.0), np.exp(-apart / width)
 
 
-def _condition(prior: Floats, noise: Floats, scores: Floats) -> tuple[float, Floats, Floats]:
-    """(log marginal likelihood, posterior mean, posterior variance) with a constant mean fitted by generalised least squares."""
+def _condition(prior: Floats, noise: Floats, scores: Floats) -> tuple[float, Floats, float, Floats]:
+    """(log marginal likelihood, inverse of the covariance, level, weights of the measurements)."""
     covariance = prior + np.diag(noise)
-    inverse = np.linalg.inv(covariance)
+    inverse = np.linalg.inv(covariance).astype(np.float64, copy=False)
     total = float(inverse.sum())
     level = float(inverse.sum(0) @ scores) / total
-    weights = inverse @ (scores - level)
+    weights: Floats = inverse @ (scores - level)
     _, logdet = np.linalg.slogdet(covariance)
-    likelihood = -0.5 * float((scores - level) @ weights) - 0.5 * float(logdet) - 0.5 * np.log(total)
-    variance = np.diag(prior) - ((prior @ inverse) * prior).sum(1)
-    return likelihood, level + prior @ weights, np.maximum(variance, 0.0)
+    likelihood = float(-0.5 * ((scores - level) @ weights + logdet + np.log(total)))
+    return likelihood, inverse, level, weights

@@ -29,6 +29,7 @@ from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import StoppedError, TuningError
 from serl.researcher.tuning.experience import Experience
 from serl.researcher.tuning.masks import Masks
+from serl.researcher.tuning.matmul import onednn_matmul
 from serl.researcher.tuning.pool import Minibatch, minibatch_of
 from serl.researcher.tuning.scores import (
     Batch,
@@ -107,6 +108,7 @@ class Tuner:
         return {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
 
     @torch.no_grad()
+    @onednn_matmul()
     def log_p(self, rows: Sequence[Experience]) -> Tensor:
         """(n_rows,): Σ log p(token) of each module under the policy."""
         scores = [
@@ -119,6 +121,7 @@ class Tuner:
         """One step of Adam on modules with exact performance. StoppedError after a stopping rule applied."""
         return self.learn(minibatch_of(rows, self.config))
 
+    @onednn_matmul()
     def learn(self, batch: Minibatch) -> Update:
         """One step of Adam on a minibatch. StoppedError after a stopping rule applied; TuningError if it is empty."""
         if self.stopped:

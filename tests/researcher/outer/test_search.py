@@ -5,12 +5,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from serl.researcher.candidates import Result
+from serl.researcher.candidates import Candidate, Module, Result
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.outer import run
+from serl.researcher.outer import run, uniform
+from serl.researcher.outer.mutation import mutate
+from serl.researcher.outer.records import EvaluatedCandidate
 from serl.researcher.outer.report import write_report
+from serl.researcher.outer.surrogate_draft import best_of_pool, expected_improvement
+from serl.researcher.tuning.surrogate import Posterior
 from tests.researcher.outer.small import config_of, score_of
 
 NUMBERS = ("take_percent", "rest_percent", "late_percent", "finish_percent")
@@ -27,6 +32,26 @@ def smooth(candidates: Any, folder: Path) -> list[Result]:
         score = dataclasses.replace(score_of(-float(distance)), unfilled=spec["take_percent"] / 150)
         results.append(Result("done", "", score, None, {}))
     return results
+
+
+def test_the_surrogate_operator_expects_more_of_better_rules() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [Candidate({Kind.POLICY: Module("spec", uniform.draw(Kind.POLICY, rng))}) for _ in range(60)]
+    results = smooth(drawn, Path())
+    scores = [one.score.pa_bps for one in results if one.score]
+    known = [EvaluatedCandidate(1, slot, one, result, score) for slot, (one, result, score) in enumerate(zip(drawn, results, scores, strict=True))]  # fmt: skip
+    parent = drawn[int(np.argsort(scores)[30])].modules[Kind.POLICY].text
+    made = [best_of_pool(Kind.POLICY, parent, {}, known, [], rng) for _ in range(20)]
+    mutated = [mutate(Kind.POLICY, parent, rng) for _ in range(20)]
+    true = [[one.score.pa_bps for one in smooth([Candidate({Kind.POLICY: Module("spec", text)}) for text in texts], Path()) if one.score] for texts in (made, mutated)]  # fmt: skip
+    assert np.mean(true[0]) > np.mean(true[1]) + 2, "the parent is a middling one"
+    assert np.mean(true[0]) > np.quantile(scores, 0.9)
+
+
+def test_expected_improvement_is_that_of_the_definition() -> None:
+    found = Posterior(np.array([0.0, 1.0, -1.0]), np.array([1.0, 0.0, 2.0]), 0.1)
+    draws = np.random.default_rng(0).normal(found.mean, found.sd, (200_000, 3))
+    assert expected_improvement(found, 0.5) == pytest.approx(np.maximum(draws - 0.5, 0).mean(0), abs=0.01)
 
 
 def best_of(folder: Path, proposer: str, seed: int) -> float:
@@ -47,8 +72,9 @@ def test_search_beats_uniform_draws_where_neighbours_are_alike(tmp_path: Path) -
     assert sum(gaps) > 0 and min(gaps) >= 0, gaps
     found = write_report(tmp_path / "search-0", tmp_path / "report.html")
     rows = {row["operator"]: row for row in found["operators"]}
-    assert set(rows) == {"cross", "mutate", "uniform"}
-    assert rows["mutate"]["mean_difference_bps"] > rows["uniform"]["mean_difference_bps"]
+    assert set(rows) == {"cross", "mutate", "surrogate", "uniform"}
+    for operator in ("mutate", "surrogate"):
+        assert rows[operator]["mean_difference_bps"] > rows["uniform"]["mean_difference_bps"]
     assert sum(row["candidates"] for row in rows.values()) == 60
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from serl.researcher.tuning.features import features_of
 from serl.researcher.tuning.rewards import Measurement, paired, rewards
-from serl.researcher.tuning.surrogate import posterior
+from serl.researcher.tuning.surrogate import posterior, predicted
 
 
 def additive(n: int, noise: float, seed: int = 0) -> tuple[list[dict[str, float]], np.ndarray, np.ndarray]:
@@ -40,6 +40,21 @@ def test_the_surrogate_is_nearer_to_the_truth_than_the_measurement() -> None:
         errors.append((np.mean((found.mean - true) ** 2), np.mean((measured - true) ** 2)))
     denoised, raw = np.mean(errors, axis=0)
     assert denoised < 0.6 * raw
+
+
+def test_the_surrogate_predicts_what_was_not_measured() -> None:
+    better, within = [], []
+    for seed in range(5):
+        features, true, measured = additive(96, 0.5, seed)
+        found = predicted(features[:64], measured[:64], np.full(64, 0.5), features[64:])
+        left = true[64:]
+        better.append(np.mean((found.mean - left) ** 2) / np.mean((left - measured[:64].mean()) ** 2))
+        within.append(np.mean(np.abs(found.mean - left) < 2 * found.sd))
+    assert np.mean(better) < 0.5 and np.mean(within) > 0.85
+    same = predicted(features[:64], measured[:64], np.full(64, 0.5), features[:64])
+    assert same.mean == pytest.approx(posterior(features[:64], measured[:64], np.full(64, 0.5)).mean)
+    level = predicted(features[:1], measured[:1], np.ones(1), features[1:3])
+    assert level.mean.tolist() == [measured[0]] * 2, "one measurement tells nothing of others"
 
 
 def test_exact_scores_stay_and_noise_is_found_where_it_is_not_known() -> None:
