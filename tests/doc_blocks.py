@@ -31,6 +31,10 @@ NOT_RUN = {
         "results.md",
         "python -m benchmarks.proof liquid trending informed closing slow --methods full",
     ): "hours in any size; test_proof.py runs a quick one",
+    (
+        "generated-flow.md",
+        "serl flow train GOOG.zip",
+    ): "four networks take minutes; tests/agents/calibration/test_generated_flow.py trains one",
     ("researcher.md", "python -m benchmarks.proof"): "five tasks take a minute in any size; test_proof.py runs one",
     ("results.md", "serl evaluate pov"): "six learnt policies in three markets take minutes with a single order",
     (

@@ -68,7 +68,7 @@ def calibrate(
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     plan = CalibrationPlan(
-        _population_name(output),
+        population_name(output),
         parse_window(train),
         parse_window(score),
         trials,
@@ -107,7 +107,7 @@ def calibrate(
     click.echo(f"wrote {output}, {output.name}.json and {journal.name}")
 
 
-def _population_name(output: Path) -> str:
+def population_name(output: Path) -> str:
     """A valid population name from the file's name."""
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in output.stem)
     return name[:48] or "calibrated"

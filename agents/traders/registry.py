@@ -30,7 +30,7 @@ Function = Callable[[Any, Any, Any, Any], None]
 BUILT_IN = (
     "zero_intelligence", "noise", "value", "informed", "momentum", "participation_maker", "avellaneda_stoikov",
     "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
-    "flow", "metaorder", "arbitrageur",
+    "flow", "metaorder", "arbitrageur", "neural_flow",
 )  # fmt: skip
 """Modules of serl.agents.traders.kinds; each defines one kind."""
 

@@ -62,6 +62,7 @@ GROUPS = {
         ),
         "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
         "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
+        "flow": ("serl.agents.calibration.flow.cli:flow", "Train order flow that is generated event by event."),
         "ranking": (
             "serl.agents.calibration.cli_ranking:ranking",
             "Compare how a population and a real day rank execution policies.",

@@ -1,0 +1,103 @@
+"""`serl flow train`: a generated order flow, learnt from real days."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from serl.agents.calibration.flow.train import TrainedFlow
+
+ROWS = {
+    "floor": "real against real", "ceiling": "training hours", "flow": "generated flow", "baseline": "zero intelligence",
+}  # fmt: skip
+
+
+@click.group()
+def flow() -> None:
+    """Train order flow that is generated event by event."""
+
+
+@flow.command("train", epilog="Example: serl flow train GOOG_2012-06-21_10.zip -o goog-flow.yaml")
+@click.argument("days", metavar="DAY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
+@click.option("--train", default="10:00-13:00", show_default=True, help="Training hours.")
+@click.option("--score", default="13:00-16:00", show_default=True, help="Held-out hours for the score; never trained on.")  # fmt: skip
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 1000), help="Seed of the training and the simulations.")  # fmt: skip
+@click.option("--score-seeds", default=5, show_default=True, type=click.IntRange(1), help="Number of simulations for the score.")  # fmt: skip
+@click.option(
+    "--test-day", "test_days", multiple=True, type=click.Path(path_type=Path),
+    help="A day to score in the same hours, never trained on; repeat it for several.",
+)  # fmt: skip
+@click.option("--symbol", help="Symbol of the day; by default the first.")
+@click.option("--levels", default=0, type=click.IntRange(0, 10), help="Levels per side; 0: as many as the day shows, at most 10.")  # fmt: skip
+def train_command(
+    days: tuple[Path, ...], output: Path, train: str, score: str, seed: int, score_seeds: int, test_days: tuple[Path, ...], symbol: str | None,
+    levels: int,
+) -> None:  # fmt: skip
+    """Train a network on the messages of the training hours of one or more days (day files or LOBSTER zip files).
+
+    It writes a population whose one trader generates the whole flow, for `serl simulate`, `serl exchange start --with` and wherever else a
+    population goes, and OUTPUT.json with the scores in held-out hours.
+    """
+    import json
+
+    from serl.extras import require
+
+    require("the training of a flow", "torch", "pyarrow", extra="learning")
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.cli import population_name
+    from serl.agents.calibration.days import NamedDay
+    from serl.agents.calibration.errors import CalibrationError
+    from serl.agents.calibration.flow.train import ATTEMPTS, VARIANTS, FlowPlan, train_flow
+    from serl.agents.calibration.flow.training import EPOCHS_MAX
+    from serl.agents.realism.days import load_day, parse_window
+
+    if not output.parent.is_dir():
+        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    plan = FlowPlan(population_name(output), parse_window(train), parse_window(score), seed, score_seeds)
+    console = Console()
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        networks = len(VARIANTS) * ATTEMPTS
+        task = progress.add_task("train", total=networks * (EPOCHS_MAX + 1) + 2, doing="replaying the days")
+        fitted, tests = ([NamedDay(path.name, load_day(path)) for path in paths] for paths in (days, test_days))
+        found = train_flow(
+            fitted, plan, tests=tests, symbol=symbol, levels=levels,
+            on_epoch=lambda: progress.update(task, advance=1, doing="training"),
+            on_score=lambda name: progress.update(task, advance=1, doing=f"simulating: {ROWS.get(name, name)}"),
+        )  # fmt: skip
+    sources = ", ".join(day.name for day in found.days if day.train is not None)
+    write_population(found.population, output, [f"generated flow, trained on {train} of {sources}"])
+    output.with_name(output.name + ".json").write_text(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n")
+    _print_scores(console, found, score)
+    click.echo(f"wrote {output} and {output.name}.json")
+
+
+def _print_scores(console: object, found: "TrainedFlow", hours: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    assert isinstance(console, Console)
+    console.print(f"{found.messages:,} messages; mean L1 of simulated training hours, of each network:")
+    for one in found.tried:
+        chosen = ", chosen" if one is found.best else ""
+        console.print(f"  {one.variant}: {one.simulated_l1:.3f}, {min(one.trained.nats):.3f} nats a message{chosen}")
+    for tests, title in ((False, "training days"), (True, "test days")):
+        scored = found.scored(tests=tests)
+        if not scored:
+            continue
+        table = Table(title=f"{title}, {hours}, {found.plan.score_seeds} simulations")
+        for head in ("", "mean L1", "facts of 11", "signs", "messages"):
+            table.add_column(head, justify="left" if not head else "right", no_wrap=True)
+        for name, one in scored.items():
+            low, high = one.mean_l1.interval
+            interval = f" [{low:.3f}, {high:.3f}]" if low == low else ""
+            table.add_row(
+                ROWS[name], f"{one.mean_l1.mean:.3f}{interval}".replace("[", "\\["), f"{one.facts_shared.mean:.1f}", f"{one.signs_shared.mean:.1f}",
+                f"{sum(one.messages) / len(one.messages):,.0f}",
+            )  # fmt: skip
+        console.print(table)

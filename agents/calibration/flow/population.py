@@ -1,0 +1,44 @@
+"""The population that a trained flow is."""
+
+import numpy as np
+
+from serl.agents.calibration.errors import CalibrationError
+from serl.agents.calibration.flow.training import Numbers
+from serl.agents.calibration.measure import quantiles
+from serl.agents.realism.tape import HOUR_NS, Tape
+from serl.agents.traders.kinds.neural_flow import NOON_NS
+from serl.agents.traders.population import PopulationConfig, check_population
+
+LATENCY_US = 1.0
+
+
+def tables_of(windows: list[Tape], start_ns: int, end_ns: int) -> Numbers:
+    """What a trader of the flow needs beside the network: gaps and sizes at the last visible level, the spread at the opening, and the hours
+    that it knows. CalibrationError if the book never shows all its levels."""
+    shown = windows[0].levels
+    gaps, lots, spreads = [], [], []
+    for window in windows:
+        ticks = window.book_ticks[1:]
+        full = (ticks[:, :, -1] > 0).all(axis=1)
+        gaps.append(np.abs(ticks[full][:, :, -1] - ticks[full][:, :, -2]).ravel())
+        lots.append(window.book_lots[1:][full][:, :, -1].ravel())
+        spreads.append((window.ask - window.bid)[1:][window.two_sided[1:]])
+    if not sum(map(len, gaps)):
+        raise CalibrationError(
+            f"levels: expected a book that shows {shown} levels on both sides at some time, got none; give fewer --levels"
+        )
+    hours = [(start_ns - NOON_NS) / HOUR_NS, (end_ns - NOON_NS) / HOUR_NS]
+    return {
+        "deep_gap_ticks": quantiles(np.concatenate(gaps)), "deep_lots": quantiles(np.concatenate(lots)), "hours": np.array(hours),
+        "opening_spread_ticks": np.array([np.median(np.concatenate(spreads))]), "visible_levels": np.array([shown]),
+    }  # fmt: skip
+
+
+def flow_population(numbers: str, name: str, tick_size: str, mid_ticks: float) -> PopulationConfig:
+    """The whole market as one trader that opens around `mid_ticks`."""
+    values = {
+        "name": name, "tick_size": tick_size,
+        "value": {"mean_ticks": mid_ticks, "volatility_ticks_per_root_s": 0.0, "reversion_per_s": 0.0},
+        "groups": [{"trader": "neural_flow", "latency_us": LATENCY_US, "start_spread_s": 0.0, "profile": {"numbers": numbers}}],
+    }  # fmt: skip
+    return check_population(values, name)

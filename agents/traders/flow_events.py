@@ -1,0 +1,255 @@
+"""How kinds/neural_flow.py sees the live book, and what it sends for a token. All functions read and write the trader's memory."""
+
+import math
+from typing import Any
+
+from serl.agents.traders.flow_features import AGE_MAX_LOG_S, BOOK, INPUTS, STATE, put_level
+from serl.agents.traders.flow_network import AGES, SCRATCH, SIZES, STARTS, WAITS, draw_class, forbid
+from serl.agents.traders.flow_tables import draw_lots, quantile
+from serl.agents.traders.flow_tokens import (
+    CANCEL_AT,
+    GAP,
+    JOIN,
+    LEVELS,
+    LOCAL,
+    TOKENS,
+    TRADE_LESS,
+    TRADE_THROUGH,
+    TRADE_TOUCH,
+    inside_ticks,
+)
+from serl.agents.traders.random import uniform
+from serl.agents.traders.trader_api import (
+    BUY,
+    SELL,
+    cancel,
+    limit,
+    market_order,
+    own_price,
+    own_side,
+    own_since,
+    post,
+    recall,
+    remember,
+    take,
+    value_at,
+)
+from serl.exchange.compiling import inlined
+
+RESERVE = 6
+"""Orders behind the visible levels of a side."""
+FAR = 3.0
+"""Orders farther behind the touch than this many times the visible range are cancelled."""
+SWEEP_MAX = 16
+
+STATE_AT = 1
+"""Slots of the trader's memory; slot 0 tells whether the state has begun."""
+BOOK_AT = STATE_AT + STATE
+_DEEP = BOOK_AT + BOOK  # per side: own orders behind the visible levels, price of the farthest
+INPUTS_AT = _DEEP + 4
+SCRATCH_AT = INPUTS_AT + INPUTS
+MEMORY = SCRATCH_AT + SCRATCH
+_AGE_EDGES, _LOW, _HIGH = STARTS["age_log_s"], STARTS["size_low_lots"], STARTS["size_high_lots"]
+_GAPS, _DEEP_LOTS = STARTS["deep_gap_ticks"], STARTS["deep_lots"]
+_SPREAD, _VISIBLE = STARTS["opening_spread_ticks"], STARTS["visible_levels"]
+
+
+@inlined
+def address(market: Any, slot: int) -> int:
+    """The address of a slot of the trader's memory."""
+    return int(market.memory_address + 8 * slot)
+
+
+@inlined
+def _side_price(market: Any, side: int, level: int) -> int:
+    return int(market.bid_price[level] if side == BUY else market.ask_price[level])
+
+
+@inlined
+def _levels(market: Any, numbers: Any, side: int) -> int:
+    """Visible levels of a side."""
+    return min(int(market.bid_levels if side == BUY else market.ask_levels), int(numbers[_VISIBLE]))
+
+
+@inlined
+def _orders_slot(side: int, level: int) -> int:
+    """Slot of the number of own orders at a level; their youngest's age is LEVELS further."""
+    return BOOK_AT + (4 * side + 2) * LEVELS + level
+
+
+@inlined
+def _age_log_s(market: Any, index: int) -> float:
+    return math.log(1e-9 * max(1, market.time_ns - own_since(market, index)))
+
+
+@inlined
+def survey(market: Any, numbers: Any) -> None:
+    """Writes the visible book, the number of own orders at each level, and those behind the visible levels. O(own orders)."""
+    book = address(market, BOOK_AT)
+    for side in range(2):
+        shown = _levels(market, numbers, side)
+        for level in range(LEVELS):
+            price = _side_price(market, side, level) if level < shown else 0
+            lots = (market.bid_qty[level] if side == BUY else market.ask_qty[level]) if level < shown else 0
+            put_level(book, side, level, price, lots, 0, AGE_MAX_LOG_S)
+        remember(market, _DEEP + 2 * side, 0.0)
+        remember(market, _DEEP + 2 * side + 1, 1.0 * _side_price(market, side, shown - 1) if shown > 0 else 0.0)
+    for index in range(market.orders_open):
+        price, side = own_price(market, index), own_side(market, index)
+        shown = _levels(market, numbers, side)
+        if price == 0 or shown == 0:
+            continue
+        sign = 1 if side == BUY else -1
+        if sign * (_side_price(market, side, shown - 1) - price) > 0:
+            remember(market, _DEEP + 2 * side, recall(market, _DEEP + 2 * side) + 1.0)
+            farthest = recall(market, _DEEP + 2 * side + 1)
+            remember(
+                market, _DEEP + 2 * side + 1, min(farthest, 1.0 * price) if side == BUY else max(farthest, 1.0 * price)
+            )
+            continue
+        for level in range(shown):
+            if _side_price(market, side, level) == price:
+                slot = _orders_slot(side, level)
+                remember(market, slot, recall(market, slot) + 1.0)
+                remember(market, slot + LEVELS, min(recall(market, slot + LEVELS), _age_log_s(market, index)))
+                break
+
+
+@inlined
+def refill(agent: Any, numbers: Any, market: Any, requests: Any, side: int) -> None:
+    """Adds an order behind the farthest own one of a side if too few are there."""
+    short = _levels(market, numbers, side) < int(numbers[_VISIBLE])
+    if recall(market, _DEEP + 2 * side) < RESERVE or short:
+        gap = max(1, int(quantile(numbers[_GAPS:], 0, uniform(agent)) + 0.5))
+        lots = draw_lots(agent, numbers[_DEEP_LOTS:], 0)
+        price = int(recall(market, _DEEP + 2 * side + 1))
+        post(requests, side, price - gap if side == BUY else price + gap, lots)
+
+
+@inlined
+def _open_side(agent: Any, numbers: Any, market: Any, requests: Any, side: int, price: int) -> None:
+    """Fills an empty side from a price on."""
+    for _ in range(int(numbers[_VISIBLE]) + RESERVE):
+        limit(requests, side, price, draw_lots(agent, numbers[_DEEP_LOTS:], 0))
+        gap = max(1, int(quantile(numbers[_GAPS:], 0, uniform(agent)) + 0.5))
+        price = price - gap if side == BUY else price + gap
+
+
+@inlined
+def open_book(agent: Any, numbers: Any, market: Any, requests: Any) -> None:
+    """Fills empty sides around the last price, or the value."""
+    middle = int(market.last_ticks if market.last_ticks > 0 else value_at(market, market.time_ns))
+    spread = max(1, int(numbers[_SPREAD]))
+    if market.bid_ticks == 0:
+        _open_side(
+            agent,
+            numbers,
+            market,
+            requests,
+            BUY,
+            (market.ask_ticks if market.ask_ticks > 0 else middle + spread // 2) - spread,
+        )
+    if market.ask_ticks == 0:
+        _open_side(
+            agent,
+            numbers,
+            market,
+            requests,
+            SELL,
+            (market.bid_ticks if market.bid_ticks > 0 else middle - spread // 2) + spread,
+        )
+
+
+@inlined
+def forbid_impossible(market: Any, numbers: Any) -> None:
+    """Forbids tokens that the book does not allow."""
+    scratch, spread = address(market, SCRATCH_AT), market.ask_ticks - market.bid_ticks
+    for side in range(2):
+        base, shown = side * LOCAL, _levels(market, numbers, side)
+        if spread <= 1:
+            forbid(scratch, base)
+        if spread <= 2:
+            for local in range(1, JOIN):
+                forbid(scratch, base + local)
+        for level in range(LEVELS):
+            if level >= shown:
+                forbid(scratch, base + JOIN + level)
+            if level < LEVELS - 1 and (
+                level + 1 >= shown or abs(_side_price(market, side, level + 1) - _side_price(market, side, level)) <= 1
+            ):
+                forbid(scratch, base + GAP + level)
+            if recall(market, _orders_slot(side, level)) == 0.0:
+                forbid(scratch, base + CANCEL_AT + level)
+        if (market.ask_lots if side == BUY else market.bid_lots) <= 1:
+            forbid(scratch, base + TRADE_LESS)
+
+
+@inlined
+def _cancel_of_age(market: Any, requests: Any, side: int, price: int, age_log_s: float) -> None:
+    """Cancels the own order at a price whose ln age is nearest."""
+    chosen, nearest = -1, 1e300
+    for index in range(market.orders_open):
+        if own_price(market, index) == price and own_side(market, index) == side:
+            distance = abs(_age_log_s(market, index) - age_log_s)
+            if distance < nearest:
+                chosen, nearest = index, distance
+    if chosen >= 0:
+        cancel(requests, market, chosen)
+
+
+@inlined
+def cancel_far(market: Any, numbers: Any, requests: Any) -> None:
+    """Cancels orders that the market has left behind."""
+    for index in range(min(market.orders_open, SWEEP_MAX)):
+        price, side = own_price(market, index), own_side(market, index)
+        last = _levels(market, numbers, side) - 1
+        if price == 0 or last < 1:
+            continue
+        touch = _side_price(market, side, 0)
+        if abs(price - touch) > FAR * abs(_side_price(market, side, last) - touch) + RESERVE:
+            cancel(requests, market, index)
+
+
+@inlined
+def between(numbers: Any, at: int, draw: float) -> float:
+    """A number between two consecutive edges."""
+    return float(numbers[at] + (numbers[at + 1] - numbers[at]) * draw)
+
+
+@inlined
+def _draw_size(agent: Any, numbers: Any, scratch: int) -> int:
+    """A size in lots; within a class logarithms are uniform."""
+    found = draw_class(scratch, TOKENS + WAITS, SIZES, uniform(agent))
+    low, high = numbers[_LOW + found], numbers[_HIGH + found]
+    return max(1, int(low * (high / low) ** uniform(agent) + 0.5))
+
+
+@inlined
+def act(agent: Any, numbers: Any, market: Any, requests: Any, token: int) -> None:
+    """Sends what a token says."""
+    scratch, side, local = address(market, SCRATCH_AT), token // LOCAL, token % LOCAL
+    sign = 1 if side == BUY else -1
+    touch = market.bid_ticks if side == BUY else market.ask_ticks
+    opposite, opposite_lots = (
+        (market.ask_ticks, market.ask_lots) if side == BUY else (market.bid_ticks, market.bid_lots)
+    )
+    draw = uniform(agent)
+    lots = _draw_size(agent, numbers, scratch)
+    if local < JOIN:
+        improvement = inside_ticks(local, market.ask_ticks - market.bid_ticks, draw)
+        post(requests, side, touch + sign * improvement, lots)
+    elif local < GAP:
+        post(requests, side, _side_price(market, side, local - JOIN), lots)
+    elif local < CANCEL_AT:
+        near, far = _side_price(market, side, local - GAP), _side_price(market, side, local - GAP + 1)
+        post(requests, side, near - sign * (1 + int(draw * (abs(far - near) - 1))), lots)
+    elif local < TRADE_LESS:
+        age = draw_class(scratch, TOKENS + WAITS + SIZES, AGES, uniform(agent))
+        age_log_s = 1e9 if age == AGES - 1 else between(numbers, _AGE_EDGES + age, draw)
+        _cancel_of_age(market, requests, side, _side_price(market, side, local - CANCEL_AT), age_log_s)
+    elif local == TRADE_LESS:
+        take(requests, side, opposite, min(lots, opposite_lots - 1))
+    elif local == TRADE_TOUCH:
+        take(requests, side, opposite, opposite_lots)
+    elif local == TRADE_THROUGH:
+        market_order(requests, side, opposite_lots + lots)

@@ -1,0 +1,132 @@
+"""The order flow of a whole market as one trader, drawn event by event from a network that was trained on real days (`serl flow train`).
+
+Each event is a token relative to the live book (flow_tokens.py), drawn from the network's distribution given the book and averages of the past
+(flow_features.py); then its size, for a cancellation the age of the order, and the wait to the next event. So the flow reacts to whatever
+changes the book, strangers' orders among it. Tokens that the book does not allow get no probability; cancellations go to the trader's own order
+at the level whose age is nearest to the drawn one. Behind the visible levels, of which messages tell nothing, it keeps RESERVE (flow_events.py) orders at gaps
+and sizes as measured at the last visible level. Outside the hours that it was trained on it behaves as at their average hour.
+"""
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from serl.agents.traders.flow_events import (
+    BOOK_AT,
+    INPUTS_AT,
+    MEMORY,
+    SCRATCH_AT,
+    STATE_AT,
+    act,
+    address,
+    between,
+    cancel_far,
+    forbid_impossible,
+    open_book,
+    refill,
+    survey,
+)
+from serl.agents.traders.flow_features import add_event, add_wait, start_state, write_inputs
+from serl.agents.traders.flow_network import (
+    NUMBERS,
+    PARTS,
+    STARTS,
+    WAITS,
+    condition_on,
+    draw_class,
+    forget_hour,
+    run_network,
+)
+from serl.agents.traders.flow_tokens import LEVELS, TOKENS
+from serl.agents.traders.random import uniform
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.trader_api import BUY, SELL, recall, remember, sleep, two_sided
+
+DRAWS_PER_EVENT = 64
+"""Random numbers reserved for each event, so that a market with an extra order continues with the same ones (common random numbers)."""
+HOUR_NS, NOON_NS = 3_600_000_000_000, 45_900_000_000_000
+"""Hours are counted from 12:45, the middle of the trading day."""
+_WAIT_EDGES, _HOURS = STARTS["wait_log_s"], STARTS["hours"]
+
+
+def _untrained() -> str:
+    """Numbers with which every possible event is as probable: one lot, after a hundredth of a second to a second."""
+    parts = {name: np.zeros(shape, "<f4") for name, shape in PARTS.items()}
+    for name in ("inverse_deviation", "size_low_lots", "size_high_lots", "deep_gap_ticks", "deep_lots"):
+        parts[name] += 1.0
+    parts["wait_log_s"] += np.linspace(np.log(0.01), 0.0, len(parts["wait_log_s"]))
+    parts["age_log_s"] += np.linspace(np.log(0.01), np.log(100.0), len(parts["age_log_s"]))
+    parts["hours"] += [-24.0, 24.0]
+    parts["opening_spread_ticks"] += 2.0
+    parts["visible_levels"] += LEVELS
+    return base64.b64encode(b"".join(part.tobytes() for part in parts.values())).decode()
+
+
+class NeuralFlowProfile(Profile):
+    """The numbers of the network; `serl flow train` writes them."""
+
+    numbers: str = Field(_untrained(), description="flow_network.PARTS as float32, little-endian, base64")
+
+    @field_validator("numbers")
+    @classmethod
+    def _decodable(cls, text: str) -> str:
+        try:
+            found = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+        except ValueError as error:
+            raise ValueError(f"expected base64 ({error}); train the flow again") from None
+        if len(found) != NUMBERS or not np.isfinite(found).all():
+            raise ValueError(
+                f"expected {NUMBERS} finite numbers, got {len(found)}, {int((~np.isfinite(found)).sum())} of them not finite; train the flow again"
+            )
+        return text
+
+    @classmethod
+    def dtype(cls) -> np.dtype[Any]:
+        """The record that compiled code reads."""
+        return np.dtype([("numbers", "<f4", (NUMBERS,))], align=True)
+
+    def record(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """One row of `dtype()`."""
+        row = np.zeros(1, self.dtype())
+        row["numbers"] = np.frombuffer(base64.b64decode(self.numbers), "<f4")
+        return row
+
+
+@trader("neural_flow", NeuralFlowProfile, memory=MEMORY, depth=LEVELS)
+def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """One event per wake-up; without a side, orders that fill it instead. O(own orders), and a forward pass of some 30,000 products."""
+    agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
+    numbers = profile.numbers
+    if not two_sided(market):
+        open_book(agent, numbers, market, requests)
+        sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
+        return
+    state, scratch, mid = (
+        address(market, STATE_AT),
+        address(market, SCRATCH_AT),
+        0.5 * (market.bid_ticks + market.ask_ticks),
+    )
+    if recall(market, 0) == 0.0:
+        start_state(state, mid)
+        remember(market, 0, 1.0)
+    survey(market, numbers)
+    hour, inputs = (market.time_ns - NOON_NS) / HOUR_NS, address(market, INPUTS_AT)
+    write_inputs(state, address(market, BOOK_AT), inputs, hour, 0)
+    if hour < numbers[_HOURS] or hour > numbers[_HOURS + 1]:
+        forget_hour(numbers, inputs)
+    run_network(numbers, inputs, scratch)
+    forbid_impossible(market, numbers)
+    token = max(0, draw_class(scratch, 0, TOKENS, uniform(agent)))
+    condition_on(numbers, scratch, token)
+    wait = draw_class(scratch, TOKENS, WAITS, uniform(agent))
+    wait_s = math.exp(between(numbers, _WAIT_EDGES + wait, uniform(agent)))
+    act(agent, numbers, market, requests, token)
+    refill(agent, numbers, market, requests, BUY)
+    refill(agent, numbers, market, requests, SELL)
+    cancel_far(market, numbers, requests)
+    add_event(state, token, mid)
+    add_wait(state, wait_s)
+    sleep(requests, market, 1e9 * wait_s)
