@@ -15,12 +15,15 @@ from serl.exchange.kernel.state import (
     DUE_TRAILS,
     FLOATING,
     PEGS,
+    RESERVED_BUYS,
+    RESERVED_HIGH,
+    RESERVED_LOW,
     ROOTS,
     WAITING_PEGS,
     WAITING_TRAILS,
     State,
 )
-from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
+from serl.exchange.records import CASH, FEE_MICRO, LIMIT_SETTINGS, MICRO, PHASE, POSITION, Phase, Queue, Setting
 
 
 def validate(state: State) -> None:
@@ -49,6 +52,8 @@ def validate(state: State) -> None:
         _validate_heaps(state, open_slots)
     _validate_balances(state)
     _validate_accounts(state)
+    if state.counters["counts_reserves"][0]:
+        _validate_reserves(state, open_slots)
 
 
 def _validate_balances(state: State) -> None:
@@ -62,12 +67,48 @@ def _validate_balances(state: State) -> None:
 
 
 def _validate_accounts(state: State) -> None:
-    limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+    limited = state.accounts[:, LIMIT_SETTINGS].any(axis=1)
     assert (state.has_limits == limited).all(), "`has_limits` differs from the accounts that have limits"
     own = int(state.accounts[:, Setting.OWN_FEES].sum())
     assert own == state.counters["own_fee_accounts"][0], (
         f"{own} accounts with their own fees, {state.counters['own_fee_accounts'][0]} counted"
     )
+
+
+def _validate_reserves(state: State, open_slots: set[int]) -> None:
+    """What accounts reserve is that of their open orders; of a linked pair on one side the smaller lots at the lower price count once."""
+    named = {
+        (int(order["participant"]), int(order["order_id"])): slot
+        for slot in open_slots
+        for order in [state.orders[slot]]
+    }
+    found = np.zeros(state.reserves.shape, object)
+    for (participant, order_id), slot in named.items():
+        order, (lots, price) = state.orders[slot], _reserved(state, slot)
+        link = int(state.extras[slot]["link"]) if order["special"] else 0
+        partner = named.get((participant, link), -1)
+        shared, shared_price = 0, 0
+        if partner >= 0 and order_id > link:
+            other = state.orders[partner]
+            if (other["symbol"], other["side"]) == (order["symbol"], order["side"]):
+                shared, shared_price = map(min, (lots, price), _reserved(state, partner))
+        row = found[participant, int(order["symbol"])]
+        row[RESERVED_BUYS + int(order["side"])] += lots - shared
+        if order["side"] == BID:
+            row[RESERVED_LOW] += lots * price - shared * shared_price
+    kept = state.reserves.astype(object)
+    kept[..., RESERVED_LOW] += kept[..., RESERVED_HIGH] * 2**64
+    kept[..., RESERVED_HIGH] = 0
+    assert (kept == found).all(), "what accounts reserve is not that of their open orders"
+
+
+def _reserved(state: State, slot: int) -> tuple[int, int]:
+    """(lots, price) of an open order alone."""
+    order, extra = state.orders[slot], state.extras[slot]
+    if not order["special"]:
+        return int(order["open_lots"]), int(order["price_ticks"])
+    price = extra["limit_ticks"] or extra["stop_ticks"] or extra["touch_ticks"] or state.counters["price_ticks_max"][0]
+    return int(order["open_lots"] + extra["reserve_lots"]), int(price)
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:

@@ -75,6 +75,7 @@ class Counters(Protocol):
     wants_far_levels: int
     own_fee_accounts: int
     wide_balances: int
+    counts_reserves: int
 
 
 class ActiveOrder(Protocol):

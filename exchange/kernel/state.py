@@ -9,6 +9,7 @@ from serl.exchange.kernel.rows import ActiveOrder, Counters
 from serl.exchange.pointed import pointed
 from serl.exchange.records import (
     ACCOUNT_COLUMNS,
+    ASSET_COLUMNS,
     BALANCES,
     FEE_COLUMNS,
     LOT,
@@ -108,6 +109,7 @@ COUNTERS = np.dtype(
         ("wants_far_levels", "<i8"),  # more far levels are needed
         ("own_fee_accounts", "<i8"),  # accounts with fees of their own
         ("wide_balances", "<i8"),  # whether cash, cost or fee of any account was ever beyond 64 bits
+        ("counts_reserves", "<i8"),  # whether what open orders reserve is counted by account
     ],
     align=True,
 )
@@ -219,6 +221,11 @@ PEGS = 3  # pegged orders
 RESERVES = 4  # lots of reserves by side
 SETTLED = 6
 
+# columns of State.reserves
+RESERVED_HIGH, RESERVED_LOW = 0, 1  # notional of buys in ticks x lots, two words
+RESERVED_BUYS, RESERVED_SELLS = 2, 3  # lots
+RESERVE_COLUMNS = 4
+
 SPECIAL_RULES, OPEN_COUNTED = 1 << 32, 1 << 33
 """Added to State.needs_full_book where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
 the number of special orders."""
@@ -270,6 +277,9 @@ class State(NamedTuple):
     triggers_pending: NDArray[np.uint8]  # (S,)
     open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while counters.counts_open
     open_orders: NDArray[np.int64]  # (P,)
+    assets: NDArray[np.int64]  # (S, ASSET_COLUMNS)
+    deposits: NDArray[np.int64]  # (P, 2 S) units of the asset with that number, less 1
+    reserves: NDArray[np.int64]  # (P, S, RESERVE_COLUMNS) of an account's orders, while counters.counts_reserves
     handle: NDArray[np.int64]  # FULL_BOOK and FAST_BOOK, then address and shape of each array
 
 
@@ -302,6 +312,9 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         triggers_pending=np.zeros(symbols, np.uint8),
         open_lots=np.zeros((0, symbols, 2), np.int64),
         open_orders=np.zeros(0, np.int64),
+        assets=np.zeros((symbols, ASSET_COLUMNS), np.int64),
+        deposits=np.zeros((participants, 2 * symbols), np.int64),
+        reserves=np.zeros((0, symbols, RESERVE_COLUMNS), np.int64),
         handle=np.zeros(1, np.int64),
         **new_books(symbols, window, far),
     )
@@ -349,5 +362,6 @@ def with_queues(state: State) -> State:
         settled=np.zeros((books, SETTLED), np.int64),
         open_lots=np.zeros((len(state.report), books, 2), np.int64),
         open_orders=np.zeros(len(state.report), np.int64),
+        reserves=np.zeros((len(state.report), books, RESERVE_COLUMNS), np.int64),
         **longer,
     )

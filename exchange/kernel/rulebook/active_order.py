@@ -6,6 +6,7 @@ from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.rulebook.balance_checks import affordable_price
 from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
 from serl.exchange.kernel.rulebook.matching import (
     counterparty,
@@ -17,16 +18,15 @@ from serl.exchange.kernel.rulebook.orders import (
     add_expiry,
     enqueue,
     make_special,
-    order_limit,
     remove_from_everywhere,
     requeue,
     schedule_triggers,
-    total_open_lots,
     watch,
 )
 from serl.exchange.kernel.rulebook.pegs import float_peg, make_pegs_due
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
 from serl.exchange.kernel.rulebook.reducing import is_active_order_not_reducing
+from serl.exchange.kernel.rulebook.reserves import order_limit, reserve, total_open_lots
 from serl.exchange.kernel.state import (
     BID,
     DUE_PEGS,
@@ -88,6 +88,17 @@ def dequeue(state: State, slot: int) -> None:
 
 
 @inner
+def _limit_to_balance(state: State) -> None:
+    """Limits a market order to buy, which reserves nothing, to what its account can pay."""
+    active = state.active_order
+    if active.stop_ticks | active.touch_ticks or phase_of(state, active.symbol) != k.CONTINUOUS:
+        return  # it waits
+    back = 0 if active.origin == FROM_NEW else active.order_id
+    most = affordable_price(state, active.participant, active.symbol, active.leaves_lots, active.link, back)
+    active.limit_ticks = min(active.limit_ticks, most)
+
+
+@inner
 def activate(state: State) -> None:
     """Sets what follows from the active order's own terms."""
     active = state.active_order
@@ -97,6 +108,8 @@ def activate(state: State) -> None:
     active.limit_ticks = limit if limit != 0 else worst_price(state, side)
     if active.peg != 0:
         active.limit_ticks = peg_price(state, symbol, side, active.peg, active.offset_ticks, limit)
+    if side == BID and active.flags & k.MARKET and state.accounts[active.participant, k.SETTING_BALANCE_CHECKS] != 0:
+        _limit_to_balance(state)
     mode = active.self_trade_term
     active.self_trade = state.accounts[active.participant, k.SETTING_SELF_TRADE] if mode == ACCOUNT_SELF_TRADE else mode
 
@@ -196,6 +209,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
             state.settled[active.symbol, RESERVES + side] += leaves_lots - part
         state.settled[active.symbol, PEGS] += active.peg != 0
         watch(state, slot)
+    reserve(state, slot)
     schedule_triggers(state, active.symbol)
     if active.peg != 0 and active.origin == FROM_QUEUE and active.cancel_reason == NO_TRADE:
         return count  # it has moved, no more

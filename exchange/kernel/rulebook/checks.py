@@ -6,10 +6,11 @@ from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import is_collecting
+from serl.exchange.kernel.rulebook.balance_checks import new_exceeds_balance, replace_exceeds_balance
 from serl.exchange.kernel.rulebook.capacity import is_full
-from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
 from serl.exchange.kernel.rulebook.reducing import reducing_lots
+from serl.exchange.kernel.rulebook.reserves import total_open_lots
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import NO_TERM, TICK_ENTRIES_MAX, CommandFlag
 
@@ -294,6 +295,10 @@ def check_new(state: State, command: CommandRow) -> int:
         return k.REASON_LIMIT_ORDERS
     if exceeds_position(state, participant, symbol, side, 0, command.qty_lots):
         return k.REASON_LIMIT_POSITION
+    trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+    link = term_value(state, command, k.TERM_LINK) | term_value(state, command, k.TERM_UPDATE_LINK)
+    if new_exceeds_balance(state, command, trigger, link):
+        return k.REASON_LIMIT_BALANCE
     if command.flags & k.REDUCE_ONLY and command.qty_lots > reducing_lots(state, participant, symbol, side):
         return k.REASON_REDUCE_ONLY
     return 0
@@ -337,10 +342,14 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
+    trigger = 0
     if market:
         trigger = replaced_value(state, command, k.TERM_STOP_TICKS, state.extras[slot].stop_ticks) | replaced_value(
             state, command, k.TERM_TOUCH_TICKS, state.extras[slot].touch_ticks
         )
         if _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
             return k.REASON_LIMIT_NOTIONAL
-    return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0
+    if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots):
+        return k.REASON_LIMIT_POSITION
+    exceeds = replace_exceeds_balance(state, slot, leaves_lots, command.price_ticks, trigger)
+    return k.REASON_LIMIT_BALANCE if exceeds else 0

@@ -34,14 +34,8 @@ from serl.exchange.kernel.rulebook.checks import (
 )
 from serl.exchange.kernel.rulebook.matching import counterparty
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, hidden_flag, reduce_resting
-from serl.exchange.kernel.rulebook.orders import (
-    add_expiry,
-    make_special,
-    order_limit,
-    remove_expiry,
-    schedule_triggers,
-    total_open_lots,
-)
+from serl.exchange.kernel.rulebook.orders import add_expiry, make_special, remove_expiry, schedule_triggers
+from serl.exchange.kernel.rulebook.reserves import order_limit, total_open_lots
 from serl.exchange.kernel.state import State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 

@@ -5,14 +5,8 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.events import begin_event
 from serl.exchange.kernel.rows import CommandRow, EventRow
-from serl.exchange.kernel.rulebook.orders import (
-    count_open,
-    order_limit,
-    remove_from_everywhere,
-    schedule_triggers,
-    total_open_lots,
-    watch_minimum,
-)
+from serl.exchange.kernel.rulebook.orders import remove_from_everywhere, schedule_triggers, watch_minimum
+from serl.exchange.kernel.rulebook.reserves import count_open, order_limit, release, reserve, total_open_lots, unshare
 from serl.exchange.kernel.state import RESERVES, State
 from serl.exchange.records import Rows
 
@@ -97,6 +91,7 @@ def unlink_pair(state: State, slot: int) -> int:
     """Ends the link of an order: the order_id of the other one, 0 if there is none."""
     if not state.orders[slot].special:
         return 0
+    unshare(state, slot)
     link = state.extras[slot].link
     state.extras[slot].link = 0
     return link
@@ -110,6 +105,7 @@ def reduce_resting(
     order = state.orders[slot]
     leaves, limit, flags = total_open_lots(state, slot), order_limit(state, slot), hidden_flag(state, slot)
     from_reserve = 0
+    release(state, slot)
     order.total_lots -= qty
     count_open(state, slot, -qty, 0)
     if order.special:
@@ -140,6 +136,7 @@ def reduce_resting(
         event.reason = reason
         event.flags = flags
         count += 1
+    reserve(state, slot)
     watch_minimum(state, slot)
     schedule_triggers(state, int64(order.symbol))
     return count
@@ -153,6 +150,7 @@ def partner_to_update(state: State, slot: int, qty: int) -> int:
         return -1
     partner = order_index.find(state, int64(state.orders[slot].participant), state.extras[slot].link)
     if partner >= 0 and (total_open_lots(state, slot) == 0 or qty >= total_open_lots(state, partner)):
+        unshare(state, slot)
         state.extras[slot].link = state.extras[partner].link = 0
     return partner
 

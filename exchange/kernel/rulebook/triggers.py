@@ -8,6 +8,7 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook import heaps
 from serl.exchange.kernel.rulebook.active_order import (
     ROOM,
+    activate,
     cancel_unplaced,
     check_dequeued,
     crosses_outside,
@@ -25,9 +26,10 @@ from serl.exchange.kernel.rulebook.matching import (
     smallest_minimum,
 )
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, cancel_linked, unlink_pair
-from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue, total_open_lots
+from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue
 from serl.exchange.kernel.rulebook.pegs import find_due_pegs, settle_peg
 from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
+from serl.exchange.kernel.rulebook.reserves import release, reserve, total_open_lots
 from serl.exchange.kernel.state import ASK, BID, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
@@ -54,7 +56,9 @@ def _move_trailing_stop(state: State, command: CommandRow, events: Rows, count: 
                 return count, NEEDS_MEMORY
             if is_full_for_move(state, slot, k.STOP_QUEUE):
                 return cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM), CHANGED
+            release(state, slot)
             extra.stop_ticks = stop
+            reserve(state, slot)
             requeue(state, slot, k.STOP_QUEUE, stop)
         turn = stop - extra.trail_ticks if order.side == k.BUY else -(stop + extra.trail_ticks)
         heaps.remove(state, slot)
@@ -101,6 +105,7 @@ def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, s
     dequeue(state, slot)
     if link != 0:
         count = cancel_linked(state, command, events, count, participant, link)
+        activate(state)  # what the other one reserved is free
     check_dequeued(state)
     return count
 

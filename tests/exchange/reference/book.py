@@ -11,7 +11,8 @@ MARKET, ALL_OR_NONE, TO_LIMIT = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_
 IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))
-FEES = tuple(rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS)
+FEES = tuple(rule for rule in Rule if Rule.MAKER_MICROTICKS <= rule <= Rule.AUCTION_PPM)
+ASSETS = tuple(rule for rule in Rule if rule >= Rule.BASE_ASSET)
 Key = tuple[int, int]
 """(participant, order_id)."""
 
@@ -195,6 +196,7 @@ class Book:
         self.band_low = self.band_high = self.band_action = 0
         self.ticks: dict[int, int] = {}  # from which price -> multiple
         self.fees = dict.fromkeys(FEES, 0)  # by Rule
+        self.assets = dict.fromkeys(ASSETS, 0)  # by Rule
         self.halt_reason = 0
 
     def trading(self, side: int) -> list[QueueSide]:

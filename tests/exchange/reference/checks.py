@@ -21,7 +21,8 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from tests.exchange.reference.book import FEES, MARKET, TO_LIMIT, Book, Command, Order
+from tests.exchange.reference.book import ASSETS, FEES, MARKET, TO_LIMIT, Book, Command, Order
+from tests.exchange.reference.funds import check_deposit, is_asset_rule, new_exceeds_balance, replace_exceeds_balance
 from tests.exchange.reference.match import would_trade
 from tests.exchange.reference.state import State
 from tests.exchange.reference.terms import (
@@ -43,7 +44,9 @@ SYMBOL_KINDS = frozenset(
 )  # fmt: skip
 CANCELLING = frozenset({CommandKind.MASS_CANCEL, CommandKind.PURGE})
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
-SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1, Setting.OWN_FEES: 1}
+SETTING_MAX = {
+    Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1, Setting.OWN_FEES: 1, Setting.BALANCE_CHECKS: 1, Setting.SHORT_SALES: 1,
+}  # fmt: skip
 """Of the settings that are not just 0 or more, nor fees."""
 
 
@@ -85,7 +88,10 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
     if reason != Reason.NONE:
         return reason, None
     order = _order(state, book, c, terms)
-    reason = _check_limits(state, book, c, order, c.qty_lots) or _check_room(state, book, c, order)
+    reason = _check_limits(state, book, c, order, c.qty_lots)
+    if not reason and new_exceeds_balance(state, order):
+        reason = Reason.LIMIT_BALANCE
+    reason = reason or _check_room(state, book, c, order)
     return (reason, None) if reason else (Reason.NONE, order)
 
 
@@ -213,6 +219,9 @@ def check_replace(state: State, c: Command, order: Order, terms: dict[int, int])
     replace_terms(changed, terms)
     if reason := _check_limits(state, book, c, changed, open_lots):
         return reason
+    changed.price_ticks = c.price_ticks
+    if replace_exceeds_balance(state, order, changed, open_lots):
+        return Reason.LIMIT_BALANCE
     if not loses_priority(c, order, terms):
         return Reason.NONE
     if order.flags & POST_ONLY and order.queue != Queue.STOP and book.phase == Phase.CONTINUOUS:
@@ -271,6 +280,8 @@ def check_operation(state: State, c: Command) -> Reason:
             return _check_print(state, c)
         case CommandKind.PURGE if not 0 <= c.order_id < state.limits.participants_max:
             return Reason.BAD_SETTING
+        case CommandKind.DEPOSIT:
+            return check_deposit(state, c)
         case CommandKind.ACCOUNT if not _is_setting(state, c):
             return Reason.BAD_SETTING
         case CommandKind.RULE if not _is_rule(state, c):
@@ -290,7 +301,7 @@ def _is_setting(state: State, c: Command) -> bool:
     if not 0 <= c.order_id < state.limits.participants_max or c.flags >= len(Setting):
         return False
     setting = Setting(c.flags)
-    if setting > Setting.OWN_FEES:
+    if Setting.OWN_FEES < setting < Setting.BALANCE_CHECKS:
         return _is_fee(state, Rule[setting.name], c.price_ticks)
     return 0 <= c.price_ticks <= SETTING_MAX.get(setting, c.price_ticks)
 
@@ -314,4 +325,6 @@ def _is_rule(state: State, c: Command) -> bool:
             return c.price_ticks in (0, 1)
         case fee if fee in FEES:
             return _is_fee(state, Rule(fee), c.price_ticks)
+        case asset if asset in ASSETS:
+            return is_asset_rule(state, c)
     return False

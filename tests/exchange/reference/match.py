@@ -10,10 +10,12 @@ from serl.exchange.records import (
     Reason,
     Rule,
     SelfTrade,
+    Setting,
     Side,
     TimeInForce,
 )
 from tests.exchange.reference.book import MARKET, TO_LIMIT, Book, Order, QueueSide
+from tests.exchange.reference.funds import affordable_ticks
 from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
@@ -230,6 +232,8 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
     """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or NO_EVENT."""
     if order.flags & MARKET:
         limit_ticks = state.limit_of(order)
+        if order.side == Side.BUY and state.accounts[order.participant][Setting.BALANCE_CHECKS]:
+            limit_ticks = min(limit_ticks, affordable_ticks(state, order))
     to_limit = order.flags & TO_LIMIT
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:

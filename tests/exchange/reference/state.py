@@ -44,6 +44,7 @@ class State:
         self.accounts = [[0] * len(Setting) for _ in range(limits.participants_max)]
         self.terms: defaultdict[int, dict[int, int]] = defaultdict(dict)  # participant -> term -> value: not used yet
         self.balances: defaultdict[tuple[int, int], Balances] = defaultdict(Balances)  # (participant, symbol)
+        self.deposits: defaultdict[tuple[int, int], int] = defaultdict(int)  # (participant, asset) -> units
         self.has_wide_balances = False  # whether cash or cost of any account was ever beyond 64 bits
         self.event_sequence = self.match_id = self.order_number = self.command_sequence = 0
         self.command, self.event_command_id = NO_COMMAND, 0
