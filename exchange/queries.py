@@ -48,6 +48,10 @@ class Queries:
         elif kind == Kind.BALANCES:
             token, name = wire.expect(message, "[139, request, token, name]", int, str, str)[1:]
             result = self._balances(self._participant(Credential(token, peer.key), name, peer, "BALANCES"))
+        elif kind == Kind.ASSETS:
+            (token,) = wire.expect(message, "[140, request, token]", int, str)[1:]
+            self._check_data(token, peer, kind)
+            result = [[symbol.base or symbol.name, symbol.quote] for symbol in self._core.config.symbols]
         elif kind == Kind.NEWS:
             token, after = wire.expect(message, "[138, request, token, after]", int, str, int)[1:]
             self._check_data(token, peer, kind)
@@ -81,7 +85,7 @@ class Queries:
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise RequestError("malformed", f"expected a query (128 to 139), got kind {kind}")
+            raise RequestError("malformed", f"expected a query (128 to 140), got kind {kind}")
         form = forms[Kind(kind)]
         arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:

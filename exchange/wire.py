@@ -42,6 +42,7 @@ class Kind(IntEnum):
     FEES = 137
     NEWS = 138
     BALANCES = 139
+    ASSETS = 140
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162

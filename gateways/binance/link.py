@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -363,6 +364,15 @@ class AccountLink:
             return await self.require().account()
         except (ExchangeUnreachable, SessionEnded, RequestRejected):
             raise away() from None
+
+    async def assets(self) -> tuple[bool, dict[str, tuple[Decimal, Decimal]]]:
+        """(whether the account has balance checks, balance and reserved of each asset as the exchange has them; none without deposits and
+        checks). Raises BinanceError."""
+        try:
+            checked, rows = (await self.require().ask(Kind.BALANCES, self._session.token, self._session.name))[5]
+        except (ExchangeUnreachable, SessionEnded, RequestRejected):
+            raise away() from None
+        return bool(checked), {asset: (Decimal(balance), Decimal(reserved)) for asset, balance, reserved in rows}
 
 
 def accepted(report: Report) -> Report:

@@ -101,10 +101,8 @@ def exceeds_balance(
 
 @inner
 def new_exceeds_balance(state: State, command: CommandRow, trigger: int, link: int) -> bool:
-    """Whether a NEW is LIMIT_BALANCE."""
+    """Whether a NEW of an account with checks is LIMIT_BALANCE."""
     symbol, participant, side = int64(command.symbol), int64(command.participant), int64(command.side)
-    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] == 0:
-        return False
     price = price_to_reserve(state, command.price_ticks, trigger)
     continuous = state.symbols[symbol].phase == k.CONTINUOUS and command.time_in_force != k.AT_CLOSE
     if command.flags & k.MARKET and trigger == 0 and continuous:
@@ -114,11 +112,9 @@ def new_exceeds_balance(state: State, command: CommandRow, trigger: int, link: i
 
 @inner
 def replace_exceeds_balance(state: State, slot: int, lots: int, limit: int, trigger: int) -> bool:
-    """Whether a REPLACE of an order to so many open lots, another limit and stop or touch price is LIMIT_BALANCE."""
+    """Whether a REPLACE of an order to so many open lots, another limit and stop or touch price is LIMIT_BALANCE, of an account with checks."""
     order = state.orders[slot]
     symbol, participant, side = int64(order.symbol), int64(order.participant), int64(order.side)
-    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] == 0:
-        return False
     link = state.extras[slot].link if order.special else 0
     price, open_lots = price_to_reserve(state, limit, trigger), total_open_lots(state, slot)
     shared, at = shared_with(state, participant, symbol, side, link, order.order_id, lots, price)

@@ -295,10 +295,11 @@ def check_new(state: State, command: CommandRow) -> int:
         return k.REASON_LIMIT_ORDERS
     if exceeds_position(state, participant, symbol, side, 0, command.qty_lots):
         return k.REASON_LIMIT_POSITION
-    trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
-    link = term_value(state, command, k.TERM_LINK) | term_value(state, command, k.TERM_UPDATE_LINK)
-    if new_exceeds_balance(state, command, trigger, link):
-        return k.REASON_LIMIT_BALANCE
+    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0:
+        trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+        link = term_value(state, command, k.TERM_LINK) | term_value(state, command, k.TERM_UPDATE_LINK)
+        if new_exceeds_balance(state, command, trigger, link):
+            return k.REASON_LIMIT_BALANCE
     if command.flags & k.REDUCE_ONLY and command.qty_lots > reducing_lots(state, participant, symbol, side):
         return k.REASON_REDUCE_ONLY
     return 0
@@ -351,5 +352,7 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
             return k.REASON_LIMIT_NOTIONAL
     if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots):
         return k.REASON_LIMIT_POSITION
+    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] == 0:
+        return 0
     exceeds = replace_exceeds_balance(state, slot, leaves_lots, command.price_ticks, trigger)
     return k.REASON_LIMIT_BALANCE if exceeds else 0

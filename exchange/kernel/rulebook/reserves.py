@@ -1,6 +1,6 @@
 """What is open by account: lots, orders, and what open orders reserve; docs/orders.md, Assets and balance checks."""
 
-from serl.exchange.compiling import inner, int64
+from serl.exchange.compiling import apart, inner, int64
 from serl.exchange.kernel import order_index, wide
 from serl.exchange.kernel.state import (
     BID,
@@ -90,29 +90,39 @@ def _add_reserve(state: State, slot: int, lots: int, price: int) -> None:
         reserves[RESERVED_SELLS] += lots
 
 
+@apart
+def _count_reserve(state: State, slot: int, sign: int) -> None:
+    """Adds what an order in a queue reserves, or takes it off."""
+    _add_reserve(state, slot, sign * total_open_lots(state, slot), reserved_price(state, slot))
+    _count_shared(state, slot, -sign)
+
+
+@apart
+def _count_shared(state: State, slot: int, sign: int) -> None:
+    """The same for what it shares."""
+    lots, price = shared_lots(state, slot)
+    _add_reserve(state, slot, sign * lots, price)
+
+
 @inner
 def reserve(state: State, slot: int) -> None:
     """Counts what an order in a queue reserves, behind a change of it."""
     if state.counters.counts_reserves != 0:
-        _add_reserve(state, slot, total_open_lots(state, slot), reserved_price(state, slot))
-        lots, price = shared_lots(state, slot)
-        _add_reserve(state, slot, -lots, price)
+        _count_reserve(state, slot, 1)
 
 
 @inner
 def release(state: State, slot: int) -> None:
     """Takes back what `reserve` counted, ahead of a change."""
     if state.counters.counts_reserves != 0:
-        _add_reserve(state, slot, -total_open_lots(state, slot), reserved_price(state, slot))
-        unshare(state, slot)
+        _count_reserve(state, slot, -1)
 
 
 @inner
 def unshare(state: State, slot: int) -> None:
     """Counts in full what an order in a queue shares, ahead of the end of its link."""
     if state.counters.counts_reserves != 0:
-        lots, price = shared_lots(state, slot)
-        _add_reserve(state, slot, lots, price)
+        _count_shared(state, slot, 1)
 
 
 @inner
