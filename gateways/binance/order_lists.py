@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from serl.exchange.records import CommandKind
+from serl.clients.session import Report
+from serl.exchange.records import CommandKind, EventKind
 from serl.gateways.binance import order_json as as_json
 from serl.gateways.binance.api import Call, Endpoint, signed
 from serl.gateways.binance.errors import BinanceError, refused
@@ -12,6 +13,8 @@ from serl.gateways.binance.order_entry import Draft, new_client_id, read_order
 from serl.gateways.binance.orders import SpotOrder
 from serl.gateways.binance.parameters import Parameters
 
+PROFITS, STOPS = ("LIMIT_MAKER", "TAKE_PROFIT", "TAKE_PROFIT_LIMIT"), ("STOP_LOSS", "STOP_LOSS_LIMIT")
+"""Types of the two orders of a pair."""
 SHARED = ("symbol", "side", "quantity", "selfTradePreventionMode")
 LEG_NAMES = {
     "Type": "type", "ClientOrderId": "newClientOrderId", "IcebergQty": "icebergQty", "Price": "price", "StopPrice": "stopPrice",
@@ -60,7 +63,8 @@ async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
     view = market_view(call, listing)
     shared = {name: call.parameters.values[name] for name in SHARED if name in call.parameters.values}
     drafts = sorted(
-        (read_order(listing, Parameters(shared | leg), view) for leg in legs), key=lambda draft: draft.template.type
+        (read_order(listing, Parameters(shared | leg), view) for leg in legs),
+        key=lambda draft: draft.template.type in STOPS,
     )
     _check_pair(drafts, view.last_ticks)
     ids = [draft.template.client_id for draft in drafts]
@@ -80,19 +84,29 @@ async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
         drafts[0].record, drafts[1].record, listing.number, [draft.fields for draft in drafts], list_client_id
     )
     reports = [await future for future in futures]
-    for report in reports:
-        accepted(report)
+    await _keep_both_or_none(call, reports)
     orders = [call.account.link.orders.by_id[report.order_id] for report in reports]
     answer = as_json.order_list(orders)
     return {**answer, "orderReports": [response(order, kind) for order in orders]}
 
 
+async def _keep_both_or_none(call: Call, reports: list[Report]) -> None:
+    """Raises BinanceError if one of the orders was rejected, once the other is cancelled."""
+    rejected = [report for report in reports if report.kind == EventKind.REJECTED]
+    for report in reports if rejected else ():
+        if report not in rejected and call.account.link.orders.by_id[report.order_id].open:
+            await call.account.link.amend(CommandKind.CANCEL, report.order_id)
+    for report in rejected:
+        accepted(report)
+
+
 def _check_pair(drafts: list[Draft], last_ticks: int) -> None:
-    """Raises BinanceError unless a LIMIT_MAKER and a stop are on the two sides of the market. drafts: by type."""
-    limit, stop = (draft.template for draft in drafts)
-    if limit.type != "LIMIT_MAKER" or stop.type not in ("STOP_LOSS", "STOP_LOSS_LIMIT"):
+    """Raises BinanceError unless an order that takes profit and a stop, the second of the two, are on the two sides of the market."""
+    profit, stop = (draft.template for draft in drafts)
+    if profit.type not in PROFITS or stop.type not in STOPS:
         raise BinanceError(-1014, "Unsupported order combination.")
-    low, high = (limit.price_ticks, stop.stop_ticks) if limit.side == 0 else (stop.stop_ticks, limit.price_ticks)
+    price_ticks = profit.stop_ticks or profit.price_ticks
+    low, high = (price_ticks, stop.stop_ticks) if profit.side == 0 else (stop.stop_ticks, price_ticks)
     if not low < (last_ticks or low + 1) < high or high <= low:
         raise refused("The relationship of the prices for the orders is not correct.")
 

@@ -83,6 +83,23 @@ def test_a_spot_account_adds_up(gateway: Gateway) -> None:
     assert balances(gateway, "BOB")["ETH"] == (-1, 9)
 
 
+def test_a_pair_of_which_one_order_is_refused_leaves_nothing(gateway: Gateway) -> None:
+    """The limit order could be paid, the stop order could not."""
+    pair = {"symbol": "BTCUSDT", "side": "BUY", "quantity": "0.002", "belowType": "LIMIT_MAKER", "belowPrice": "20000"}
+    stop = {
+        "aboveType": "STOP_LOSS_LIMIT",
+        "abovePrice": "300000",
+        "aboveStopPrice": "90000",
+        "aboveTimeInForce": "GTC",
+    }
+    before = balances(gateway)
+    refused = gateway.signed("POST", "orderList/oco", **pair, **stop)
+    assert (refused.status, refused.body["code"]) == (400, -2010)
+    assert gateway.signed("GET", "openOrders").body == [] and balances(gateway) == before
+    accepted = gateway.signed("POST", "orderList/oco", **pair, **stop | {"abovePrice": "100000"})
+    assert accepted.status == 200, accepted
+
+
 def test_the_default_currency_needs_a_name_of_its_own() -> None:
     assert Listings({}, [["A", "USD"], ["B", "EUR"]], "USDT", {}).asset("USD") == "USDT"
     with pytest.raises(ConfigError, match="--quote: expected another name"):

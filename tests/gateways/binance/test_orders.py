@@ -180,6 +180,27 @@ def test_one_cancels_the_other(gateway: Gateway) -> None:
     assert crossing.body["code"] == -2010 and gateway.signed("GET", "openOrders").body == []
 
 
+def test_a_pair_whose_first_order_takes_profit(gateway: Gateway) -> None:
+    """An if-touched order and a stop: one that is triggered ends the other."""
+    gateway.placed("SELL", 1, "100.00", key="BOB")
+    gateway.placed("BUY", 1, "100.00")
+    values: dict[str, Any] = {
+        "symbol": "DEMOUSDT", "side": "SELL", "quantity": 1, "aboveType": "TAKE_PROFIT_LIMIT", "aboveStopPrice": "104.00",
+        "abovePrice": "103.00", "aboveTimeInForce": "GTC", "belowType": "STOP_LOSS", "belowStopPrice": "95.00", "listClientOrderId": "profit",
+    }  # fmt: skip
+    crossed = gateway.signed("POST", "orderList/oco", **values | {"aboveStopPrice": "94.00"})
+    assert crossed.body["code"] == -2010 and gateway.signed("GET", "openOrders").body == []
+    pair = gateway.signed("POST", "orderList/oco", **values).body
+    assert [order["type"] for order in pair["orderReports"]] == ["TAKE_PROFIT_LIMIT", "STOP_LOSS"]
+    gateway.placed("SELL", 1, "104.00", key="BOB")
+    gateway.placed("BUY", 1, "104.00", key="BOB")
+
+    def resting() -> list[tuple[str, bool]]:
+        return [(order["type"], order["isWorking"]) for order in gateway.signed("GET", "openOrders").body]
+
+    eventually(resting, [("TAKE_PROFIT_LIMIT", True)])
+
+
 def test_cancel_replace_and_amend(gateway: Gateway) -> None:
     order = gateway.placed("BUY", 10, "99.00")
     replaced = gateway.signed(
