@@ -82,6 +82,8 @@ class Term(IntEnum):
     SELF_TRADE = 8  # a SelfTrade
     TOUCH_TICKS = 10  # 9 is none: NO_TERM
     UPDATE_LINK = 11  # order_id of the other one
+    WAITS = 12  # 1: inactive until the order that names it as its child is filled
+    CHILD = 13  # order_id of an order that waits for this one
 
 
 class Peg(IntEnum):

@@ -35,6 +35,9 @@ SPECIAL = np.dtype(
         ("self_trade", "u1"),  # 255: as the account says
         ("touch_ticks", "<i8"),
         ("updates", "<i8"),  # 1: its fills are taken off the linked order, else they cancel it
+        ("waits", "<i8"),  # 1: for its parent, 2: that is filled, and it is due
+        ("child", "<i8"),  # order_id of the order that waits for this one
+        ("parent", "<i8"),  # order_id of the order that it waits for, 0 = none yet
     ],
     align=True,
 )

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.kernel import order_index
+from serl.exchange.kernel.constants import DUE
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import (
     ASK,
     BID,
     CLOSERS,
     COLLARED,
+    DUE_CHILDREN,
     DUE_PEGS,
     DUE_TRAILS,
     FLOATING,
@@ -107,6 +109,8 @@ def _reserved(state: State, slot: int) -> tuple[int, int]:
     order, extra = state.orders[slot], state.extras[slot]
     if not order["special"]:
         return int(order["open_lots"]), int(order["price_ticks"])
+    if extra["waits"]:
+        return 0, 0
     price = extra["limit_ticks"] or extra["stop_ticks"] or extra["touch_ticks"] or state.counters["price_ticks_max"][0]
     return int(order["open_lots"] + extra["reserve_lots"]), int(price)
 
@@ -212,6 +216,8 @@ def _validate_heaps(state: State, open_slots: set[int]) -> None:
 def _heaps_of(order: Any, extra: Any) -> tuple[int, ...]:
     """The heaps in which an order may be."""
     side, queue = int(order["side"]), int(order["queue"])
+    if extra["waits"]:
+        return (DUE_CHILDREN,) if extra["waits"] == DUE else ()
     if extra["peg"]:
         kind = 2 * (int(extra["peg"]) - 1) + side
         return FLOATING + kind, COLLARED, WAITING_PEGS + kind, DUE_PEGS

@@ -22,7 +22,7 @@ from serl.exchange.records import ALL_SYMBOLS, Rows
 
 __all__ = ["DONE", "EVENTS_FULL", "GROW", "execute", "execute_batch", "execute_fast", "prefetch_commands"]
 
-EVENT_ROOM = 16
+EVENT_ROOM = 24
 """Rows that must be free for a command to begin."""
 
 EXPIRE, EXECUTE = 0, 1

@@ -167,6 +167,8 @@ TERM_LINK = int(Term.LINK)
 TERM_SELF_TRADE = int(Term.SELF_TRADE)
 TERM_TOUCH_TICKS = int(Term.TOUCH_TICKS)
 TERM_UPDATE_LINK = int(Term.UPDATE_LINK)
+TERM_WAITS = int(Term.WAITS)
+TERM_CHILD = int(Term.CHILD)
 TERM_MAX = int(max(Term))
 
 DAY = int(TimeInForce.DAY)
@@ -179,6 +181,9 @@ GTT = int(TimeInForce.GTT)
 
 MAKER_FEES, TAKER_FEES, AUCTION_FEES = 0, 2, 4
 """Places in the fees of a symbol or account."""
+
+WAITING, DUE = 1, 2
+"""EXTRA.waits."""
 
 # counters.stage
 STAGE_EXPIRE, STAGE_EXPIRY_TRIGGERS, STAGE_TRIGGERS, STAGE_CANCEL, STAGE_UNCROSS, STAGE_AUCTION_CANCEL, STAGE_PHASE = (

@@ -107,6 +107,8 @@ class ActiveOrder(Protocol):
     expire_ns: int
     link: int
     updates: int
+    waits: int
+    child: int
     round_lots: int
     round_level_lots: int
     round_spare_lots: int

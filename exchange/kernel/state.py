@@ -54,6 +54,8 @@ EXTRA = np.dtype(
         ("offset_ticks", "<i8"),
         ("expire_ns", "<i8"),
         ("link", "<i8"),  # order_id of the linked order, 0 = none
+        ("child", "<i8"),  # order_id of the order that waits for this one, 0 = none
+        ("parent", "<i8"),  # order_id of the order that it waits for, 0 = none
         ("heap_place", "<i4"),  # among the orders that expire, -1 = not there
         ("key", "<i8"),  # in its heap (rulebook/heaps.py)
         ("above", "<i4"),  # slots in its heap, -1 = none
@@ -63,6 +65,7 @@ EXTRA = np.dtype(
         ("heap", "i1"),  # of State.roots, ROOTS = that of its level; -1 = in none
         ("peg", "u1"),
         ("self_trade", "u1"),
+        ("waits", "u1"),  # 1 for its parent, 2: that is filled
     ],
     align=True,
 )
@@ -149,6 +152,8 @@ ACTIVE_ORDER = np.dtype(
         ("expire_ns", "<i8"),
         ("link", "<i8"),
         ("updates", "<i8"),
+        ("waits", "<i8"),
+        ("child", "<i8"),
         ("round_lots", "<i8"),  # a pro-rata round allocates these lots, 0 = there is no round
         ("round_level_lots", "<i8"),  # to a level that had so many when the round began
         ("round_spare_lots", "<i8"),  # what rounding left: to the oldest
@@ -209,7 +214,8 @@ DUE_PEGS = 9  # those to look at, by order_number
 WAITING_TRAILS = 10  # trailing buys and sells: the one first that a trade would move first
 DUE_TRAILS = 12
 CLOSERS = 13  # AT_CLOSE orders in INACTIVE, by order_number
-ROOTS = 14
+DUE_CHILDREN = 14  # orders whose parents are filled, by order_number
+ROOTS = 15
 
 # columns of State.settled
 SETTLED_BID, SETTLED_ASK, SETTLED_LAST = (

@@ -17,6 +17,7 @@ from serl.exchange.records import (
     EventKind,
     Reason,
     Rows,
+    Term,
     TimeInForce,
 )
 from tests.exchange.generate_orders import Wish, add_terms, replaced_terms, stand_across
@@ -149,6 +150,8 @@ class Generator:
             elif leaves == 0 and kind in (EventKind.FILL, EventKind.CANCELLED):
                 self.terms.pop(key, None)
                 self._forget(key)
+            elif kind == EventKind.TRIGGERED:
+                self.terms.get(key, (0, {}))[1].pop(Term.WAITS, None)
             elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
                 self._forget(key)
             elif kind == EventKind.HALTED:
@@ -214,8 +217,9 @@ class Generator:
             return [tuple(row)]
         participant, symbol = row[7], row[6]
         own = [order_id for who, order_id in self.live if who == participant]
+        waiting = [each for each in own if Term.WAITS in self.terms.get((participant, each), (0, {}))[1]]
         wish = Wish(
-            row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own
+            row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own, waiting
         )  # fmt: skip
         across = self.profile.across and self.random.random() < self.profile.across
         (stand_across if across else add_terms)(wish, self.random)
@@ -239,7 +243,7 @@ class Generator:
         if not known and self.random.random() < 0.98:
             return [tuple(row)]
         qty = min(max(1, row[5]), self.profile.limits.qty_lots_max)
-        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [])
+        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [], [])
         terms = replaced_terms(known, wish, self.random)
         rows = []
         for term, value in terms.items():

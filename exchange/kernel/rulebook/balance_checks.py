@@ -111,6 +111,19 @@ def new_exceeds_balance(state: State, command: CommandRow, trigger: int, link: i
 
 
 @inner
+def active_exceeds_balance(state: State) -> bool:
+    """The same of the active order, which has waited for its parent."""
+    active = state.active_order
+    trigger = active.stop_ticks | active.touch_ticks
+    price = price_to_reserve(state, active.price_ticks, trigger)
+    if active.flags & k.MARKET and trigger == 0:
+        price = max(state.best[active.symbol, ASK], 1)
+    return exceeds_balance(
+        state, active.participant, active.symbol, active.side, active.leaves_lots, price, active.link, active.order_id
+    )
+
+
+@inner
 def replace_exceeds_balance(state: State, slot: int, lots: int, limit: int, trigger: int) -> bool:
     """Whether a REPLACE of an order to so many open lots, another limit and stop or touch price is LIMIT_BALANCE, of an account with checks."""
     order = state.orders[slot]

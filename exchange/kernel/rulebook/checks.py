@@ -102,6 +102,8 @@ def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -
         return True
     if sent & 1 << k.TERM_TRAIL_TICKS and not 1 <= values[k.TERM_TRAIL_TICKS] <= most:
         return True
+    if sent & 1 << k.TERM_WAITS and values[k.TERM_WAITS] != 1:
+        return True
     if sent & 1 << k.TERM_PEG and not 1 <= values[k.TERM_PEG] <= k.MID:
         return True
     if sent & 1 << k.TERM_OFFSET_TICKS and not 0 <= values[k.TERM_OFFSET_TICKS] <= most:
@@ -109,6 +111,18 @@ def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -
     if sent & 1 << k.TERM_EXPIRE_NS and values[k.TERM_EXPIRE_NS] <= max(command.time_ns, 0):
         return True
     return sent & 1 << k.TERM_SELF_TRADE != 0 and not 0 <= values[k.TERM_SELF_TRADE] <= k.DECREMENT
+
+
+@inner
+def _can_be_child(state: State, participant: int, order_id: int) -> bool:
+    """Whether an order waits, and neither it nor the one that it is linked with has a parent."""
+    slot = order_index.find(state, participant, order_id)
+    if slot < 0 or not state.orders[slot].special:
+        return False
+    child = state.extras[slot]
+    if child.waits != k.WAITING or child.parent != 0:
+        return False
+    return child.link == 0 or state.extras[order_index.find(state, participant, child.link)].parent == 0
 
 
 @inner
@@ -150,7 +164,14 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         slot = order_index.find(state, participant, state.terms[participant, which])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
+        waiting = k.WAITING if sent & 1 << k.TERM_WAITS else 0
+        if (int64(state.extras[slot].waits) if state.orders[slot].special else 0) != waiting:
+            return True
     if sent & 1 << k.TERM_LINK and updates:
+        return True
+    if sent & 1 << k.TERM_WAITS and (peg or sent & (1 << k.TERM_TRAIL_TICKS | 1 << k.TERM_CHILD)):
+        return True
+    if sent & 1 << k.TERM_CHILD and not _can_be_child(state, participant, state.terms[participant, k.TERM_CHILD]):
         return True
     trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
     return trails != 0 and state.symbols[command.symbol].last_ticks == 0
@@ -203,6 +224,7 @@ def could_rest(state: State, command: CommandRow) -> bool:
         term_value(state, command, k.TERM_STOP_TICKS)
         | term_value(state, command, k.TERM_TRAIL_TICKS)
         | term_value(state, command, k.TERM_TOUCH_TICKS)
+        | term_value(state, command, k.TERM_WAITS)
     ):
         return True
     tif = int64(command.time_in_force)
@@ -295,12 +317,17 @@ def check_new(state: State, command: CommandRow) -> int:
         return k.REASON_LIMIT_ORDERS
     if exceeds_position(state, participant, symbol, side, 0, command.qty_lots):
         return k.REASON_LIMIT_POSITION
-    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0:
+    waits = term_value(state, command, k.TERM_WAITS) != 0
+    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0 and not waits:
         trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
         link = term_value(state, command, k.TERM_LINK) | term_value(state, command, k.TERM_UPDATE_LINK)
         if new_exceeds_balance(state, command, trigger, link):
             return k.REASON_LIMIT_BALANCE
-    if command.flags & k.REDUCE_ONLY and command.qty_lots > reducing_lots(state, participant, symbol, side):
+    if (
+        command.flags & k.REDUCE_ONLY
+        and not waits
+        and command.qty_lots > reducing_lots(state, participant, symbol, side)
+    ):
         return k.REASON_REDUCE_ONLY
     return 0
 

@@ -17,6 +17,7 @@ from serl.exchange.kernel.rulebook.order_events import (
     cancel_linked,
     hidden_flag,
     is_linked,
+    make_children_due,
     partner_to_update,
     reduce_resting,
     unlink_pair,
@@ -239,6 +240,8 @@ def replenish_or_remove(state: State, command: CommandRow, events: Rows, count: 
     if order.open_lots > 0:
         return count
     if not order.special or state.extras[slot].reserve_lots == 0:
+        if order.special and state.extras[slot].child != 0:
+            make_children_due(state, int64(order.participant), state.extras[slot].child)
         remove_from_everywhere(state, slot)
         return count
     extra = state.extras[slot]

@@ -6,7 +6,7 @@ from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order
 from serl.exchange.kernel.rulebook import heaps
 from serl.exchange.kernel.rulebook.reserves import count_open, release, total_open_lots
-from serl.exchange.kernel.state import CLOSERS, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
+from serl.exchange.kernel.state import CLOSERS, DUE_CHILDREN, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 
@@ -31,7 +31,8 @@ def make_special(state: State, slot: int) -> None:
     extra.touch_ticks = extra.offset_ticks = extra.expire_ns = extra.link = 0
     extra.heap_place = -1
     extra.heap = heaps.NO_HEAP
-    extra.peg = extra.updates = 0
+    extra.child = extra.parent = 0
+    extra.peg = extra.updates = extra.waits = 0
     extra.self_trade = ACCOUNT_SELF_TRADE
 
 
@@ -114,7 +115,11 @@ def minimum_lots(state: State, slot: int) -> int:
 def watch(state: State, slot: int) -> None:
     """Puts an order that has come to a queue into the heap in which its trigger is found, if it has one."""
     order, extra = state.orders[slot], state.extras[slot]
-    if extra.peg != 0:
+    if extra.waits == k.DUE:
+        heaps.push(state, slot, DUE_CHILDREN, -order.order_number)
+    elif extra.waits != 0:
+        return
+    elif extra.peg != 0:
         heaps.push(state, slot, DUE_PEGS, -order.order_number)
     elif order.queue == k.MIN_QTY_QUEUE:
         heaps.push(state, slot, heaps.OF_LEVEL, -minimum_lots(state, slot))

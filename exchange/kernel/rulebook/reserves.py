@@ -36,6 +36,12 @@ def count_open(state: State, slot: int, lots: int, orders: int) -> None:
 
 
 @inner
+def waits(state: State, slot: int) -> bool:
+    """Whether an order waits for its parent, or is due because that is filled."""
+    return state.orders[slot].special != 0 and state.extras[slot].waits != 0
+
+
+@inner
 def price_to_reserve(state: State, limit: int, trigger: int) -> int:
     """The price at which an order that rests counts: its limit, else its stop or touch price, else the highest."""
     if limit != 0:
@@ -59,7 +65,7 @@ def shared_with(
     """(lots, price) that an order shares with the one that it names as linked, which rests on its side; zeros if there is none.
     `back`: the order_id that the other one names."""
     slot = order_index.find(state, participant, link) if link != 0 else -1
-    if slot < 0 or state.orders[slot].symbol != symbol or state.orders[slot].side != side:
+    if slot < 0 or state.orders[slot].symbol != symbol or state.orders[slot].side != side or waits(state, slot):
         return 0, 0
     if (state.extras[slot].link if state.orders[slot].special else 0) != back:
         return 0, 0
@@ -70,7 +76,7 @@ def shared_with(
 def shared_lots(state: State, slot: int) -> tuple[int, int]:
     """The same of an order in a queue."""
     order = state.orders[slot]
-    link = state.extras[slot].link if order.special else 0
+    link = state.extras[slot].link if order.special and not waits(state, slot) else 0
     lots, price = total_open_lots(state, slot), reserved_price(state, slot)
     return shared_with(
         state, int64(order.participant), int64(order.symbol), int64(order.side), link, order.order_id, lots, price
@@ -92,7 +98,9 @@ def _add_reserve(state: State, slot: int, lots: int, price: int) -> None:
 
 @apart
 def _count_reserve(state: State, slot: int, sign: int) -> None:
-    """Adds what an order in a queue reserves, or takes it off."""
+    """Adds what an order in a queue reserves, or takes it off. One that waits for its parent reserves nothing."""
+    if waits(state, slot):
+        return
     _add_reserve(state, slot, sign * total_open_lots(state, slot), reserved_price(state, slot))
     _count_shared(state, slot, -sign)
 
@@ -133,7 +141,7 @@ def start_counting_reserves(state: State) -> None:
     state.counters.counts_reserves = 1
     for slot in range(state.orders.size):
         order = state.orders[slot]
-        if order.open_lots > 0:
+        if order.open_lots > 0 and not waits(state, slot):
             _add_reserve(state, slot, total_open_lots(state, slot), reserved_price(state, slot))
             lots, price = shared_lots(state, slot)
             if lots != 0 and order.order_id > state.extras[slot].link:  # once for both

@@ -38,6 +38,7 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
         extra.touch_ticks, extra.updates = row.touch_ticks, row.updates
+        extra.waits, extra.child, extra.parent = row.waits, row.child, row.parent
         settled = state.settled[row.symbol]
         settled[PEGS] += row.peg != 0
         settled[RESERVES + int64(row.side)] += row.reserve_lots

@@ -16,6 +16,7 @@ from serl.exchange.kernel.rulebook.active_order import (
     phase_of,
     trade_active_order,
 )
+from serl.exchange.kernel.rulebook.balance_checks import active_exceeds_balance
 from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full_for_move
 from serl.exchange.kernel.rulebook.matching import (
     best_tradable_price,
@@ -30,7 +31,7 @@ from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue
 from serl.exchange.kernel.rulebook.pegs import find_due_pegs, settle_peg
 from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
 from serl.exchange.kernel.rulebook.reserves import release, reserve, total_open_lots
-from serl.exchange.kernel.state import ASK, BID, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
+from serl.exchange.kernel.state import ASK, BID, DUE_CHILDREN, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
@@ -89,6 +90,24 @@ def _next_stop(state: State, symbol: int) -> int:
         return first_slot(state, book, BID, sell)
     instrument.high_ticks = instrument.low_ticks = instrument.last_ticks
     return -1
+
+
+@inner
+def _activate_child(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
+    """An order whose parent is filled comes to the market as a NEW of its kind would."""
+    active, extra, qty = state.active_order, state.extras[slot], total_open_lots(state, slot)
+    event = begin_order_event(state, command, events, count, k.TRIGGERED, slot)
+    event.price_ticks = extra.limit_ticks
+    event.qty_lots = qty
+    event.leaves_lots = qty
+    event.flags = k.HIDDEN
+    dequeue(state, slot)
+    active.stop_ticks, active.touch_ticks = extra.stop_ticks, extra.touch_ticks
+    activate(state)
+    check_dequeued(state)
+    if state.accounts[active.participant, k.SETTING_BALANCE_CHECKS] != 0 and active_exceeds_balance(state):
+        active.cancel_reason = k.REASON_LIMIT_BALANCE
+    return count + 1
 
 
 @inner
@@ -179,6 +198,9 @@ def _run_first_trigger(state: State, command: CommandRow, events: Rows, count: i
     """Runs the first trigger that applies: (new count, what it did)."""
     if not has_far_room(state, symbol):
         return count, NEEDS_MEMORY
+    slot = int64(state.roots[symbol, DUE_CHILDREN])
+    if slot >= 0:
+        return _activate_child(state, command, events, count, slot), ACTIVATED
     slot = _next_stop(state, symbol)
     if slot >= 0:
         return _trigger_stop(state, command, events, count, slot), ACTIVATED

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
 MARKET, ALL_OR_NONE, TO_LIMIT = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE), int(CommandFlag.TO_LIMIT)
+WAITING, DUE = 1, 2
+"""Order.waits: for its parent; that is filled."""
 IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))
@@ -64,6 +66,9 @@ class Order:
     self_trade: int = ACCOUNT_SELF_TRADE
     touch_ticks: int = 0
     updates: int = 0  # 1: fills are taken off the linked order; 0: they cancel it
+    waits: int = 0  # WAITING, DUE or 0
+    child: int = 0
+    parent: int = 0
 
     @property
     def key(self) -> Key:
@@ -110,6 +115,11 @@ class Order:
     def unlink(self, other: "Order") -> None:
         """Ends the link between two orders."""
         self.link = other.link = self.updates = other.updates = 0
+
+    @property
+    def child_key(self) -> Key:
+        """The key of the order that waits for this one."""
+        return self.participant, self.child
 
     def may_rest(self) -> bool:
         """Whether it may rest in CONTINUOUS."""
@@ -188,6 +198,7 @@ class Book:
         self.displayed = self.queues[Queue.DISPLAYED]
         self.pegged: dict[Key, Order] = {}  # those orders of HIDDEN and INACTIVE
         self.trailing: dict[Key, Order] = {}  # those orders of STOP
+        self.waiting: dict[Key, Order] = {}  # for their parents, in INACTIVE
         self.phase = int(Phase.CONTINUOUS)
         self.halted = False
         self.triggers_pending = False  # something has changed
@@ -211,7 +222,12 @@ class Book:
 
     def has_no_triggers(self) -> bool:
         """Whether no order here does anything by itself."""
-        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.MIN_QTY))
+        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.MIN_QTY) or self.first_due())
+
+    def first_due(self) -> Order | None:
+        """The oldest order whose parent is filled."""
+        due = [order for order in self.waiting.values() if order.waits == DUE]
+        return min(due, key=lambda order: order.order_number, default=None)
 
     def level_count(self, queue: int) -> int:
         """Price levels of a queue, both sides."""

@@ -131,6 +131,8 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
         order.link = terms.get(Term.UPDATE_LINK, terms.get(Term.LINK, 0))
         order.updates = int(Term.UPDATE_LINK in terms)
         order.self_trade = terms.get(Term.SELF_TRADE, order.self_trade)
+        order.waits = terms.get(Term.WAITS, 0)
+        order.child = terms.get(Term.CHILD, 0)
     return order
 
 
@@ -173,7 +175,7 @@ def _notional_ticks(state: State, order: Order) -> int:
 
 
 def _could_rest(book: Book, order: Order) -> bool:
-    if order.trigger_ticks:
+    if order.trigger_ticks or order.waits:
         return True
     if order.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
@@ -184,9 +186,14 @@ def _could_rest(book: Book, order: Order) -> bool:
 
 def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     """Of a NEW: REDUCE_ONLY, WOULD_CROSS, BOOK_FULL."""
-    if order.flags & REDUCE_ONLY and not state.reduces(order):
+    if order.flags & REDUCE_ONLY and not order.waits and not state.reduces(order):
         return Reason.REDUCE_ONLY
-    if order.flags & POST_ONLY and not order.trigger_ticks and would_trade(state, order, order.price_ticks):
+    if (
+        order.flags & POST_ONLY
+        and not order.trigger_ticks
+        and not order.waits
+        and would_trade(state, order, order.price_ticks)
+    ):
         return Reason.WOULD_CROSS
     if _could_rest(book, order):
         queue = state.target_queue(order)[0]

@@ -34,7 +34,12 @@ def reserved_ticks(state: State, order: Order) -> int:
 def partner_of(state: State, order: Order) -> Order | None:
     """The linked order on the same side of the symbol, if it rests."""
     other = state.open.get(order.linked_key) if order.link else None
-    if other is None or (other.symbol, other.side) != (order.symbol, order.side) or other.queue == IN_NO_QUEUE:
+    if (
+        other is None
+        or (other.symbol, other.side) != (order.symbol, order.side)
+        or other.queue == IN_NO_QUEUE
+        or other.waits
+    ):
         return None
     return other
 
@@ -52,7 +57,9 @@ def reserved(state: State, participant: int, symbol: int, side: int) -> tuple[in
     """(lots, ticks x lots) that the resting orders of one side reserve."""
     lots = notional = 0
     for order in state.open.values():
-        if (order.participant, order.symbol, order.side) != (participant, symbol, side) or order.queue == IN_NO_QUEUE:
+        if (order.participant, order.symbol, order.side) != (participant, symbol, side):
+            continue
+        if order.queue == IN_NO_QUEUE or order.waits:
             continue
         own = order.leaves_lots, order.leaves_lots * reserved_ticks(state, order)
         if partner_of(state, order) is not None and order.order_id > order.link:  # the pair, once
@@ -98,13 +105,13 @@ def _exceeds(state: State, order: Order, lots: int, notional: int) -> bool:
 
 def new_exceeds_balance(state: State, order: Order) -> bool:
     """Whether a NEW is LIMIT_BALANCE."""
-    if not state.accounts[order.participant][Setting.BALANCE_CHECKS]:
+    if order.waits or not state.accounts[order.participant][Setting.BALANCE_CHECKS]:
         return False
     price = reserved_ticks(state, order)
     if _trades_at_once(state, order):
         asks = state.books[order.symbol].displayed[Side.SELL].ranks
         price = asks[0] if asks else 1
-    return _exceeds(state, order, *reserve_of(state, order, order.total_lots, price))
+    return _exceeds(state, order, *reserve_of(state, order, order.leaves_lots, price))
 
 
 def _trades_at_once(state: State, order: Order) -> bool:

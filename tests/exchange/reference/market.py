@@ -140,6 +140,8 @@ class ReferenceMarket(State):
         if order.link:
             other = self.open[order.linked_key]
             other.link, other.updates = order.order_id, order.updates
+        if order.child:
+            self.open[order.child_key].parent = order.order_id
         if self._rests_at_once(order):
             self.rest(order, queue, ticks, EventKind.ACCEPTED, RESTING)
         else:
@@ -147,7 +149,7 @@ class ReferenceMarket(State):
 
     def _rests_at_once(self, order: Order) -> bool:
         """Whether an order rests without a look at the other side."""
-        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks:
+        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks or order.waits:
             return True
         return order.time_in_force == TimeInForce.AT_CLOSE or (order.peg > 0 and not self.peg_price(order))
 

@@ -179,7 +179,7 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
         order.flags &= ~(MARKET | TO_LIMIT)
     replenish_or_close(state, other)
     if not order.open_lots:
-        state.close(order)
+        state.finish(order)
     if other.link or order.link:
         if other.link and other.linked_key == order.key:
             end_link_between(state, order, other)
@@ -210,7 +210,7 @@ def replenish_or_close(state: State, order: Order) -> None:
     if order.open_lots:
         return
     if not order.reserve_lots:
-        state.close(order)
+        state.finish(order)
         return
     queue, price = order.queue, order.queue_ticks
     state.dequeue(order)

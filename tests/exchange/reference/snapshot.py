@@ -65,7 +65,9 @@ def special_rows(state: State) -> Rows:
 
 
 def _is_special(order: Order) -> bool:
-    own_terms = order.display_lots or order.expire_ns or order.link or order.self_trade != ACCOUNT_SELF_TRADE
+    own_terms = (
+        order.display_lots or order.expire_ns or order.link or order.child or order.self_trade != ACCOUNT_SELF_TRADE
+    )
     return order.queue != Queue.DISPLAYED or bool(own_terms)
 
 
