@@ -15,12 +15,11 @@ from serl.gateways.binance.hub import encode
 from serl.gateways.binance.link import AccountLink
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_json import execution_report, list_status
-from serl.gateways.binance.orders import Execution, SpotOrder
+from serl.gateways.binance.orders import PENDING, Execution, SpotOrder
 from serl.gateways.binance.scale import Scale
 
 LISTEN_KEY_S = 3600.0
 CANCEL_IDS_KEPT = 10_000
-ORDERS_OF_A_LIST = 2
 Take = Callable[[str], None]
 """Takes an event of the user data stream, as JSON."""
 
@@ -92,9 +91,9 @@ class Account:
             self._position_due = asyncio.get_running_loop().create_task(self._tell_position(execution.time_ms))
 
     def _tell_list(self, orders: list[SpotOrder]) -> None:
-        """The list has both of its orders, or is done."""
+        """The list has all of its orders, or is done."""
         states = {order.open for order in orders}
-        if len(orders) == ORDERS_OF_A_LIST and len(states) == 1:
+        if len(orders) == orders[0].record.list_size and len(states) == 1:
             self.tell(list_status(orders, time.time_ns() // 1_000_000))
 
     async def _tell_position(self, update_ms: int) -> None:
@@ -144,6 +143,8 @@ class Account:
     def _locked(self) -> dict[str, Decimal]:
         found: dict[str, Decimal] = {}
         for order in self.link.orders.open.values():
+            if order.status == PENDING:
+                continue
             listing = order.listing
             buys = order.record.side == Side.BUY
             asset = listing.quote if buys else listing.base

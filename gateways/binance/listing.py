@@ -67,7 +67,7 @@ class Listing:
         return {
             "symbol": self.name, "status": "TRADING" if trading else "BREAK", "baseAsset": self.base, "baseAssetPrecision": self.quantities.places,
             "quoteAsset": self.quote, "quotePrecision": places, "quoteAssetPrecision": places, "baseCommissionPrecision": 8,
-            "quoteCommissionPrecision": 8, "orderTypes": list(ORDER_TYPES), "icebergAllowed": True, "ocoAllowed": True, "otoAllowed": False,
+            "quoteCommissionPrecision": 8, "orderTypes": list(ORDER_TYPES), "icebergAllowed": True, "ocoAllowed": True, "otoAllowed": True,
             "quoteOrderQtyMarketAllowed": True, "allowTrailingStop": False, "cancelReplaceAllowed": True, "amendAllowed": True, "pegInstructionsAllowed": False,
             "isSpotTradingAllowed": True, "isMarginTradingAllowed": False, "filters": self.filters(), "permissions": [], "permissionSets": [["SPOT"]],
             "defaultSelfTradePreventionMode": "NONE", "allowedSelfTradePreventionModes": list(STP_MODES),
