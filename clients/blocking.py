@@ -12,7 +12,7 @@ from serl.clients.core import ClientCore, Result, Steps
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.turns import take_turn
-from serl.clients.values import Balance, Price, SymbolStatus, Trade
+from serl.clients.values import AssetBalance, Balance, Price, SymbolStatus, Trade
 from serl.exchange.news import News
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
@@ -157,6 +157,13 @@ class Exchange(Client):
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """
         return self._run(self.core.account())
+
+    def balances(self) -> dict[str, AssetBalance]:
+        """What we have of each asset, by name: all of it, and what open orders reserve (docs/orders.md, Assets and balance checks).
+
+        Empty for an account that has neither deposits nor balance checks. Raises `RequestRejected` as `account` does.
+        """
+        return self._run(self.core.balances())
 
     def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""

@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.news import NewsFeed, NewsPages
 from serl.clients.session import Grant, Order, Session
-from serl.clients.values import Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
+from serl.clients.values import AssetBalance, Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
@@ -230,6 +231,11 @@ class ClientCore:
             instrument = self.session.instrument_numbered(number)
             found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
         return found
+
+    def balances(self) -> Steps[dict[str, AssetBalance]]:
+        """The balances of every asset, by name."""
+        _, rows = (yield from self.ask(Kind.BALANCES, self.session.token, self.session.name))[5]
+        return {asset: AssetBalance(*map(Decimal, amounts)) for asset, *amounts in rows}
 
     def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""

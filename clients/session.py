@@ -214,7 +214,8 @@ class Session:
         market = price_ticks is None and terms.peg is None
         has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
-        waits = terms.stop_ticks is not None or terms.trail_ticks is not None or terms.touch_ticks is not None
+        triggers = terms.stop_ticks, terms.trail_ticks, terms.touch_ticks, terms.waits
+        waits = any(trigger is not None for trigger in triggers)
         immediate = market and not waits and not terms.to_limit
         tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
         term_commands = self._term_commands(terms) if has_terms else []

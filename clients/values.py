@@ -74,6 +74,23 @@ class Balance(NamedTuple):
         )  # fmt: skip
 
 
+class AssetBalance(NamedTuple):
+    """What a participant has of an asset.
+
+    Attributes:
+        balance: what was deposited, and what trades and fees made of it; below 0: short, or in debt.
+        reserved: what open orders could spend, fees included; 0 for an account without balance checks.
+    """
+
+    balance: Decimal
+    reserved: Decimal
+
+    @property
+    def free(self) -> Decimal:
+        """What new orders can spend."""
+        return self.balance - self.reserved
+
+
 def to_ticks(instrument: Instrument, price_ticks: int | None, price: Price | None) -> int | None:
     """The price of an order in ticks, however it was given; None for none. Raises ConfigError for both, and PriceOffTick."""
     if price is None:

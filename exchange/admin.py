@@ -18,6 +18,7 @@ from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
+from serl.exchange.settings import asset_rows, deposit_row
 from serl.exchange.wire import Kind, RequestError, pack
 
 OPERATE_FORM = (
@@ -99,8 +100,11 @@ class Admin:
             values = wire.expect(message, form, int, str, int, str, str, str, object, str)[2:]
             published = self._news.accept(*values)
             return [published.sequence, published.time_ns]
+        elif kind == Kind.DEPOSIT:
+            form = "[170, request, token, name, asset, amount]"
+            self._deposit(*wire.expect(message, form, int, str, str, str, str)[2:])
         else:
-            raise RequestError("malformed", f"expected an admin message (160 to 169), got kind {kind}")
+            raise RequestError("malformed", f"expected an admin message (160 to 170), got kind {kind}")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
@@ -136,6 +140,17 @@ class Admin:
                 "qty_lots"
             ]
         )
+
+    def _deposit(self, name: str, asset: str, amount: str) -> None:
+        """Adds an amount, below 0 a withdrawal, to what a participant has of an asset."""
+        assets, state = self._core.assets, self._core.market.state
+        try:
+            number, units = assets.number(asset), assets.amount_units(asset, amount)
+        except ConfigError as error:
+            raise RequestError("malformed", str(error)) from None
+        participant = self._sessions.participants.number(name)
+        for row in (*asset_rows(assets, state.assets), deposit_row(participant, number, units)):
+            self._submit_row(row)
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence for the next request, EVENT rows] of a participant, or of all without a name."""
@@ -173,14 +188,18 @@ class Admin:
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
         """Executes a command of the exchange itself. Returns the event that answers it, the last of its participant. Raises RequestError if
         it was rejected."""
+        return self._submit_row(command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks))
+
+    def _submit_row(self, row: Rows) -> np.void:
+        """The same of a COMMAND row without its participant and time."""
         own, now_ns = self._sessions.participants.exchange(), self._clock.now_ns()
-        row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
         row["participant"], row["time_ns"] = own, now_ns
         self._core.submit(row)
         answer = self._last_event(own)
         if answer["kind"] == EventKind.REJECTED:
-            name = CommandKind(kind).name
-            raise RequestError("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
+            name, reason = CommandKind(row["kind"][0]).name, Reason(answer["reason"]).name
+            where = "" if row["kind"][0] == CommandKind.DEPOSIT else f" of symbol {row['symbol'][0]}"
+            raise RequestError("rejected", f"{name}{where} was rejected: {reason}")
         return answer
 
     def _last_event(self, participant: int) -> np.void:

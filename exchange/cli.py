@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from serl.exchange.banner import print_banner, speed_text
+from serl.exchange.cli_balances import deposit, print_balances, withdraw
 from serl.exchange.cli_news import news
 from serl.exchange.cli_request import DEFAULT_ENDPOINT, Request, exchange_options, symbol_number
 from serl.exchange.errors import ConfigError
@@ -32,7 +33,8 @@ def exchange() -> None:
     """A limit order book exchange that runs as a server."""
 
 
-exchange.add_command(news)
+for command in (news, deposit, withdraw):
+    exchange.add_command(command)
 
 
 def _clock_overrides(text: str) -> dict[str, Any]:
@@ -307,7 +309,8 @@ def kill(participant: str, off: bool, request: Request) -> None:
 @click.argument("participant")
 @exchange_options
 def account(participant: str, request: Request) -> None:
-    """Print the position (lots) and profit (money) of a participant per symbol, with open positions valued at the last trade."""
+    """Print the position (lots) and profit (money) of a participant per symbol, with open positions valued at the last trade, and what it has
+    of each asset, if it has deposits or balance checks."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
@@ -324,6 +327,7 @@ def account(participant: str, request: Request) -> None:
             Decimal(balance.fees_microticks) / MICRO,
         )
         click.echo(f"{name:12}{balance.position_lots:14,}" + "".join(f"{unit * amount:20,}" for amount in ticks))
+    print_balances(request, participant)
 
 
 @click.group(epilog="Example: serl keys new ./keys")

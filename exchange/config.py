@@ -19,6 +19,8 @@ from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTR
 from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import read_settings
 
+ASSET_NAME = r"^[A-Za-z0-9._-]{1,32}$"
+DEFAULT_QUOTE = "USD"
 SOCKETS = ("orders", "feed", "queries", "admin")
 
 
@@ -80,11 +82,15 @@ class SymbolConfig(MarketRules):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
     tick_size: str = "0.01"
     lot_size: str = "1"
+    base: str | None = Field(None, pattern=ASSET_NAME)
+    quote: str = Field(DEFAULT_QUOTE, pattern=ASSET_NAME)
 
     @property
     def reference(self) -> dict[str, str]:
         """The reference data that a journal stores."""
-        return {"name": self.name, "tick_size": self.tick_size, "lot_size": self.lot_size}
+        values = {"name": self.name, "tick_size": self.tick_size, "lot_size": self.lot_size}
+        values |= {"base": self.base} if self.base and self.base != self.name else {}
+        return values | ({} if self.quote == DEFAULT_QUOTE else {"quote": self.quote})
 
     @field_validator("tick_size", "lot_size")
     @classmethod
@@ -98,8 +104,8 @@ class SymbolConfig(MarketRules):
 
 
 class AccountConfig(_Section):
-    """Limits of a participant, 0 = none (docs/orders.md, Accounts). Its latency, message rate and fees replace the exchange's and the
-    symbols'."""
+    """Limits of a participant, 0 = none (docs/orders.md, Accounts), and its first balances. Its latency, message rate and fees replace
+    the exchange's and the symbols'."""
 
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
@@ -110,18 +116,21 @@ class AccountConfig(_Section):
     orders_open_max: int = Field(0, ge=0)
     position_lots_max: int = Field(0, ge=0)
     fees: FeesConfig | None = None
+    balance_checks: bool = False
+    short_sales: bool = False
+    balances: dict[str, str] = {}
 
     @property
     def has_limits(self) -> bool:
-        """Whether it sets more than a latency and a message rate, which do not concern the order book."""
+        """Whether it sets more than a latency, a message rate and balances, which limit no order."""
         fields = self.model_fields_set
-        return not fields or not fields <= {"latency", "messages_per_s_max"}
+        return not fields or not fields <= {"latency", "messages_per_s_max", "balances"}
 
     def settings(self) -> list[tuple[Setting, int]]:
         """The settings and values of the ACCOUNT commands that apply it; none without limits."""
         if not self.has_limits:
             return []
-        values = self.model_dump() | (self.fees or FeesConfig()).model_dump()
+        values = self.model_dump(exclude={"balances"}) | (self.fees or FeesConfig()).model_dump()
         values |= {"self_trade": SelfTrade[self.self_trade.upper()], "own_fees": self.fees is not None}
         return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from serl.exchange.assets import Assets
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.loop import (
@@ -64,6 +65,8 @@ class Core:
     def __init__(self, config: ExchangeConfig, folder: Path) -> None:
         self.config = config
         self.symbols = [symbol.reference for symbol in config.symbols]
+        self.assets = Assets(config.symbols)
+        self.assets.check(config.accounts)
         self.journal = Journal(folder, self.symbols, config.journal)
         self.gateway = new_gateway(config.limits)
         self.journal.set_salt(self.gateway)

@@ -14,6 +14,7 @@ from serl.exchange.account import Account
 from serl.exchange.entry import Entry
 from serl.exchange.errors import ConfigError
 from serl.exchange.growth import capacity_for, grow_far, grow_orders
+from serl.exchange.holdings import Holding, holdings
 from serl.exchange.integers import Integer, Symbol
 from serl.exchange.kernel.dump import list_orders, list_specials, restore_orders
 from serl.exchange.kernel.levels import levels
@@ -28,7 +29,7 @@ from serl.exchange.records import (
     HIGH_TICKS,
     LAST_TICKS,
     LEVEL,
-    LIMIT_COLUMNS,
+    LIMIT_SETTINGS,
     LOT,
     LOW_TICKS,
     MAKER_FEE,
@@ -123,10 +124,14 @@ class Market(Entry):
             return self.state.balances
         return np.concatenate([self.state.balances, self.state.carries], axis=2)
 
+    def holdings(self, participant: Integer = 0) -> dict[int, Holding]:
+        """What a participant has of each asset, by its number. ConfigError if there is no such participant."""
+        return holdings(self.state, self._participant(participant))
+
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""
         state = self.state
-        used = participants_used(state.last_command_id, state.report, state.accounts)
+        used = participants_used(state.last_command_id, state.report, state.accounts, state.deposits)
         return Snapshot(
             orders=self.orders(),
             specials=self.specials(),
@@ -138,6 +143,8 @@ class Market(Entry):
             symbols=state.symbols.copy(),
             accounts=state.accounts[:used].copy(),
             terms=state.terms[:used].copy(),
+            assets=state.assets.copy(),
+            deposits=state.deposits[:used].copy(),
         )
 
     @classmethod
@@ -160,7 +167,8 @@ class Market(Entry):
             snapshot.accounts,
             snapshot.terms,
         )
-        state.has_limits[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+        state.assets[:], state.deposits[:used] = snapshot.assets, snapshot.deposits
+        state.has_limits[:used] = snapshot.accounts[:, LIMIT_SETTINGS].any(axis=1)
         state.counters["own_fee_accounts"] = snapshot.accounts[:, Setting.OWN_FEES].sum()
         market._restore_orders(restore_orders, snapshot.orders)
         if not _is_plain(snapshot):
@@ -214,5 +222,5 @@ def _is_plain(snapshot: Snapshot) -> bool:
         snapshot.orders["time_in_force"].max(initial=0) > TimeInForce.FOK
         or (snapshot.orders["flags"] & REDUCE_ONLY).any()
     )
-    limited = snapshot.accounts[:, :LIMIT_COLUMNS].any()
+    limited = snapshot.accounts[:, LIMIT_SETTINGS].any()
     return not (rules.any() or special or len(snapshot.specials) or limited or snapshot.terms.any())

@@ -172,6 +172,6 @@ def _unused(core: Core, count: int) -> list[int]:
     state: Any = core.market.state
     gateway = core.gateway
     used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
-    used |= state.accounts[:count].any(axis=1) | (state.operator[:count] != 0)
+    used |= state.accounts[:count].any(axis=1) | state.deposits[:count].any(axis=1) | (state.operator[:count] != 0)
     used[gateway.participant[gateway.status != FREE]] = True
     return [int(number) for number in np.flatnonzero(~used)]

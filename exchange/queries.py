@@ -12,6 +12,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED
+from serl.exchange.holdings import holdings
 from serl.exchange.login import Credential, Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
@@ -44,6 +45,13 @@ class Queries:
         elif kind == Kind.FEES:
             token, name = wire.expect(message, "[137, request, token, name]", int, str, str)[1:]
             result = self._fees(self._participant(Credential(token, peer.key), name, peer, "FEES"))
+        elif kind == Kind.BALANCES:
+            token, name = wire.expect(message, "[139, request, token, name]", int, str, str)[1:]
+            result = self._balances(self._participant(Credential(token, peer.key), name, peer, "BALANCES"))
+        elif kind == Kind.ASSETS:
+            (token,) = wire.expect(message, "[140, request, token]", int, str)[1:]
+            self._check_data(token, peer, kind)
+            result = [[symbol.base or symbol.name, symbol.quote] for symbol in self._core.config.symbols]
         elif kind == Kind.NEWS:
             token, after = wire.expect(message, "[138, request, token, after]", int, str, int)[1:]
             self._check_data(token, peer, kind)
@@ -77,7 +85,7 @@ class Queries:
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise RequestError("malformed", f"expected a query (128 to 138), got kind {kind}")
+            raise RequestError("malformed", f"expected a query (128 to 140), got kind {kind}")
         form = forms[Kind(kind)]
         arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:
@@ -134,9 +142,26 @@ class Queries:
         """[symbol, fees ...] of every symbol: what the participant's next fills cost, by its own fees or the symbol's."""
         state = self._core.market.state
         account = state.accounts[participant]
-        own = account[Setting.MAKER_MICROTICKS :].tolist() if account[Setting.OWN_FEES] else None
+        fees = account[Setting.MAKER_MICROTICKS :][:FEE_COLUMNS].tolist()
+        own = fees if account[Setting.OWN_FEES] else None
         of_symbols = state.symbols[: len(self._core.symbols), MAKER_FEE : MAKER_FEE + FEE_COLUMNS].tolist()
         return [[symbol, *(own or fees)] for symbol, fees in enumerate(of_symbols)]
+
+    def _balances(self, participant: int) -> list[Any]:
+        """[whether the account has balance checks, [[asset, balance, reserved] ...]], amounts as decimal texts. Without checks only of an
+        account with deposits."""
+        state, assets = self._core.market.state, self._core.assets
+        checked = int(state.accounts[participant, Setting.BALANCE_CHECKS])
+        if not checked and not state.deposits[participant].any():
+            return [0, []]
+        found = holdings(state, participant)
+        return [
+            checked,
+            [
+                [assets.names[asset - 1], *(str(assets.money(asset, each)) for each in held)]
+                for asset, held in found.items()
+            ],
+        ]
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
         """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""

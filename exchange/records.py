@@ -33,6 +33,7 @@ class CommandKind(IntEnum):
     ACCOUNT = 23  # order_id = participant, flags = Setting, price_ticks = value
     RULE = 24  # flags = Rule, price_ticks = value
     PURGE = 25  # a mass cancel for participant order_id
+    DEPOSIT = 26  # order_id = participant, qty_lots = asset, price_ticks = amount in units, below 0 a withdrawal
 
 
 class Side(IntEnum):
@@ -81,6 +82,8 @@ class Term(IntEnum):
     SELF_TRADE = 8  # a SelfTrade
     TOUCH_TICKS = 10  # 9 is none: NO_TERM
     UPDATE_LINK = 11  # order_id of the other one
+    WAITS = 12  # 1: inactive until the order that names it as its child is filled
+    CHILD = 13  # order_id of an order that waits for this one
 
 
 class Peg(IntEnum):
@@ -155,6 +158,8 @@ class Setting(IntEnum):
     TAKER_PPM = 11
     AUCTION_MICROTICKS = 12
     AUCTION_PPM = 13
+    BALANCE_CHECKS = 14  # 1: no order may spend more than is free
+    SHORT_SALES = 15  # 1: except for sells
 
 
 class Rule(IntEnum):
@@ -172,6 +177,10 @@ class Rule(IntEnum):
     TAKER_PPM = 9
     AUCTION_MICROTICKS = 10
     AUCTION_PPM = 11
+    BASE_ASSET = 12  # number of an asset; 0: its own
+    QUOTE_ASSET = 13  # 0: the one that all symbols have without this rule
+    BASE_UNITS = 14  # of the base asset, in a lot; 0: 1
+    QUOTE_UNITS = 15  # of the quote asset, in a tick x lot; 0: 1
 
 
 class EventKind(IntEnum):
@@ -191,7 +200,7 @@ class EventKind(IntEnum):
     DAY_ENDED = 12
     PHASED = 13  # flags = Phase, price_ticks and qty_lots of the auction
     TRIGGERED = 14  # a stop order leaves its queue
-    SET = 15  # answers ACCOUNT and RULE
+    SET = 15  # answers ACCOUNT, RULE and DEPOSIT
 
 
 class EventFlag(IntFlag):
@@ -235,6 +244,7 @@ class Reason(IntEnum):
     REDUCE_ONLY = 24
     BAD_SETTING = 25
     LIMIT_DISPLAY = 26  # an iceberg that shows too little of itself
+    LIMIT_BALANCE = 27  # more than is free of an asset
     # cancellations
     REQUESTED = 32
     IOC_REMAINDER = 33
@@ -342,8 +352,16 @@ BALANCES, WIDE_BALANCES = 5, 8
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""
-LIMIT_COLUMNS = int(Setting.OWN_FEES)
-"""The first of them, which affect what is accepted and matched; the others are fees."""
+FIRST_ACCOUNT_COLUMNS = int(Setting.BALANCE_CHECKS)
+"""The same in the first version."""
+LIMIT_SETTINGS = (*range(Setting.OWN_FEES), int(Setting.BALANCE_CHECKS))
+"""Those that affect what is accepted and matched; the others are fees."""
+ASSET_COLUMNS = 4
+"""Columns of Snapshot.assets: the rules from BASE_ASSET on."""
+UNITS_MAX = 1 << 31
+"""Units of an asset in a lot or a tick x lot."""
+DEPOSITS_MAX = (1 << 62) - 1
+"""Units of an asset that an account may have deposited or withdrawn in sum."""
 
 NO_TERM = 9
 """Not the number of a term. The column of Snapshot.terms with a bit for each given term; the bit 1 << NO_TERM means an unknown term."""

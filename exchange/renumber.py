@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.records import CommandKind, Rows
 
-PARTICIPANT_COMMANDS = (CommandKind.ACCOUNT, CommandKind.PURGE)
+PARTICIPANT_COMMANDS = (CommandKind.ACCOUNT, CommandKind.PURGE, CommandKind.DEPOSIT)
 """Commands whose order_id is a participant."""
 
 

@@ -25,7 +25,7 @@ from serl.exchange.records import (
 from serl.exchange.table import Names, Table, prices, times
 
 C, E = CommandKind, EventKind
-SYMBOLLESS_COMMANDS = (C.END_DAY, C.TIME, C.ACCOUNT)
+SYMBOLLESS_COMMANDS = (C.END_DAY, C.TIME, C.ACCOUNT, C.DEPOSIT)
 SIDE_NAMES = tuple(side.name.lower() for side in Side)
 CHANGES = (C.CANCEL, C.REDUCE, C.REPLACE)
 """Commands about an existing order; its side may be missing in them."""

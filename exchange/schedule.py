@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from serl.exchange.assets import Assets
 from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
-from serl.exchange.settings import account_rows, rule_rows
+from serl.exchange.settings import account_rows, asset_rows, deposit_rows, rule_rows
 from serl.exchange.venue import Venue
 
 VOLATILITY = int(Phase.VOLATILITY)
@@ -50,6 +51,10 @@ class Schedule:
             rows += rule_rows(symbol, number, market.state.symbols[number], config.limits.price_ticks_max)
         accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
+        assets = Assets(config.symbols)
+        if any(account.balances or account.balance_checks for account in accounts.values()):
+            rows += asset_rows(assets, market.state.assets)
+        rows += deposit_rows(accounts, assets, market.state.deposits)
         past = list(self._calendar.pop_until(now_ns))
         ended = any(
             scheduled.kind == CommandKind.END_DAY and scheduled.time_ns >= self._stopped_ns for scheduled in past

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.assets import Assets
 from serl.exchange.config import AccountConfig, SymbolConfig
 from serl.exchange.records import (
     BAND_ACTION,
@@ -82,3 +83,25 @@ def account_rows(accounts: dict[int, AccountConfig], current: NDArray[np.int64])
             if current[participant, setting] != value:
                 rows.append(command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value))
     return rows
+
+
+def asset_rows(assets: Assets, current: NDArray[np.int64]) -> list[Rows]:
+    """RULE rows where the assets of symbols differ from the market's: `current`, Snapshot.assets, int64 (symbols, ASSET_COLUMNS)."""
+    places = np.argwhere(assets.rows != current).tolist()
+    return [_rule(symbol, Rule(Rule.BASE_ASSET + place), int(assets.rows[symbol, place])) for symbol, place in places]
+
+
+def deposit_rows(accounts: dict[int, AccountConfig], assets: Assets, deposits: NDArray[np.int64]) -> list[Rows]:
+    """DEPOSIT rows of the configured balances of accounts that have no deposits: `deposits`, Snapshot.deposits. ConfigError for an unknown
+    asset or a wrong amount."""
+    rows = []
+    for participant, account in sorted(accounts.items()):
+        amounts = {assets.number(name): assets.amount_units(name, text) for name, text in account.balances.items()}
+        if not deposits[participant].any():
+            rows += [deposit_row(participant, asset, units) for asset, units in amounts.items()]
+    return rows
+
+
+def deposit_row(participant: int, asset: int, units: int) -> Rows:
+    """A DEPOSIT."""
+    return command(CommandKind.DEPOSIT, order_id=participant, qty_lots=asset, price_ticks=units)

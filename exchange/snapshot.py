@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.records import Rows
+from serl.exchange.records import FIRST_ACCOUNT_COLUMNS, Rows
 
 SPECIAL = np.dtype(
     [
@@ -35,6 +35,9 @@ SPECIAL = np.dtype(
         ("self_trade", "u1"),  # 255: as the account says
         ("touch_ticks", "<i8"),
         ("updates", "<i8"),  # 1: its fills are taken off the linked order, else they cancel it
+        ("waits", "<i8"),  # 1: for its parent, 2: that is filled, and it is due
+        ("child", "<i8"),  # order_id of the order that waits for this one
+        ("parent", "<i8"),  # order_id of the order that it waits for, 0 = none yet
     ],
     align=True,
 )
@@ -42,8 +45,10 @@ SPECIAL = np.dtype(
 those that rising prices trigger come first, then those that falling prices trigger."""
 FIRST_SPECIAL_NAMES = 22
 """Columns of SPECIAL in the first version; the hash of a market in which the later ones are all 0 does not contain them."""
-FIRST_TERM_COLUMNS = 10
-"""The same of Snapshot.terms."""
+FIRST_COLUMNS = {"terms": 10, "accounts": FIRST_ACCOUNT_COLUMNS}
+"""The same of Snapshot.terms and Snapshot.accounts."""
+LATER_FIELDS = ("assets", "deposits")
+"""Fields of Snapshot that the first version did not have, and that its hash does not contain where they are all 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,14 +65,18 @@ class Snapshot:
     symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS): sent for the next NEW
+    assets: NDArray[np.int64]  # (S, ASSET_COLUMNS)
+    deposits: NDArray[np.int64]  # (P, 2 S) units of the asset with that number, less 1
 
     def digest(self) -> str:
         """SHA-256 over all fields, hexadecimal: equal for equal markets in any implementation and version."""
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             value = np.ascontiguousarray(getattr(self, field.name))
-            if field.name == "terms":
-                value = without_unused(value, FIRST_TERM_COLUMNS)
+            if field.name in LATER_FIELDS and not value.any():
+                continue
+            if field.name in FIRST_COLUMNS:
+                value = without_unused(value, FIRST_COLUMNS[field.name])
             names = value.dtype.names or ()
             columns = [value[name] for name in names] if names else [value]
             first = FIRST_SPECIAL_NAMES if field.name == "specials" else len(columns)
@@ -87,8 +96,11 @@ def without_unused(values: NDArray[Any], columns: int) -> NDArray[Any]:
 
 
 def participants_used(
-    last_command_id: NDArray[np.int64], report: NDArray[np.int64], accounts: NDArray[np.int64]
+    last_command_id: NDArray[np.int64],
+    report: NDArray[np.int64],
+    accounts: NDArray[np.int64],
+    deposits: NDArray[np.int64],
 ) -> int:
-    """The number of participants in a snapshot: up to the last one that sent or received anything, or whose account was set."""
-    used = np.flatnonzero((last_command_id != 0) | (report != 0) | accounts.any(axis=1))
+    """The number of participants in a snapshot: up to the last one that sent, received or deposited anything, or whose account was set."""
+    used = np.flatnonzero((last_command_id != 0) | (report != 0) | accounts.any(axis=1) | deposits.any(axis=1))
     return int(used[-1]) + 1 if len(used) else 0

@@ -26,6 +26,10 @@ class Terms:
     touch_ticks: int | None = None
     update_link: int | None = None
     """order_id of the other order of a one-updates-other pair."""
+    waits: int | None = None
+    """1: the order is inactive until the order whose child it is is filled."""
+    child: int | None = None
+    """order_id of an order that waits for this one."""
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False

@@ -5,22 +5,27 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.kernel import order_index
+from serl.exchange.kernel.constants import DUE
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import (
     ASK,
     BID,
     CLOSERS,
     COLLARED,
+    DUE_CHILDREN,
     DUE_PEGS,
     DUE_TRAILS,
     FLOATING,
     PEGS,
+    RESERVED_BUYS,
+    RESERVED_HIGH,
+    RESERVED_LOW,
     ROOTS,
     WAITING_PEGS,
     WAITING_TRAILS,
     State,
 )
-from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
+from serl.exchange.records import CASH, FEE_MICRO, LIMIT_SETTINGS, MICRO, PHASE, POSITION, Phase, Queue, Setting
 
 
 def validate(state: State) -> None:
@@ -49,6 +54,8 @@ def validate(state: State) -> None:
         _validate_heaps(state, open_slots)
     _validate_balances(state)
     _validate_accounts(state)
+    if state.counters["counts_reserves"][0]:
+        _validate_reserves(state, open_slots)
 
 
 def _validate_balances(state: State) -> None:
@@ -62,12 +69,50 @@ def _validate_balances(state: State) -> None:
 
 
 def _validate_accounts(state: State) -> None:
-    limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+    limited = state.accounts[:, LIMIT_SETTINGS].any(axis=1)
     assert (state.has_limits == limited).all(), "`has_limits` differs from the accounts that have limits"
     own = int(state.accounts[:, Setting.OWN_FEES].sum())
     assert own == state.counters["own_fee_accounts"][0], (
         f"{own} accounts with their own fees, {state.counters['own_fee_accounts'][0]} counted"
     )
+
+
+def _validate_reserves(state: State, open_slots: set[int]) -> None:
+    """What accounts reserve is that of their open orders; of a linked pair on one side the smaller lots at the lower price count once."""
+    named = {
+        (int(order["participant"]), int(order["order_id"])): slot
+        for slot in open_slots
+        for order in [state.orders[slot]]
+    }
+    found = np.zeros(state.reserves.shape, object)
+    for (participant, order_id), slot in named.items():
+        order, (lots, price) = state.orders[slot], _reserved(state, slot)
+        link = int(state.extras[slot]["link"]) if order["special"] else 0
+        partner = named.get((participant, link), -1)
+        shared, shared_price = 0, 0
+        if partner >= 0 and order_id > link:
+            other = state.orders[partner]
+            if (other["symbol"], other["side"]) == (order["symbol"], order["side"]):
+                shared, shared_price = map(min, (lots, price), _reserved(state, partner))
+        row = found[participant, int(order["symbol"])]
+        row[RESERVED_BUYS + int(order["side"])] += lots - shared
+        if order["side"] == BID:
+            row[RESERVED_LOW] += lots * price - shared * shared_price
+    kept = state.reserves.astype(object)
+    kept[..., RESERVED_LOW] += kept[..., RESERVED_HIGH] * 2**64
+    kept[..., RESERVED_HIGH] = 0
+    assert (kept == found).all(), "what accounts reserve is not that of their open orders"
+
+
+def _reserved(state: State, slot: int) -> tuple[int, int]:
+    """(lots, price) of an open order alone."""
+    order, extra = state.orders[slot], state.extras[slot]
+    if not order["special"]:
+        return int(order["open_lots"]), int(order["price_ticks"])
+    if extra["waits"]:
+        return 0, 0
+    price = extra["limit_ticks"] or extra["stop_ticks"] or extra["touch_ticks"] or state.counters["price_ticks_max"][0]
+    return int(order["open_lots"] + extra["reserve_lots"]), int(price)
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:
@@ -171,6 +216,8 @@ def _validate_heaps(state: State, open_slots: set[int]) -> None:
 def _heaps_of(order: Any, extra: Any) -> tuple[int, ...]:
     """The heaps in which an order may be."""
     side, queue = int(order["side"]), int(order["queue"])
+    if extra["waits"]:
+        return (DUE_CHILDREN,) if extra["waits"] == DUE else ()
     if extra["peg"]:
         kind = 2 * (int(extra["peg"]) - 1) + side
         return FLOATING + kind, COLLARED, WAITING_PEGS + kind, DUE_PEGS

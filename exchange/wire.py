@@ -41,6 +41,8 @@ class Kind(IntEnum):
     ACCOUNT = 136
     FEES = 137
     NEWS = 138
+    BALANCES = 139
+    ASSETS = 140
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162
@@ -51,6 +53,7 @@ class Kind(IntEnum):
     KILL = 167
     COMMAND_COPY = 168
     PUBLISH_NEWS = 169
+    DEPOSIT = 170
 
 
 class FeedKind(IntEnum):
@@ -91,6 +94,7 @@ ORDER_FORMS = {
     23: "[23, command_id, participant, setting, value, time_ns]",
     24: "[24, command_id, symbol, rule, value, from_ticks, time_ns]",
     25: "[25, command_id, participant, symbol, flags, time_ns]",
+    26: "[26, command_id, participant, asset, amount, time_ns]",
 }
 
 

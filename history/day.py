@@ -42,7 +42,7 @@ ACCOUNT_COLUMNS = ("participant", "reason")
 DELTA_COLUMNS = ("time_ns", "command_id", "order_id", "row")
 """Columns stored as differences: a third of the size and four times the speed of a dictionary."""
 BLOCK_COMMANDS = 1 << 18
-SYMBOLLESS_KINDS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
+SYMBOLLESS_KINDS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT, CommandKind.DEPOSIT)
 """Commands without a symbol."""
 DICTIONARY_COLUMNS = tuple(name for name in (*COLUMNS, *ACCOUNT_COLUMNS) if name not in DELTA_COLUMNS)
 

@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from serl.agents.learning.cli_episodes import episodes
 from serl.agents.signals.message import Forecast
 from serl.clients.news_file import AT_ONCE, read_news_file
 from serl.clients.news_sender import NewsSender
+from serl.exchange.assets import Assets
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.latency import Latencies
 from serl.exchange.news import News, NewsKind
@@ -74,9 +76,12 @@ def test_the_library_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture
 
 
 def test_the_page_on_orders_is_correct() -> None:
-    (settings,) = blocks("orders.md", "yaml")
+    settings, spot = blocks("orders.md", "yaml")
     config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))
     assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
+    assets = Assets(ExchangeConfig.model_validate(yaml.safe_load(spot.text)).symbols)
+    units = {name: assets.units[assets.number(name) - 1] for name in ("USDT", "BTC", "ETH")}
+    assert units == {"USDT": Fraction(1, 10**7), "BTC": Fraction(1, 10**9), "ETH": Fraction(1, 10**4)}
     names = run("orders.md")
     assert names["asks"]["qty_lots"].tolist() == [5]
     account = names["account"]

@@ -141,7 +141,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
         order_id = a
     elif kind == 3 and arity == 5:
         order_id, qty = a, b
-    elif kind == 4 and arity == 6:
+    elif (kind == 4 or kind == 26) and arity == 6:
         order_id, qty, price = a, b, c
     elif kind == 4 and arity == 7:
         order_id, qty, price, flags = a, b, c, d

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.segment import first_sequence, no_space
-from serl.exchange.records import ACCOUNT_COLUMNS, ORDER, TERM_COLUMNS, Rows
-from serl.exchange.snapshot import SPECIAL, Snapshot
+from serl.exchange.records import ACCOUNT_COLUMNS, ASSET_COLUMNS, FIRST_ACCOUNT_COLUMNS, ORDER, TERM_COLUMNS, Rows
+from serl.exchange.snapshot import LATER_FIELDS, SPECIAL, Snapshot
 
 FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
 RECORDS = {"orders": ORDER, "specials": SPECIAL}
@@ -84,11 +84,15 @@ def load(path: Path, journal_id: str) -> SavedSnapshot | None:
         values: dict[str, Any] = dict(np.load(path, allow_pickle=False))
     except (ValueError, OSError, zipfile.BadZipFile):
         return None
-    if FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
+    if FIELDS - values.keys() - set(LATER_FIELDS) or values["accounts"].shape[1] < FIRST_ACCOUNT_COLUMNS:
         return None
-    if values["terms"].shape[1] > TERM_COLUMNS:
+    if values["terms"].shape[1] > TERM_COLUMNS or values["accounts"].shape[1] > ACCOUNT_COLUMNS:
         return None
     values["terms"] = _widened(values["terms"], TERM_COLUMNS)
+    values["accounts"] = _widened(values["accounts"], ACCOUNT_COLUMNS)
+    symbols = len(values["halted"])
+    values.setdefault("assets", np.zeros((symbols, ASSET_COLUMNS), np.int64))
+    values.setdefault("deposits", np.zeros((len(values["report"]), 2 * symbols), np.int64))
     for name, dtype in RECORDS.items():
         if values[name].dtype != dtype:
             if set(values[name].dtype.names or ("",)) - set(dtype.names or ()):

@@ -22,7 +22,7 @@ from serl.exchange.records import ALL_SYMBOLS, Rows
 
 __all__ = ["DONE", "EVENTS_FULL", "GROW", "execute", "execute_batch", "execute_fast", "prefetch_commands"]
 
-EVENT_ROOM = 16
+EVENT_ROOM = 24
 """Rows that must be free for a command to begin."""
 
 EXPIRE, EXECUTE = 0, 1
@@ -122,7 +122,7 @@ def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int
         if command.flags != 0 or state.extras.size > 0:
             return _call_full_book(state, commands, index, events, count, EXECUTE)
         return mass_cancel_displayed(state, command, events, count)
-    if kind == k.TERM or k.SET_PHASE <= kind <= k.PURGE or (k.END_DAY <= kind <= k.RESUME and state.extras.size > 0):
+    if kind == k.TERM or k.SET_PHASE <= kind <= k.DEPOSIT or (k.END_DAY <= kind <= k.RESUME and state.extras.size > 0):
         return _call_full_book(state, commands, index, events, count, EXECUTE)
     if not k.END_DAY <= kind <= k.PRINT:
         return reject_command(state, command, events, count, k.REASON_UNKNOWN_KIND), DONE

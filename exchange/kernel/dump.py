@@ -45,7 +45,9 @@ def _needs_special_row(state: State, slot: int) -> bool:
     if order.queue != k.DISPLAYED_QUEUE or not order.special:
         return order.queue != k.DISPLAYED_QUEUE
     extra = state.extras[slot]
-    return (extra.display_lots | extra.expire_ns | extra.link) != 0 or extra.self_trade != ACCOUNT_SELF_TRADE
+    return (
+        extra.display_lots | extra.expire_ns | extra.link | extra.child
+    ) != 0 or extra.self_trade != ACCOUNT_SELF_TRADE
 
 
 @inlined
@@ -66,6 +68,7 @@ def _write_special(state: State, slot: int, row: SpecialRow) -> None:
     row.expire_ns = extra.expire_ns
     row.link = extra.link
     row.updates = extra.updates if extra.link != 0 else 0
+    row.waits, row.child, row.parent = extra.waits, extra.child, extra.parent
     row.symbol = order.symbol
     row.participant = order.participant
     row.side = order.side

@@ -75,6 +75,7 @@ class Counters(Protocol):
     wants_far_levels: int
     own_fee_accounts: int
     wide_balances: int
+    counts_reserves: int
 
 
 class ActiveOrder(Protocol):
@@ -106,6 +107,8 @@ class ActiveOrder(Protocol):
     expire_ns: int
     link: int
     updates: int
+    waits: int
+    child: int
     round_lots: int
     round_level_lots: int
     round_spare_lots: int

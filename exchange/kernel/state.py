@@ -9,6 +9,7 @@ from serl.exchange.kernel.rows import ActiveOrder, Counters
 from serl.exchange.pointed import pointed
 from serl.exchange.records import (
     ACCOUNT_COLUMNS,
+    ASSET_COLUMNS,
     BALANCES,
     FEE_COLUMNS,
     LOT,
@@ -53,6 +54,8 @@ EXTRA = np.dtype(
         ("offset_ticks", "<i8"),
         ("expire_ns", "<i8"),
         ("link", "<i8"),  # order_id of the linked order, 0 = none
+        ("child", "<i8"),  # order_id of the order that waits for this one, 0 = none
+        ("parent", "<i8"),  # order_id of the order that it waits for, 0 = none
         ("heap_place", "<i4"),  # among the orders that expire, -1 = not there
         ("key", "<i8"),  # in its heap (rulebook/heaps.py)
         ("above", "<i4"),  # slots in its heap, -1 = none
@@ -62,6 +65,7 @@ EXTRA = np.dtype(
         ("heap", "i1"),  # of State.roots, ROOTS = that of its level; -1 = in none
         ("peg", "u1"),
         ("self_trade", "u1"),
+        ("waits", "u1"),  # 1 for its parent, 2: that is filled
     ],
     align=True,
 )
@@ -108,6 +112,7 @@ COUNTERS = np.dtype(
         ("wants_far_levels", "<i8"),  # more far levels are needed
         ("own_fee_accounts", "<i8"),  # accounts with fees of their own
         ("wide_balances", "<i8"),  # whether cash, cost or fee of any account was ever beyond 64 bits
+        ("counts_reserves", "<i8"),  # whether what open orders reserve is counted by account
     ],
     align=True,
 )
@@ -147,6 +152,8 @@ ACTIVE_ORDER = np.dtype(
         ("expire_ns", "<i8"),
         ("link", "<i8"),
         ("updates", "<i8"),
+        ("waits", "<i8"),
+        ("child", "<i8"),
         ("round_lots", "<i8"),  # a pro-rata round allocates these lots, 0 = there is no round
         ("round_level_lots", "<i8"),  # to a level that had so many when the round began
         ("round_spare_lots", "<i8"),  # what rounding left: to the oldest
@@ -207,7 +214,8 @@ DUE_PEGS = 9  # those to look at, by order_number
 WAITING_TRAILS = 10  # trailing buys and sells: the one first that a trade would move first
 DUE_TRAILS = 12
 CLOSERS = 13  # AT_CLOSE orders in INACTIVE, by order_number
-ROOTS = 14
+DUE_CHILDREN = 14  # orders whose parents are filled, by order_number
+ROOTS = 15
 
 # columns of State.settled
 SETTLED_BID, SETTLED_ASK, SETTLED_LAST = (
@@ -218,6 +226,11 @@ SETTLED_BID, SETTLED_ASK, SETTLED_LAST = (
 PEGS = 3  # pegged orders
 RESERVES = 4  # lots of reserves by side
 SETTLED = 6
+
+# columns of State.reserves
+RESERVED_HIGH, RESERVED_LOW = 0, 1  # notional of buys in ticks x lots, two words
+RESERVED_BUYS, RESERVED_SELLS = 2, 3  # lots
+RESERVE_COLUMNS = 4
 
 SPECIAL_RULES, OPEN_COUNTED = 1 << 32, 1 << 33
 """Added to State.needs_full_book where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
@@ -270,6 +283,9 @@ class State(NamedTuple):
     triggers_pending: NDArray[np.uint8]  # (S,)
     open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while counters.counts_open
     open_orders: NDArray[np.int64]  # (P,)
+    assets: NDArray[np.int64]  # (S, ASSET_COLUMNS)
+    deposits: NDArray[np.int64]  # (P, 2 S) units of the asset with that number, less 1
+    reserves: NDArray[np.int64]  # (P, S, RESERVE_COLUMNS) of an account's orders, while counters.counts_reserves
     handle: NDArray[np.int64]  # FULL_BOOK and FAST_BOOK, then address and shape of each array
 
 
@@ -302,6 +318,9 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         triggers_pending=np.zeros(symbols, np.uint8),
         open_lots=np.zeros((0, symbols, 2), np.int64),
         open_orders=np.zeros(0, np.int64),
+        assets=np.zeros((symbols, ASSET_COLUMNS), np.int64),
+        deposits=np.zeros((participants, 2 * symbols), np.int64),
+        reserves=np.zeros((0, symbols, RESERVE_COLUMNS), np.int64),
         handle=np.zeros(1, np.int64),
         **new_books(symbols, window, far),
     )
@@ -349,5 +368,6 @@ def with_queues(state: State) -> State:
         settled=np.zeros((books, SETTLED), np.int64),
         open_lots=np.zeros((len(state.report), books, 2), np.int64),
         open_orders=np.zeros(len(state.report), np.int64),
+        reserves=np.zeros((len(state.report), books, RESERVE_COLUMNS), np.int64),
         **longer,
     )

@@ -15,12 +15,11 @@ from serl.gateways.binance.hub import encode
 from serl.gateways.binance.link import AccountLink
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_json import execution_report, list_status
-from serl.gateways.binance.orders import Execution, SpotOrder
+from serl.gateways.binance.orders import PENDING, Execution, SpotOrder
 from serl.gateways.binance.scale import Scale
 
 LISTEN_KEY_S = 3600.0
 CANCEL_IDS_KEPT = 10_000
-ORDERS_OF_A_LIST = 2
 Take = Callable[[str], None]
 """Takes an event of the user data stream, as JSON."""
 
@@ -92,9 +91,9 @@ class Account:
             self._position_due = asyncio.get_running_loop().create_task(self._tell_position(execution.time_ms))
 
     def _tell_list(self, orders: list[SpotOrder]) -> None:
-        """The list has both of its orders, or is done."""
+        """The list has all of its orders, or is done."""
         states = {order.open for order in orders}
-        if len(orders) == ORDERS_OF_A_LIST and len(states) == 1:
+        if len(orders) == orders[0].record.list_size and len(states) == 1:
             self.tell(list_status(orders, time.time_ns() // 1_000_000))
 
     async def _tell_position(self, update_ms: int) -> None:
@@ -112,27 +111,40 @@ class Account:
     async def balances(self) -> list[dict[str, str]]:
         """asset, free and locked of each asset. Raises BinanceError if the exchange is away.
 
-        The total of a base asset is the start balance plus the position; that of the quote asset is the start balance plus cash minus fees.
-        Locked is what open orders would use; free is the rest, below 0 for who is short or in debt.
+        Of an account with deposits or balance checks the total of an asset is its balance on the exchange, else its start balance here and
+        what trades and fees have made of it. Locked is what the exchange has reserved for open orders, of an account without checks what
+        they would use; free is the rest, below 0 for who is short or in debt.
         """
-        made = await self.link.balances()
-        start = {asset.upper(): amount for asset, amount in self.settings.balances.items()}
-        quote = self._listings.quote
-        totals = {quote: start.get(quote, Decimal(0))}
-        for listing in self._listings.by_name.values():
-            totals.setdefault(listing.base, start.get(listing.base, Decimal(0)))
-            if (balance := made.get(listing.instrument.name)) is not None:
-                totals[listing.base] += balance.position_lots * listing.instrument.lot_size
-                totals[quote] += balance.cash - balance.fees
-        locked = self._locked()
+        checked, held = await self.link.assets()
+        totals = dict.fromkeys(self._listings.assets, Decimal(0))
+        if checked or held:
+            totals |= {self._listings.asset(asset): balance for asset, (balance, _) in held.items()}
+        else:
+            await self._add_trades(totals)
+        locked = {self._listings.asset(asset): reserved for asset, (_, reserved) in held.items()}
+        if not checked:
+            locked = self._locked()
         return [
             {"asset": asset, "free": _text(total - locked.get(asset, Decimal(0))), "locked": _text(locked.get(asset, Decimal(0)))}
             for asset, total in totals.items()
         ]  # fmt: skip
 
+    async def _add_trades(self, totals: dict[str, Decimal]) -> None:
+        """Adds the start balances, positions, and cash less fees."""
+        made = await self.link.balances()
+        for asset, amount in self.settings.balances.items():
+            if asset.upper() in totals:
+                totals[asset.upper()] += amount
+        for listing in self._listings.by_name.values():
+            if (balance := made.get(listing.instrument.name)) is not None:
+                totals[listing.base] += balance.position_lots * listing.instrument.lot_size
+                totals[listing.quote] += balance.cash - balance.fees
+
     def _locked(self) -> dict[str, Decimal]:
         found: dict[str, Decimal] = {}
         for order in self.link.orders.open.values():
+            if order.status == PENDING:
+                continue
             listing = order.listing
             buys = order.record.side == Side.BUY
             asset = listing.quote if buys else listing.base

@@ -71,6 +71,7 @@ FILTERS = {
 }
 TEXTS = {
     Reason.WOULD_CROSS: "Order would immediately match and take.",
+    Reason.LIMIT_BALANCE: "Account has insufficient balance for requested action.",
     Reason.KILLED: "This action is disabled on this account.",
     Reason.NOT_PERMITTED: "This action is disabled on this account.",
 }

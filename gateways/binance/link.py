@@ -5,8 +5,9 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -52,6 +53,14 @@ class NewOrder(NamedTuple):
     time_in_force: int
     flags: int
     terms: Terms = NO_TERMS
+
+
+class Leg(NamedTuple):
+    """An order of a list. relation: the term that names the first order, "" for none."""
+
+    record: Callable[[int], OrderRecord]
+    fields: NewOrder
+    relation: str
 
 
 class AccountLink:
@@ -297,24 +306,27 @@ class AccountLink:
         future.add_done_callback(lambda _: self.pending_ids.discard(made.client_id))
         return future
 
-    def new_pair(
-        self, first: Callable[[int], OrderRecord], second: Callable[[int], OrderRecord], number: int, order_fields: list[NewOrder], list_client_id: str
-    ) -> "list[asyncio.Future[Report]]":  # fmt: skip
-        """Sends two orders that cancel each other in one message, so that no other command comes between them."""
+    def new_list(
+        self, legs: "list[Leg]", number: int, list_client_id: str, list_type: str
+    ) -> "list[asyncio.Future[Report]]":
+        """Sends orders that depend on the first of them in one message, so that no other command comes between them."""
         client, session = self.require(), self._session
         next_id, rows, made = session.next_command_id, [], []
-        link: int | None = None
-        for record, (time_in_force, flags, given) in zip((first, second), order_fields, strict=True):
-            terms = dataclasses.replace(given, link=link)
+        first: int | None = None
+        for record, (time_in_force, flags, given), relation in legs:
+            named: dict[str, Any] = {relation: first} if relation else {}
+            terms = dataclasses.replace(given, **named)
             order_id = next_id + len(terms.items())
-            each = record(order_id)._replace(list_id=link or order_id, list_client_id=list_client_id, list_type="OCO")
+            first = first or order_id
+            each = record(order_id)._replace(
+                list_id=first, list_client_id=list_client_id, list_type=list_type, list_size=len(legs), pending=terms.waits is not None,
+            )  # fmt: skip
             self._file.append(each)
             made.append(each)
             rows.append(order(
                 next_id, terms, flags=flags, symbol=number, side=each.side, qty_lots=each.qty_lots, price_ticks=each.price_ticks,
                 time_in_force=time_in_force,
             ))  # fmt: skip
-            link = link or order_id
             next_id = order_id + 1
         message = session.rows(np.concatenate(rows))
         futures = []
@@ -363,6 +375,15 @@ class AccountLink:
             return await self.require().account()
         except (ExchangeUnreachable, SessionEnded, RequestRejected):
             raise away() from None
+
+    async def assets(self) -> tuple[bool, dict[str, tuple[Decimal, Decimal]]]:
+        """(whether the account has balance checks, balance and reserved of each asset as the exchange has them; none without deposits and
+        checks). Raises BinanceError."""
+        try:
+            checked, rows = (await self.require().ask(Kind.BALANCES, self._session.token, self._session.name))[5]
+        except (ExchangeUnreachable, SessionEnded, RequestRejected):
+            raise away() from None
+        return bool(checked), {asset: (Decimal(balance), Decimal(reserved)) for asset, balance, reserved in rows}
 
 
 def accepted(report: Report) -> Report:

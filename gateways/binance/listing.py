@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.clients.session import Instrument
+from serl.exchange.config import DEFAULT_QUOTE
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO
 from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failure
@@ -16,16 +17,16 @@ class Listing:
     """One symbol.
 
     Attributes:
-        name: Binance's name, for example DEMOUSDT of the exchange's symbol DEMO.
+        name: Binance's name, for example DEMOUSDT of the exchange's symbol DEMO, or of one with these two assets.
         base: what is traded.
         quote: what it is paid with.
         prices, quantities, amounts, commissions: ticks, lots, ticks x lots and microticks x lots as text.
     """
 
-    def __init__(self, instrument: Instrument, quote: str, limits: dict[str, Any]) -> None:
-        self.instrument, self.base, self.quote = instrument, instrument.name.upper(), quote
+    def __init__(self, instrument: Instrument, base: str, quote: str, limits: dict[str, Any]) -> None:
+        self.instrument, self.base, self.quote = instrument, base, quote
         self.number = instrument.number
-        self.name = f"{self.base}{quote}"
+        self.name = f"{base}{quote}"
         self.stream = self.name.lower()
         self.prices, self.quantities = Scale(instrument.tick_size), Scale(instrument.lot_size)
         self.amounts = Scale(instrument.tick_size * instrument.lot_size)
@@ -66,7 +67,7 @@ class Listing:
         return {
             "symbol": self.name, "status": "TRADING" if trading else "BREAK", "baseAsset": self.base, "baseAssetPrecision": self.quantities.places,
             "quoteAsset": self.quote, "quotePrecision": places, "quoteAssetPrecision": places, "baseCommissionPrecision": 8,
-            "quoteCommissionPrecision": 8, "orderTypes": list(ORDER_TYPES), "icebergAllowed": True, "ocoAllowed": True, "otoAllowed": False,
+            "quoteCommissionPrecision": 8, "orderTypes": list(ORDER_TYPES), "icebergAllowed": True, "ocoAllowed": True, "otoAllowed": True,
             "quoteOrderQtyMarketAllowed": True, "allowTrailingStop": False, "cancelReplaceAllowed": True, "amendAllowed": True, "pegInstructionsAllowed": False,
             "isSpotTradingAllowed": True, "isMarginTradingAllowed": False, "filters": self.filters(), "permissions": [], "permissionSets": [["SPOT"]],
             "defaultSelfTradePreventionMode": "NONE", "allowedSelfTradePreventionModes": list(STP_MODES),
@@ -74,19 +75,39 @@ class Listing:
 
 
 class Listings:
-    """All symbols, by name and by the exchange's number. Raises ConfigError if two would have the same name."""
+    """All symbols, by name and by the exchange's number. `assets`: base and quote of each, by number; `quote`: the name here of the
+    exchange's default currency. Raises ConfigError if two symbols or assets would have the same name."""
 
-    def __init__(self, instruments: dict[str, Instrument], quote: str, limits: dict[str, Any]) -> None:
+    def __init__(
+        self, instruments: dict[str, Instrument], assets: list[list[str]], quote: str, limits: dict[str, Any]
+    ) -> None:
         self.by_name: dict[str, Listing] = {}
         self.by_number: dict[int, Listing] = {}
+        used = {asset for pair in assets for asset in pair}
+        if DEFAULT_QUOTE in used and quote in used and quote != DEFAULT_QUOTE:
+            raise ConfigError(
+                f"--quote: expected another name than that of an asset of the exchange, for its {DEFAULT_QUOTE}, got {quote}; give one, "
+                f"like {DEFAULT_QUOTE}"
+            )
+        self.quote = quote
         for instrument in instruments.values():
-            listing = Listing(instrument, quote, limits)
+            base, quote_asset = map(self.asset, assets[instrument.number])
+            listing = Listing(instrument, base, quote_asset, limits)
             if listing.name in self.by_name:
                 raise ConfigError(
                     f"expected symbols that differ by more than case, got {instrument.name} twice; rename one"
                 )
             self.by_name[listing.name] = self.by_number[listing.number] = listing
-        self.quote = quote
+
+    def asset(self, name: str) -> str:
+        """The name here of an asset of the exchange."""
+        return self.quote if name == DEFAULT_QUOTE else name.upper()
+
+    @property
+    def assets(self) -> list[str]:
+        """All of them, those that are paid with first."""
+        listings = self.by_name.values()
+        return list(dict.fromkeys([*(each.quote for each in listings), *(each.base for each in listings)]))
 
     def find(self, name: str) -> Listing:
         """A listing by its name. Raises BinanceError."""

@@ -35,7 +35,7 @@ class Market:
 
     def __init__(self, endpoint: str, token: str, curve: Path | None, quote: str) -> None:
         self._endpoint, self._token, self._curve, self._quote = endpoint, token, curve, quote
-        self.listings = Listings({}, quote, {})
+        self.listings = Listings({}, [], quote, {})
         self.symbols: dict[str, SymbolMarket] = {}
         self.offset_ms = 0
         self.on_trades: OnTrades = lambda symbol, trades: None
@@ -71,7 +71,8 @@ class Market:
         self._is_live = kind == "live"
         if not self._is_live:
             self.offset_ms = int(time.time()) * 1000 // DAY_MS * DAY_MS
-        self.listings = Listings(client.session.instruments, self._quote, client.session.limits)
+        assets = (await client.ask(Kind.ASSETS, self._token))[5]
+        self.listings = Listings(client.session.instruments, assets, self._quote, client.session.limits)
         for listing in self.listings.by_name.values():
             self.symbols[listing.name] = symbol = SymbolMarket(listing, self.offset_ms)
             for channel in CHANNELS:

@@ -12,7 +12,7 @@ from serl.gateways.binance.errors import BinanceError, no_such_order, order_does
 from serl.gateways.binance.link import accepted
 from serl.gateways.binance.listing import Listing
 from serl.gateways.binance.order_entry import Draft, MarketView, new_client_id, read_order
-from serl.gateways.binance.orders import SpotOrder
+from serl.gateways.binance.orders import SpotOrder, head_of
 from serl.gateways.binance.parameters import Parameters
 
 ORDER = (
@@ -129,10 +129,10 @@ async def cancel(call: Call) -> Any:
     if not order.open:
         raise no_such_order()
     client_id = call.parameters.client_id("newClientOrderId") or new_client_id()
-    answer = await cancel_one(call, order, client_id)
     if order.record.list_id < 0:
-        return answer
+        return await cancel_one(call, order, client_id)
     orders = call.account.link.orders.lists[order.record.list_id]
+    await cancel_one(call, head_of(orders) or order, client_id)
     return as_json.canceled_list(orders, client_id)
 
 

@@ -38,6 +38,8 @@ class OrderRecord(NamedTuple):
         quote_qty: quoteOrderQty as sent, or "".
         list_id, list_client_id: of the order list; -1 and "" for none.
         list_type: the list's contingency type, or "".
+        list_size: the orders of the list.
+        pending: whether it waits for another order of the list.
     """
 
     order_id: int
@@ -57,6 +59,8 @@ class OrderRecord(NamedTuple):
     list_id: int = -1
     list_client_id: str = ""
     list_type: str = ""
+    list_size: int = 2
+    pending: bool = False
 
 
 class OrderFile:

@@ -124,17 +124,19 @@ def list_is_open(orders: list[SpotOrder]) -> bool:
 def order_list(orders: list[SpotOrder]) -> Json:
     """An order list as queries return it."""
     record, is_open = orders[0].record, list_is_open(orders)
+    shown = sorted(orders, key=lambda order: order.record.pending)
     return {
-        "orderListId": record.list_id, "contingencyType": "OCO", "listStatusType": "EXEC_STARTED" if is_open else "ALL_DONE",
+        "orderListId": record.list_id, "contingencyType": record.list_type, "listStatusType": "EXEC_STARTED" if is_open else "ALL_DONE",
         "listOrderStatus": "EXECUTING" if is_open else "ALL_DONE", "listClientOrderId": record.list_client_id,
         "transactionTime": max(order.update_ms for order in orders), "symbol": orders[0].listing.name,
-        "orders": [{"symbol": order.listing.name, "orderId": order.order_id, "clientOrderId": order.client_id} for order in orders],
+        "orders": [{"symbol": order.listing.name, "orderId": order.order_id, "clientOrderId": order.client_id} for order in shown],
     }  # fmt: skip
 
 
 def canceled_list(orders: list[SpotOrder], client_id: str | None = None) -> Json:
     """The answer to a cancel of an order list. client_id: of the cancel; without one, each order's own."""
-    reports = [canceled(order, client_id or order.client_id, order.update_ms) for order in orders]
+    gone = [order for order in orders if order.status == "CANCELED"]
+    reports = [canceled(order, client_id or order.client_id, order.update_ms) for order in gone]
     return {**order_list(orders), "orderReports": reports}
 
 

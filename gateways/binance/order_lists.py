@@ -1,22 +1,29 @@
-"""Order lists: one-cancels-other pairs, which are two linked orders of the exchange."""
+"""Order lists: one-cancels-other pairs, which are two linked orders of the exchange, and orders that wait for another."""
 
+import dataclasses
 from typing import Any
 
-from serl.exchange.records import CommandKind
+from serl.clients.session import Report
+from serl.exchange.records import CommandKind, EventKind
+from serl.exchange.terms import Terms
 from serl.gateways.binance import order_json as as_json
 from serl.gateways.binance.api import Call, Endpoint, signed
 from serl.gateways.binance.errors import BinanceError, refused
-from serl.gateways.binance.link import accepted
+from serl.gateways.binance.link import Leg, accepted
+from serl.gateways.binance.listing import Listing
 from serl.gateways.binance.order_endpoints import check_client_id, market_view, response, response_type
-from serl.gateways.binance.order_entry import Draft, new_client_id, read_order
-from serl.gateways.binance.orders import SpotOrder
+from serl.gateways.binance.order_entry import Draft, MarketView, new_client_id, read_order
+from serl.gateways.binance.orders import SpotOrder, head_of
 from serl.gateways.binance.parameters import Parameters
 
+PROFITS, STOPS = ("LIMIT_MAKER", "TAKE_PROFIT", "TAKE_PROFIT_LIMIT"), ("STOP_LOSS", "STOP_LOSS_LIMIT")
+"""Types of the two orders of a pair."""
 SHARED = ("symbol", "side", "quantity", "selfTradePreventionMode")
 LEG_NAMES = {
     "Type": "type", "ClientOrderId": "newClientOrderId", "IcebergQty": "icebergQty", "Price": "price", "StopPrice": "stopPrice",
     "TrailingDelta": "trailingDelta", "TimeInForce": "timeInForce", "StrategyId": "strategyId", "StrategyType": "strategyType",
 }  # fmt: skip
+PENDING_NAMES = LEG_NAMES | {"Side": "side", "Quantity": "quantity"}
 LIMIT_LEG = {
     "limitClientOrderId": "newClientOrderId",
     "price": "price",
@@ -40,6 +47,42 @@ async def place_pair(call: Call) -> Any:
     return await _place(call, legs)
 
 
+async def place_pending(call: Call) -> Any:
+    """POST orderList/oto and orderList/otoco: a working order, and one or two that wait until it is filled."""
+    sent = call.parameters.values
+    names = ("above", "below") if "pendingQuantity" in sent and "pendingAboveType" in sent else ("",)
+    kinds = ("LIMIT", "LIMIT_MAKER")
+    call.parameters.choice("workingType", kinds, -1014, "Unsupported order combination.")
+    listing = call.gateway.market.listings.find(call.parameters.text("symbol"))
+    view = market_view(call, listing)
+    later = view._replace(last_ticks=0)  # nobody knows the last trade by then
+    working = _draft(call, listing, "working", ("working",), view)
+    pending = [
+        _draft(call, listing, f"pending{name.title()}", ("pending", f"pending{name.title()}"), later) for name in names
+    ]
+    if len(pending) > 1:
+        pending.sort(key=lambda draft: draft.template.type in STOPS)
+        _check_pair(pending, 0)
+    waiting = [draft._replace(fields=draft.fields._replace(terms=_waiting(draft.fields.terms))) for draft in pending]
+    relations = ["", *["link"] * (len(waiting) - 1), "child"]
+    return await _send(call, [*waiting, working], relations, "OTO")
+
+
+def _waiting(terms: Terms) -> Terms:
+    return dataclasses.replace(terms, waits=1)
+
+
+def _draft(call: Call, listing: Listing, what: str, prefixes: tuple[str, ...], view: MarketView) -> Draft:
+    """An order of a list from the parameters that begin with one of the prefixes. Raises BinanceError."""
+    sent = call.parameters.values
+    call.parameters.text(f"{what}Type")
+    shared = {name: sent[name] for name in ("symbol", "selfTradePreventionMode") if name in sent}
+    leg = {
+        name: sent[f"{prefix}{suffix}"] for prefix in prefixes for suffix, name in PENDING_NAMES.items() if f"{prefix}{suffix}" in sent
+    }  # fmt: skip
+    return read_order(listing, Parameters(shared | leg), view)
+
+
 async def place_former_pair(call: Call) -> Any:
     """POST order/oco, the former way to place a pair."""
     sent = call.parameters.values
@@ -55,18 +98,24 @@ async def place_former_pair(call: Call) -> Any:
 
 async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
     call.parameters.choice("side", ("BUY", "SELL"), -1117, "Invalid side.")
-    kind = response_type(Parameters({"type": "LIMIT", **call.parameters.values}))
     listing = call.gateway.market.listings.find(call.parameters.text("symbol"))
     view = market_view(call, listing)
     shared = {name: call.parameters.values[name] for name in SHARED if name in call.parameters.values}
     drafts = sorted(
-        (read_order(listing, Parameters(shared | leg), view) for leg in legs), key=lambda draft: draft.template.type
+        (read_order(listing, Parameters(shared | leg), view) for leg in legs),
+        key=lambda draft: draft.template.type in STOPS,
     )
     _check_pair(drafts, view.last_ticks)
+    return await _send(call, drafts, ["", "link"], "OCO")
+
+
+async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type: str) -> Any:
+    """Sends the orders of a list; the answer. relations: the term by which each names the first."""
+    kind = response_type(Parameters({"type": "LIMIT", **call.parameters.values}))
     ids = [draft.template.client_id for draft in drafts]
     for client_id in ids:
         check_client_id(call, client_id)
-    if ids[0] == ids[1]:
+    if len(set(ids)) < len(ids):
         raise refused("Duplicate order sent.")
     list_client_id = call.parameters.client_id("listClientOrderId") or new_client_id()
     if any(
@@ -75,24 +124,33 @@ async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
     ):
         raise refused("Duplicate order sent.")
     call.account.link.require()
-    call.gateway.limits.count_order(call.account.login, 2)
-    futures = call.account.link.new_pair(
-        drafts[0].record, drafts[1].record, listing.number, [draft.fields for draft in drafts], list_client_id
-    )
+    call.gateway.limits.count_order(call.account.login, len(drafts))
+    legs = [Leg(draft.record, draft.fields, relation) for draft, relation in zip(drafts, relations, strict=True)]
+    futures = call.account.link.new_list(legs, drafts[0].listing.number, list_client_id, list_type)
     reports = [await future for future in futures]
-    for report in reports:
-        accepted(report)
+    await _keep_all_or_none(call, reports)
     orders = [call.account.link.orders.by_id[report.order_id] for report in reports]
-    answer = as_json.order_list(orders)
-    return {**answer, "orderReports": [response(order, kind) for order in orders]}
+    orders.sort(key=lambda order: order.record.pending)
+    return {**as_json.order_list(orders), "orderReports": [response(order, kind) for order in orders]}
+
+
+async def _keep_all_or_none(call: Call, reports: list[Report]) -> None:
+    """Raises BinanceError if one of the orders was rejected, once the others are cancelled."""
+    rejected = [report for report in reports if report.kind == EventKind.REJECTED]
+    for report in reports if rejected else ():
+        if report not in rejected and call.account.link.orders.by_id[report.order_id].open:
+            await call.account.link.amend(CommandKind.CANCEL, report.order_id)
+    for report in rejected:
+        accepted(report)
 
 
 def _check_pair(drafts: list[Draft], last_ticks: int) -> None:
-    """Raises BinanceError unless a LIMIT_MAKER and a stop are on the two sides of the market. drafts: by type."""
-    limit, stop = (draft.template for draft in drafts)
-    if limit.type != "LIMIT_MAKER" or stop.type not in ("STOP_LOSS", "STOP_LOSS_LIMIT"):
+    """Raises BinanceError unless an order that takes profit and a stop, the second of the two, are on the two sides of the market."""
+    profit, stop = (draft.template for draft in drafts)
+    if profit.type not in PROFITS or stop.type not in STOPS:
         raise BinanceError(-1014, "Unsupported order combination.")
-    low, high = (limit.price_ticks, stop.stop_ticks) if limit.side == 0 else (stop.stop_ticks, limit.price_ticks)
+    price_ticks = profit.stop_ticks or profit.price_ticks
+    low, high = (price_ticks, stop.stop_ticks) if profit.side == 0 else (stop.stop_ticks, price_ticks)
     if not low < (last_ticks or low + 1) < high or high <= low:
         raise refused("The relationship of the prices for the orders is not correct.")
 
@@ -127,7 +185,7 @@ async def cancel(call: Call) -> Any:
 
 async def cancel_list(call: Call, orders: list[SpotOrder]) -> Any:
     """Cancels an order list; the answer. Raises BinanceError if it is done."""
-    first = next((order for order in orders if order.open), None)
+    first = head_of(orders)
     if first is None:
         raise BinanceError(-2011, "Unknown order list sent.")
     client_id = call.parameters.client_id("newClientOrderId") or new_client_id()
@@ -164,9 +222,19 @@ _LEGS = " ".join(
     for side in ("above", "below")
     for suffix in (*LEG_NAMES, "PegPriceType", "PegOffsetType", "PegOffsetValue")
 )
+_PENDING = " ".join(
+    ["symbol listClientOrderId newOrderRespType selfTradePreventionMode"]
+    + [
+        f"{prefix}{suffix}"
+        for prefix in ("working", "pending", "pendingAbove", "pendingBelow")
+        for suffix in PENDING_NAMES
+    ]
+)
 _SHARED = "symbol side quantity listClientOrderId newOrderRespType selfTradePreventionMode"
 LIST_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("POST", "orderList/oco"): signed(place_pair, 1, f"{_SHARED} {_LEGS}"),
+    ("POST", "orderList/oto"): signed(place_pending, 1, _PENDING),
+    ("POST", "orderList/otoco"): signed(place_pending, 1, _PENDING),
     ("POST", "order/oco"): signed(
         place_former_pair, 1, f"{_SHARED} {' '.join((*LIMIT_LEG, *STOP_LEG))} limitStrategyType stopStrategyType"
     ),

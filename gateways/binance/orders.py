@@ -23,7 +23,9 @@ CANCELED = {
     Reason.REPLACED_BELOW_FILLED,
 }
 """Cancellations that somebody asked for; after all others Binance calls an order expired."""
-OPEN = ("NEW", "PARTIALLY_FILLED")
+PENDING = "PENDING_NEW"
+"""Status of an order that waits for another order of its list."""
+OPEN = ("NEW", "PARTIALLY_FILLED", PENDING)
 
 
 class OwnTrade(NamedTuple):
@@ -46,7 +48,7 @@ class SpotOrder:
         qty_lots: the total quantity; smaller after an amendment.
         filled_lots, filled_amount: traded, in lots and in ticks x lots.
         leaves_lots: still open.
-        working: whether it is in the book; a stop order is once it was triggered.
+        working: whether it is in the book; a stop order is once it was triggered, a pending one once its working order is filled.
         status: Binance's, for example PARTIALLY_FILLED.
         amendments: old quantity, new quantity and time of each.
     """
@@ -76,6 +78,11 @@ class SpotOrder:
     def open(self) -> bool:
         """Whether it can still trade."""
         return self.status in OPEN
+
+
+def head_of(orders: list[SpotOrder]) -> SpotOrder | None:
+    """The open order of a list whose cancel cancels all that are open: those that wait go with the one that they wait for."""
+    return min((order for order in orders if order.open), key=lambda order: order.status == PENDING, default=None)
 
 
 class Execution(NamedTuple):
@@ -143,7 +150,11 @@ class AccountOrders:
         elif kind in (EventKind.RESTED, EventKind.REPLACED):
             self._move(order, report)
         elif kind == EventKind.TRIGGERED:
-            order.working, order.working_ms = True, order.update_ms
+            if order.status == PENDING and order.record.stop_ticks:
+                order.status = "NEW"  # it waits for its price now
+            else:
+                order.working, order.working_ms = True, order.update_ms
+                order.status = "NEW" if order.status == PENDING else order.status
             self._tell("NEW", order, report)
 
     def to_ms(self, time_ns: int) -> int:
@@ -164,8 +175,9 @@ class AccountOrders:
         order = SpotOrder(
             record, listing, report.leaves_lots, report.leaves_lots, time_ms, time_ms, time_ms, record.shown_ticks, client_id=record.client_id
         )  # fmt: skip
-        if record.stop_ticks:
+        if record.stop_ticks or record.pending:
             order.working, order.working_ms = False, -1
+        order.status = PENDING if record.pending else order.status
         self.by_id[order.order_id] = self.open[order.order_id] = self.by_client_id[record.client_id] = order
         if record.list_id >= 0:
             self.lists.setdefault(record.list_id, []).append(order)

@@ -15,8 +15,6 @@ async def system_status(call: Call) -> Any:
 
 async def coins(call: Call) -> Any:
     """GET capital/config/getall: the assets, none of which has a network."""
-    listings = call.gateway.market.listings
-    assets = [listings.quote, *(listing.base for listing in listings.by_name.values())]
     zero = dict.fromkeys(("free", "locked", "freeze", "withdrawing", "ipoing", "ipoable", "storage"), "0")
     closed = {
         "depositAllEnable": False,
@@ -25,7 +23,7 @@ async def coins(call: Call) -> Any:
         "trading": True,
         "networkList": [],
     }
-    return [{"coin": asset, "name": asset, **closed, **zero} for asset in assets]
+    return [{"coin": asset, "name": asset, **closed, **zero} for asset in call.gateway.market.listings.assets]
 
 
 async def fees(call: Call) -> Any:

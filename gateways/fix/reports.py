@@ -15,7 +15,7 @@ TRADE, RESTATED, ORDER_STATUS, REPLACED = "F", "D", "I", "5"
 """ExecType (150) that are no OrdStatus."""
 _ORDER_REJECTS = {
     Reason.UNKNOWN_SYMBOL: 1, Reason.HALTED: 2, Reason.WRONG_PHASE: 2, Reason.LIMIT_QTY: 3, Reason.LIMIT_NOTIONAL: 3,
-    Reason.LIMIT_ORDERS: 3, Reason.LIMIT_POSITION: 3, Reason.BAD_FLAGS: 11, Reason.BAD_TERMS: 11, Reason.BAD_TIME_IN_FORCE: 11,
+    Reason.LIMIT_ORDERS: 3, Reason.LIMIT_POSITION: 3, Reason.LIMIT_BALANCE: 3, Reason.BAD_FLAGS: 11, Reason.BAD_TERMS: 11, Reason.BAD_TIME_IN_FORCE: 11,
     Reason.BAD_QTY: 13,
 }  # fmt: skip
 """OrdRejReason (103) by the exchange's reason; 99 for the others."""

@@ -47,7 +47,15 @@ CONFIG: dict[str, Any] = {
         {"name": "AMZN", "band_low_ticks": 900, "band_high_ticks": 1100, "band_action": "auction", "volatility_s": 0.4},
         {"name": "GOOG", "matching": "pro-rata", "fees": {"maker_ppm": -20, "taker_ppm": 50}},
     ],
-    "accounts": {"bob": {"self_trade": "newest", "order_lots_max": 500}, "carol": {"position_lots_max": 40}},
+    "accounts": {
+        "bob": {"self_trade": "newest", "order_lots_max": 500},
+        "carol": {
+            "position_lots_max": 40,
+            "balance_checks": True,
+            "short_sales": True,
+            "balances": {"USD": "400", "AMZN": "3"},
+        },
+    },
 }
 REPLAY_CONFIG = {**CONFIG, "login": {"tokens": {"history": "past"}, "operators": ["history"]}, "accounts": {}}
 """The exchange that replays it: the same rules, other participants."""

@@ -17,10 +17,11 @@ from serl.exchange.records import (
     EventKind,
     Reason,
     Rows,
+    Term,
     TimeInForce,
 )
 from tests.exchange.generate_orders import Wish, add_terms, replaced_terms, stand_across
-from tests.exchange.generate_states import Operation, band, operation
+from tests.exchange.generate_states import Operation, balance, band, opening_balances, operation
 
 SYMBOLS = 3
 OPERATOR = 0
@@ -47,6 +48,7 @@ class Profile:
     special: float = 0.0  # share of NEW with terms and other flags
     across: float = 0.0  # share of `special` with a minimum and a price across the book
     bands: float = 0.0  # share of `states` that sets a band around the mid
+    balances: float = 0.0  # share of `states` about balances; if there is one, most accounts have checks
     states: float = 0.0  # phases, auctions, accounts, rules, time; each is taken back after some hundred commands
     limits: MarketLimits = LIMITS
     mid_ticks: int = 10_000  # of the first symbol at the start; a fifth of it is the lowest
@@ -84,6 +86,10 @@ PROFILES = {
         12.0, 0.4, 12, 0.15, 0.01, 0.002, cancel=0.2, replace=0.08, rare=0.004, special=0.3, across=0.5, bands=0.85, states=0.03,
         limits=MarketLimits(window_ticks=128, participants_max=16),
     ),
+    "balances": Profile(
+        10.0, 0.4, 12, 0.15, 0.01, 0.002, cancel=0.2, replace=0.12, rare=0.004, special=0.4, bands=0.05, balances=0.5, states=0.02,
+        limits=MarketLimits(window_ticks=128, participants_max=16),
+    ),
     "tiny": Profile(
         3.0, 0.2, 2, 0.15, 0.0, 0.05, cancel=0.2, replace=0.1, rare=0.01, special=0.5, across=0.2, bands=0.3, states=0.03, mid_ticks=12,
         limits=MarketLimits(
@@ -116,6 +122,9 @@ class Generator:
         self.halted: set[int] = set()
         self.follow_ups: list[Operation] = []  # takes back what operators did
         self.overflow: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
+        if profile.balances:
+            opening = opening_balances(PARTICIPANTS, profile.mid_ticks, profile.qty_lots)
+            self.overflow = [self._operator_row(made) for made in opening]
 
     def commands(self, count: int) -> Rows:
         """`count` COMMAND rows. The fewer at a time, the more of them find the order that they name."""
@@ -141,6 +150,8 @@ class Generator:
             elif leaves == 0 and kind in (EventKind.FILL, EventKind.CANCELLED):
                 self.terms.pop(key, None)
                 self._forget(key)
+            elif kind == EventKind.TRIGGERED:
+                self.terms.get(key, (0, {}))[1].pop(Term.WAITS, None)
             elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
                 self._forget(key)
             elif kind == EventKind.HALTED:
@@ -170,14 +181,31 @@ class Generator:
             mid, near = int(self.mid[symbol]), profile.depth_ticks
             if profile.bands and self.random.random() < profile.bands:
                 made, *later = band(self.random, symbol, mid, near)
+            elif profile.balances and self.random.random() < profile.balances:
+                made, *later = balance(self.random, PARTICIPANTS, mid)
             else:
                 made, *later = operation(self.random, symbol, PARTICIPANTS, mid, near)
             self.follow_ups += later
+        return [self._operator_row(made)]
+
+    def _operator_row(self, made: Operation) -> tuple[int, ...]:
         self.last_id[OPERATOR] += 1
         if made.kind == CommandKind.TIME:
             self.time_ns += 100_000
-        fields = (made.order_id, made.price_ticks, 0, made.symbol, OPERATOR, made.kind, 0, 0, made.flags, 0, 0)
-        return [(self.time_ns, 0, self.last_id[OPERATOR], *fields)]
+        fields = (
+            made.order_id,
+            made.price_ticks,
+            made.qty_lots,
+            made.symbol,
+            OPERATOR,
+            made.kind,
+            0,
+            0,
+            made.flags,
+            0,
+            0,
+        )
+        return (self.time_ns, 0, self.last_id[OPERATOR], *fields)
 
     def _rows(self, draw: list[float]) -> list[tuple[int, ...]]:
         """A row, and in front of a NEW with terms those terms."""
@@ -189,8 +217,9 @@ class Generator:
             return [tuple(row)]
         participant, symbol = row[7], row[6]
         own = [order_id for who, order_id in self.live if who == participant]
+        waiting = [each for each in own if Term.WAITS in self.terms.get((participant, each), (0, {}))[1]]
         wish = Wish(
-            row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own
+            row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own, waiting
         )  # fmt: skip
         across = self.profile.across and self.random.random() < self.profile.across
         (stand_across if across else add_terms)(wish, self.random)
@@ -214,7 +243,7 @@ class Generator:
         if not known and self.random.random() < 0.98:
             return [tuple(row)]
         qty = min(max(1, row[5]), self.profile.limits.qty_lots_max)
-        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [])
+        wish = Wish(0, qty, price, 0, 0, row[0], self.profile.depth_ticks, int(self.mid[symbol]), [], [])
         terms = replaced_terms(known, wish, self.random)
         rows = []
         for term, value in terms.items():
@@ -319,7 +348,7 @@ class Generator:
             (qty, (0, -1, limits.qty_lots_max + 1, -(2**63))[int(spare * 4)]),
             (price, (0, -1, limits.price_ticks_max + 1, 2**63 - 1)[int(spare * 4)]),
             (symbol, (SYMBOLS, SYMBOLS + 1, ALL_SYMBOLS - 1, ALL_SYMBOLS)[int(spare * 4)]),
-            (kind, (0, 7, 15, 26, 255)[int(spare * 5)]),
+            (kind, (0, 7, 15, 27, 255)[int(spare * 5)]),
             (kind, (16, 17, 18, 19)[int(spare * 4)]),
             (side, (2, 3, 255)[int(spare * 3)]),
             (tif, (4, 7, 255)[int(spare * 3)]),

@@ -23,6 +23,7 @@ class Wish:
     near_ticks: float  # how far orders are from each other
     mid_ticks: int
     own_orders: list[int]  # order_ids of the participant
+    own_waiting: list[int]  # those of them that wait for a parent
     terms: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
@@ -41,8 +42,12 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
     if chance[0] < 0.12:
         wish.time_in_force = int(TimeInForce.GTT)
         wish.terms[Term.EXPIRE_NS] = wish.time_ns + draw(1, 150_000)
-    if chance[1] < 0.2 and wish.own_orders:
+    if Term.WAITS in wish.terms and wish.own_waiting and chance[1] < 0.5:
+        wish.terms[(Term.LINK, Term.UPDATE_LINK)[draw(0, 1)]] = wish.own_waiting[-1]
+    elif chance[1] < 0.2 and wish.own_orders:
         wish.terms[(Term.LINK, Term.UPDATE_LINK)[draw(0, 1)]] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
+    if Term.WAITS not in wish.terms and wish.own_waiting and chance[2] > 0.7:
+        wish.terms[Term.CHILD] = wish.own_waiting[draw(0, len(wish.own_waiting) - 1)]
     if chance[2] < 0.15:
         wish.terms[Term.SELF_TRADE] = draw(0, int(max(SelfTrade)))
     if chance[3] < 0.04:
@@ -153,10 +158,17 @@ def _at_auction(wish: Wish, draw: Draw) -> None:
     wish.flags = int(CommandFlag.MARKET) if draw(0, 3) == 0 else 0
 
 
+def _waits(wish: Wish, draw: Draw) -> None:
+    (_stop, _touched, _iceberg, _minimum, _all_or_none, _hidden, _reduce_only, _to_limit, _plain)[draw(0, 8)](
+        wish, draw
+    )
+    wish.terms[Term.WAITS] = 1
+
+
 def _plain(wish: Wish, draw: Draw) -> None:
     """What is added on top is all."""
 
 
 KINDS = (
-    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _to_limit, _at_auction, _plain,
+    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _touched, _touched, _trailing, _peg, _peg, _reduce_only, _to_limit, _at_auction, _waits, _waits, _waits, _plain,
 )  # fmt: skip

@@ -17,6 +17,7 @@ class Operation:
     order_id: int = 0
     flags: int = 0
     price_ticks: int = 0
+    qty_lots: int = 0
 
 
 def operation(
@@ -29,7 +30,7 @@ def operation(
 
     which = random.random()
     if which < 0.01:
-        return [Operation(int(CommandKind.RULE - draw(0, 1)), symbol, draw(-1, 99), draw(0, 7), draw(-1, 0))]
+        return [Operation(int(CommandKind.RULE - draw(0, 1)), symbol, draw(-1, 99), draw(0, 17), draw(-1, 0))]
     if which < 0.35:
         phases = [*COLLECTING, *COLLECTING, Phase.CLOSED, Phase.CONTINUOUS]
         made = [Operation(CommandKind.PHASE, symbol, flags=int(phases[draw(0, len(phases) - 1)]))]
@@ -48,6 +49,8 @@ def operation(
     if which < 0.46:
         where = symbol if draw(0, 2) else ALL_SYMBOLS
         return [Operation(CommandKind.PURGE, where, draw(-1, participants), draw(0, 3))]
+    if which < 0.48:
+        return _deposit(participants, draw, mid_ticks)
     if which < 0.7:
         return _account(draw(0, participants - 1), Setting(draw(0, int(max(Setting)))), draw, near_ticks)
     return _rule(symbol, Rule(draw(0, int(Rule.MAKER_MICROTICKS))), draw, mid_ticks, int(near_ticks))
@@ -78,14 +81,61 @@ def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) 
         Setting.POSITION_LOTS_MAX: draw(1, 200),
         Setting.KILLED: draw(0, 3) // 3,
         Setting.OWN_FEES: draw(0, 1),
+        Setting.BALANCE_CHECKS: 1,
+        Setting.SHORT_SALES: draw(0, 1),
     }
 
     def made(value: int) -> Operation:
         return Operation(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value)
 
-    if setting > Setting.OWN_FEES:
+    if Setting.OWN_FEES < setting < Setting.BALANCE_CHECKS:
         return [made(_fee(Rule[setting.name], draw))]
     return [made(values[setting])] + ([made(0)] if setting not in (Setting.SELF_TRADE, Setting.OWN_FEES) else [])
+
+
+def _deposit(participants: int, draw: Draw, mid_ticks: int) -> list[Operation]:
+    """A deposit or a withdrawal, seldom a wrong one."""
+    if draw(0, 9) == 0:
+        odd = (0, 2**62, -(2**62), 2**63 - 1, -(2**63), 2**62 - 1)[draw(0, 5)]
+        return [Operation(CommandKind.DEPOSIT, 0, draw(-1, 99), draw(0, 255), odd, draw(-1, 8))]
+    asset = draw(1, 6)
+    amount = draw(1, 60 * (1 if asset == 1 else mid_ticks)) * (1, 1, -1)[draw(0, 2)]
+    return [Operation(CommandKind.DEPOSIT, 0, draw(0, participants - 1), 0, amount, asset)]
+
+
+def opening_balances(participants: int, mid_ticks: int, qty_lots: int) -> list[Operation]:
+    """Assets that symbols share, also as base asset of one and quote asset of another, and accounts with some of each, most of them with checks."""
+    assets = [(1, 4, 0, 0), (2, 4, 3, 5), (1, 2, 7, 0)]  # by symbol
+    made = [
+        Operation(CommandKind.RULE, symbol, flags=Rule.BASE_ASSET + place, price_ticks=value)
+        for symbol, values in enumerate(assets)
+        for place, value in enumerate(values)
+    ]
+    for participant in range(1, participants):
+        for asset in (1, 2, 4):
+            amount = qty_lots * mid_ticks * 40 if asset == 4 else qty_lots * 60
+            amount *= mid_ticks if asset == 2 else 1
+            made.append(Operation(CommandKind.DEPOSIT, 0, participant, 0, amount, asset))
+        made.append(
+            Operation(CommandKind.ACCOUNT, 0, participant, Setting.BALANCE_CHECKS, int(participant < participants - 1))
+        )
+    return [*made, Operation(CommandKind.ACCOUNT, 0, 2, Setting.SHORT_SALES, 1)]
+
+
+def balance(random: np.random.Generator, participants: int, mid_ticks: int) -> list[Operation]:
+    """A deposit or withdrawal, or checks and permissions that change."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    if draw(0, 2):
+        return _deposit(participants, draw, mid_ticks)
+    setting = (Setting.BALANCE_CHECKS, Setting.BALANCE_CHECKS, Setting.SHORT_SALES)[draw(0, 2)]
+    value, who = draw(0, 1), draw(1, participants - 1)
+    return [
+        Operation(CommandKind.ACCOUNT, 0, who, setting, value),
+        Operation(CommandKind.ACCOUNT, 0, who, setting, int(setting == Setting.BALANCE_CHECKS)),
+    ]
 
 
 def _fee(rule: Rule, draw: Draw) -> int:
@@ -103,7 +153,7 @@ def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) 
         return [made(draw(1, 3), start), made(draw(0, 1), start)]
     if rule == Rule.MAKER_MICROTICKS:
         rule = Rule(draw(rule, int(max(Rule))))
-        return [made(_fee(rule, draw))]
+        return [made(_fee(rule, draw) if rule < Rule.BASE_ASSET else draw(-1, 7))]
     if rule == Rule.MATCHING:
         return [made(draw(0, 1))]
     if rule == Rule.BAND_ACTION:

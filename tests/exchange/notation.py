@@ -43,7 +43,7 @@ FLAGS = {
 TERMS = {
     "display": Term.DISPLAY_LOTS, "min": Term.MIN_LOTS, "stop": Term.STOP_TICKS, "trail": Term.TRAIL_TICKS, "peg": Term.PEG,
     "offset": Term.OFFSET_TICKS, "until": Term.EXPIRE_NS, "link": Term.LINK, "stp": Term.SELF_TRADE,
-    "touch": Term.TOUCH_TICKS, "updates": Term.UPDATE_LINK,
+    "touch": Term.TOUCH_TICKS, "updates": Term.UPDATE_LINK, "waits": Term.WAITS, "child": Term.CHILD,
 }  # fmt: skip
 NAMED_VALUES = {
     **{f"peg={each.name.lower()}": int(each) for each in Peg},

@@ -40,8 +40,8 @@ BATCHES_PER_CHECK = 25
 CHECKS_PER_RESTORE = 3
 SLOW = ("deep", "terms", "phases", "bands")
 """Profiles whose markets take the longest to restore."""
-FEE_RULES = [rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS]
-OWN_FEES = [setting for setting in Setting if setting >= Setting.OWN_FEES]
+FEE_RULES = [rule for rule in Rule if Rule.MAKER_MICROTICKS <= rule <= Rule.AUCTION_PPM]
+OWN_FEES = [setting for setting in Setting if Setting.OWN_FEES <= setting <= Setting.AUCTION_PPM]
 OWN_FEES_OF = (1, 2)
 """Participants that have them from the start."""
 PLAIN_REJECTIONS = {reason for reason in Reason if 0 < reason <= Reason.STALE_COMMAND_ID}
@@ -89,7 +89,7 @@ def with_balances_near_the_edge(snapshot: Snapshot) -> Snapshot:
         balances[first + 1, symbol, [POSITION, CASH, COST]] = -(2**51), edge, -edge
     grown = {
         name: np.zeros((len(balances), *getattr(snapshot, name).shape[1:]), np.int64)
-        for name in ("last_command_id", "report", "accounts", "terms")
+        for name in ("last_command_id", "report", "accounts", "terms", "deposits")
     }
     for name, rows in grown.items():
         rows[:used] = getattr(snapshot, name)
@@ -181,9 +181,16 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
         assert kinds[EventKind.REJECTED] < total // 3 or profile == "tiny"
         assert profile != "edges" or compiled.state.carries.any(), "sums beyond 64 bits"
         assert profile != "few_levels" or reasons[Reason.BOOK_FULL] > 100
-        least = {"deep": 4097, "thin": 64, "few_levels": 200, "crowded": 50, "bands": 50, "tiny": 12, "edges": 50}.get(
-            profile, 500
-        )  # the kernel's first pool holds 4096
+        least = {
+            "deep": 4097,
+            "thin": 64,
+            "few_levels": 200,
+            "crowded": 50,
+            "bands": 50,
+            "balances": 50,
+            "tiny": 12,
+            "edges": 50,
+        }.get(profile, 500)  # the kernel's first pool holds 4096
         assert deepest >= least, f"at most {deepest} orders at a time"
 
 

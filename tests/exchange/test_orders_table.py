@@ -255,7 +255,7 @@ CHECKS: list[tuple[str, Reason]] = [
     ("p1 c8 kind=0", Reason.UNKNOWN_KIND),
     ("p1 c8 kind=7 s9", Reason.UNKNOWN_KIND),
     ("p1 c8 kind=15 o1", Reason.UNKNOWN_KIND),
-    ("p9 c8 kind=26", Reason.UNKNOWN_KIND),
+    ("p9 c8 kind=27", Reason.UNKNOWN_KIND),
     ("p9 c8 kind=255", Reason.UNKNOWN_KIND),
     ("p1 c8 END_DAY", Reason.NOT_PERMITTED),
     ("p1 c8 HALT s9", Reason.NOT_PERMITTED),

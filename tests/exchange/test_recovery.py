@@ -20,14 +20,14 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import (
     COMMAND,
-    LIMIT_COLUMNS,
     CommandKind,
     EventKind,
     Rows,
+    Setting,
     Term,
     command,
 )
-from serl.exchange.snapshot import FIRST_TERM_COLUMNS, SPECIAL
+from serl.exchange.snapshot import FIRST_COLUMNS, LATER_FIELDS, SPECIAL
 from serl.exchange.terms import Terms, order
 from serl.exchange.wire import Kind
 from tests.server_fixture import RawClient, Served, launch
@@ -203,7 +203,7 @@ def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -
     start(crashed[0]).close()
     newest = max(crashed[0].glob("snapshot-*.npz"))
     values = dict(np.load(newest))
-    np.savez(newest, **values | {"accounts": values["accounts"][:, :LIMIT_COLUMNS]})
+    np.savez(newest, **values | {"accounts": values["accounts"][:, : Setting.OWN_FEES]})
     newest.with_suffix(".sha256").write_text(hashlib.sha256(newest.read_bytes()).hexdigest())
     core = start(crashed[0])
     assert (core.market.state_hash(), core.recovery.snapshot_sequence) == (crashed[1], 0)
@@ -223,7 +223,9 @@ def test_a_snapshot_of_a_version_with_fewer_columns_is_restored(tmp_path: Path) 
     narrower = np.zeros(len(values["specials"]), [(name, SPECIAL[name]) for name in names])
     for name in names:
         narrower[name] = values["specials"][name]
-    np.savez(newest, **values | {"specials": narrower, "terms": values["terms"][:, :FIRST_TERM_COLUMNS]})
+    older = {name: value for name, value in values.items() if name not in LATER_FIELDS} | {"specials": narrower}
+    older |= {name: values[name][:, :columns] for name, columns in FIRST_COLUMNS.items()}
+    np.savez(newest, **older)
     check = newest.with_suffix(".sha256")
     check.write_text(f"{hashlib.sha256(newest.read_bytes()).hexdigest()} {core.journal.id}")
     core = start(tmp_path)

@@ -31,7 +31,7 @@ ACCOUNTS: list[Case] = [
         p9 SET c1 o2 #0 s0 buy 0@3 leaves 0 flags=0"""),
     ("values out of range", "",
         "p9 c1 ACCOUNT o16 KILLED 1; p9 c2 ACCOUNT o1 KILLED 2; p9 c3 ACCOUNT o1 SELF_TRADE 5; "
-        "p9 c4 ACCOUNT o1 COLLAR_TICKS -1; p9 c5 ACCOUNT o1 flags=14; p9 c6 ACCOUNT o-1 KILLED 1; "
+        "p9 c4 ACCOUNT o1 COLLAR_TICKS -1; p9 c5 ACCOUNT o1 flags=16; p9 c6 ACCOUNT o-1 KILLED 1; "
         "p9 c7 ACCOUNT o15 ORDER_LOTS_MAX 4611686018427387904", """
         p9 REJECTED c1 o16 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p9 REJECTED c2 o1 #0 s0 buy 0@2 leaves 0 BAD_SETTING
@@ -65,7 +65,7 @@ RULES: list[Case] = [
         p9 SET c4 o0 #0 s0 buy 0@1 leaves 0 flags=5"""),
     ("values out of range", "",
         "p9 c1 RULE LOT 0; p9 c2 RULE TICK 0 o-1; p9 c3 RULE TICK 1 o-1; p9 c4 RULE MATCHING 2; "
-        "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=12 1; p9 c8 RULE BAND_HIGH 10001; "
+        "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=16 1; p9 c8 RULE BAND_HIGH 10001; "
         "p9 c9 RULE LOT 1001; p9 c10 RULE TICK 1 o10001; p1 c1 RULE LOT 1", """
         p9 REJECTED c1 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
         p9 REJECTED c2 o-1 #0 s0 buy 0@0 leaves 0 BAD_SETTING

@@ -48,7 +48,7 @@ values = {
     Term.DISPLAY_LOTS: st.integers(1, 4), Term.MIN_LOTS: st.integers(1, 9), Term.STOP_TICKS: near, Term.TRAIL_TICKS: st.integers(1, 3),
     Term.PEG: st.integers(0, 2), Term.OFFSET_TICKS: st.integers(0, 3), Term.EXPIRE_NS: st.integers(0, 6), Term.LINK: st.integers(1, 60),
     Term.SELF_TRADE: st.integers(0, 4), Term.TOUCH_TICKS: near,
-    Term.UPDATE_LINK: st.integers(1, 60),
+    Term.UPDATE_LINK: st.integers(1, 60), Term.WAITS: st.integers(1, 2), Term.CHILD: st.integers(1, 60),
 }  # fmt: skip
 one_term = st.sampled_from(Term).flatmap(lambda term: st.tuples(st.just(int(term)), values[term]))
 terms = st.lists(one_term, max_size=2).map(dict)

@@ -154,5 +154,5 @@ def binance(data: bytes, folder: Path) -> bool:
         values = rest._parse(text)
     market = MarketView(10_000, lambda side: [Level(10_000 + side, 5, 1), Level(10_001 + side, 500, 2)])
     for instrument in INSTRUMENTS:
-        read_order(Listing(instrument, "USDT", {}), Parameters(values), market)
+        read_order(Listing(instrument, "DEMO", "USDT", {}), Parameters(values), market)
     return True

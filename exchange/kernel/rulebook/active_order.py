@@ -6,27 +6,34 @@ from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.rulebook.balance_checks import affordable_price
 from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
 from serl.exchange.kernel.rulebook.matching import (
     counterparty,
     meet_counterparty,
     obtainable_lots,
 )
-from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel_linked, hidden_flag, unlink_pair
+from serl.exchange.kernel.rulebook.order_events import (
+    begin_order_event,
+    cancel_child,
+    cancel_linked,
+    hidden_flag,
+    make_children_due,
+    unlink_pair,
+)
 from serl.exchange.kernel.rulebook.orders import (
     add_expiry,
     enqueue,
     make_special,
-    order_limit,
     remove_from_everywhere,
     requeue,
     schedule_triggers,
-    total_open_lots,
     watch,
 )
 from serl.exchange.kernel.rulebook.pegs import float_peg, make_pegs_due
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
 from serl.exchange.kernel.rulebook.reducing import is_active_order_not_reducing
+from serl.exchange.kernel.rulebook.reserves import order_limit, reserve, total_open_lots
 from serl.exchange.kernel.state import (
     BID,
     DUE_PEGS,
@@ -37,7 +44,7 @@ from serl.exchange.kernel.state import (
 )
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
-ROOM = 12
+ROOM = 20
 """Events that a step may make."""
 FROM_NEW, FROM_REPLACE, FROM_QUEUE = 0, 1, 2
 """Incoming by a command, or out of a queue: then it may find no room, and its events answer no command."""
@@ -55,7 +62,7 @@ def phase_of(state: State, symbol: int) -> int:
 def cancel_unplaced(state: State, command: CommandRow, events: Rows, count: int, slot: int, reason: int) -> int:
     """Cancels an order that was taken out of its queue and found no other."""
     order = state.orders[slot]
-    participant, link = int64(order.participant), unlink_pair(state, slot)
+    participant, link, child = int64(order.participant), unlink_pair(state, slot), state.extras[slot].child
     event = begin_order_event(state, command, events, count, k.CANCELLED, slot)
     event.order_number = 0  # it stands nowhere
     event.price_ticks = order_limit(state, slot)
@@ -64,6 +71,8 @@ def cancel_unplaced(state: State, command: CommandRow, events: Rows, count: int,
     count += 1
     schedule_triggers(state, int64(order.symbol))
     remove_from_everywhere(state, slot)
+    if child != 0:
+        count = cancel_child(state, command, events, count, participant, child)
     return cancel_linked(state, command, events, count, participant, link) if link != 0 else count
 
 
@@ -78,13 +87,24 @@ def dequeue(state: State, slot: int) -> None:
     active.price_ticks = extra.limit_ticks
     active.leaves_lots, active.total_lots = total_open_lots(state, slot), order.total_lots
     active.display_lots, active.min_lots, active.link = extra.display_lots, extra.min_lots, extra.link
-    active.updates = extra.updates
+    active.updates, active.waits, active.child = extra.updates, 0, extra.child
     active.peg, active.offset_ticks, active.expire_ns = extra.peg, extra.offset_ticks, extra.expire_ns
     active.self_trade_term = extra.self_trade
     active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
     active.command_id, active.origin = 0, FROM_QUEUE
     remove_from_everywhere(state, slot)
     activate(state)
+
+
+@inner
+def _limit_to_balance(state: State) -> None:
+    """Limits a market order to buy, which reserves nothing, to what its account can pay."""
+    active = state.active_order
+    if active.stop_ticks | active.touch_ticks | active.waits or phase_of(state, active.symbol) != k.CONTINUOUS:
+        return
+    back = 0 if active.origin == FROM_NEW else active.order_id
+    most = affordable_price(state, active.participant, active.symbol, active.leaves_lots, active.link, back)
+    active.limit_ticks = min(active.limit_ticks, most)
 
 
 @inner
@@ -97,6 +117,8 @@ def activate(state: State) -> None:
     active.limit_ticks = limit if limit != 0 else worst_price(state, side)
     if active.peg != 0:
         active.limit_ticks = peg_price(state, symbol, side, active.peg, active.offset_ticks, limit)
+    if side == BID and active.flags & k.MARKET and state.accounts[active.participant, k.SETTING_BALANCE_CHECKS] != 0:
+        _limit_to_balance(state)
     mode = active.self_trade_term
     active.self_trade = state.accounts[active.participant, k.SETTING_SELF_TRADE] if mode == ACCOUNT_SELF_TRADE else mode
 
@@ -105,7 +127,7 @@ def activate(state: State) -> None:
 def can_rest(state: State) -> bool:
     """Whether the rest of the active order goes into a queue."""
     active = state.active_order
-    if active.stop_ticks | active.touch_ticks:
+    if active.stop_ticks | active.touch_ticks | active.waits:
         return True
     time_in_force = active.time_in_force
     if time_in_force == k.IOC or time_in_force == k.FOK:
@@ -122,6 +144,8 @@ def target_queue(state: State) -> tuple[int, int]:
     symbol, side = active.symbol, active.side
     price = active.price_ticks if active.price_ticks != 0 else worst_price(state, side)
     phase = phase_of(state, symbol)
+    if active.waits:
+        return k.INACTIVE_QUEUE, price
     if active.stop_ticks | active.touch_ticks:
         return k.STOP_QUEUE, active.stop_ticks | active.touch_ticks  # never both
     if active.origin == FROM_REPLACE and active.min_lots == 0:
@@ -143,7 +167,9 @@ def wants_to_trade(state: State) -> bool:
     """Whether the active order meets anybody now."""
     active = state.active_order
     symbol, side, leaves_lots = active.symbol, active.side, active.leaves_lots
-    if active.stop_ticks | active.touch_ticks or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
+    if active.stop_ticks | active.touch_ticks | active.waits:
+        return False
+    if phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
         return False
     if active.time_in_force == k.AT_CLOSE and active.origin == FROM_NEW:
         return False
@@ -168,7 +194,12 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
     leaves_lots, display, side = active.leaves_lots, active.display_lots, active.side
     part = display if queue == k.DISPLAYED_QUEUE and 0 < display < leaves_lots else leaves_lots
     special = (
-        display | active.link | active.expire_ns | (active.flags & k.REDUCE_ONLY) | (active.time_in_force > k.FOK)
+        display
+        | active.link
+        | active.child
+        | active.expire_ns
+        | (active.flags & k.REDUCE_ONLY)
+        | (active.time_in_force > k.FOK)
     ) != 0 or active.self_trade_term != ACCOUNT_SELF_TRADE
     slot = enqueue(
         state, active.symbol, queue, active.side, price, leaves_lots, active.total_lots, active.participant,
@@ -186,6 +217,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
         extra.trail_ticks = active.trail_ticks
         extra.peg, extra.offset_ticks = active.peg, active.offset_ticks
         extra.link, extra.updates, extra.self_trade = active.link, active.updates, active.self_trade_term
+        extra.waits, extra.child = active.waits, active.child
         if active.expire_ns != 0:
             extra.expire_ns = active.expire_ns
             add_expiry(state, slot)
@@ -196,6 +228,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
             state.settled[active.symbol, RESERVES + side] += leaves_lots - part
         state.settled[active.symbol, PEGS] += active.peg != 0
         watch(state, slot)
+    reserve(state, slot)
     schedule_triggers(state, active.symbol)
     if active.peg != 0 and active.origin == FROM_QUEUE and active.cancel_reason == NO_TRADE:
         return count  # it has moved, no more
@@ -266,6 +299,8 @@ def _finish_active_order(state: State, command: CommandRow, events: Rows, count:
     active = state.active_order
     active.is_active = 0
     if active.leaves_lots == 0:
+        if active.child != 0:
+            make_children_due(state, active.participant, active.child)
         return count
     reason = _remainder_cancel_reason(state)
     if reason == 0:
@@ -278,6 +313,8 @@ def _finish_active_order(state: State, command: CommandRow, events: Rows, count:
     event.qty_lots = active.leaves_lots
     event.reason = reason
     count += 1
+    if active.child != 0:
+        count = cancel_child(state, command, events, count, participant, active.child)
     return cancel_linked(state, command, events, count, participant, link) if link != 0 else count
 
 

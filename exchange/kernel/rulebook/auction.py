@@ -24,14 +24,10 @@ from serl.exchange.kernel.rulebook.order_events import (
     unlink_pair,
     update_partner,
 )
-from serl.exchange.kernel.rulebook.orders import (
-    order_limit,
-    requeue,
-    schedule_triggers,
-    total_open_lots,
-)
+from serl.exchange.kernel.rulebook.orders import requeue, schedule_triggers
 from serl.exchange.kernel.rulebook.pricing import worst_price
 from serl.exchange.kernel.rulebook.reducing import is_not_reducing
+from serl.exchange.kernel.rulebook.reserves import order_limit, total_open_lots
 from serl.exchange.kernel.state import ASK, BID, CLOSERS, State
 from serl.exchange.records import Rows
 

@@ -6,10 +6,11 @@ from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import is_collecting
+from serl.exchange.kernel.rulebook.balance_checks import new_exceeds_balance, replace_exceeds_balance
 from serl.exchange.kernel.rulebook.capacity import is_full
-from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
 from serl.exchange.kernel.rulebook.reducing import reducing_lots
+from serl.exchange.kernel.rulebook.reserves import total_open_lots
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import NO_TERM, TICK_ENTRIES_MAX, CommandFlag
 
@@ -101,6 +102,8 @@ def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -
         return True
     if sent & 1 << k.TERM_TRAIL_TICKS and not 1 <= values[k.TERM_TRAIL_TICKS] <= most:
         return True
+    if sent & 1 << k.TERM_WAITS and values[k.TERM_WAITS] != 1:
+        return True
     if sent & 1 << k.TERM_PEG and not 1 <= values[k.TERM_PEG] <= k.MID:
         return True
     if sent & 1 << k.TERM_OFFSET_TICKS and not 0 <= values[k.TERM_OFFSET_TICKS] <= most:
@@ -108,6 +111,18 @@ def _has_bad_values(state: State, command: CommandRow, symbol: int, sent: int) -
     if sent & 1 << k.TERM_EXPIRE_NS and values[k.TERM_EXPIRE_NS] <= max(command.time_ns, 0):
         return True
     return sent & 1 << k.TERM_SELF_TRADE != 0 and not 0 <= values[k.TERM_SELF_TRADE] <= k.DECREMENT
+
+
+@inner
+def _can_be_child(state: State, participant: int, order_id: int) -> bool:
+    """Whether an order waits, and neither it nor the one that it is linked with has a parent."""
+    slot = order_index.find(state, participant, order_id)
+    if slot < 0 or not state.orders[slot].special:
+        return False
+    child = state.extras[slot]
+    if child.waits != k.WAITING or child.parent != 0:
+        return False
+    return child.link == 0 or state.extras[order_index.find(state, participant, child.link)].parent == 0
 
 
 @inner
@@ -149,7 +164,14 @@ def _has_bad_terms(state: State, command: CommandRow) -> bool:
         slot = order_index.find(state, participant, state.terms[participant, which])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
+        waiting = k.WAITING if sent & 1 << k.TERM_WAITS else 0
+        if (int64(state.extras[slot].waits) if state.orders[slot].special else 0) != waiting:
+            return True
     if sent & 1 << k.TERM_LINK and updates:
+        return True
+    if sent & 1 << k.TERM_WAITS and (peg or sent & (1 << k.TERM_TRAIL_TICKS | 1 << k.TERM_CHILD)):
+        return True
+    if sent & 1 << k.TERM_CHILD and not _can_be_child(state, participant, state.terms[participant, k.TERM_CHILD]):
         return True
     trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
     return trails != 0 and state.symbols[command.symbol].last_ticks == 0
@@ -202,6 +224,7 @@ def could_rest(state: State, command: CommandRow) -> bool:
         term_value(state, command, k.TERM_STOP_TICKS)
         | term_value(state, command, k.TERM_TRAIL_TICKS)
         | term_value(state, command, k.TERM_TOUCH_TICKS)
+        | term_value(state, command, k.TERM_WAITS)
     ):
         return True
     tif = int64(command.time_in_force)
@@ -294,7 +317,17 @@ def check_new(state: State, command: CommandRow) -> int:
         return k.REASON_LIMIT_ORDERS
     if exceeds_position(state, participant, symbol, side, 0, command.qty_lots):
         return k.REASON_LIMIT_POSITION
-    if command.flags & k.REDUCE_ONLY and command.qty_lots > reducing_lots(state, participant, symbol, side):
+    waits = term_value(state, command, k.TERM_WAITS) != 0
+    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0 and not waits:
+        trigger = initial_stop_ticks(state, command) | term_value(state, command, k.TERM_TOUCH_TICKS)  # never both
+        link = term_value(state, command, k.TERM_LINK) | term_value(state, command, k.TERM_UPDATE_LINK)
+        if new_exceeds_balance(state, command, trigger, link):
+            return k.REASON_LIMIT_BALANCE
+    if (
+        command.flags & k.REDUCE_ONLY
+        and not waits
+        and command.qty_lots > reducing_lots(state, participant, symbol, side)
+    ):
         return k.REASON_REDUCE_ONLY
     return 0
 
@@ -337,10 +370,16 @@ def check_replace(state: State, command: CommandRow, slot: int) -> int:
     reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks, display)
     if reason != 0:
         return reason
+    trigger = 0
     if market:
         trigger = replaced_value(state, command, k.TERM_STOP_TICKS, state.extras[slot].stop_ticks) | replaced_value(
             state, command, k.TERM_TOUCH_TICKS, state.extras[slot].touch_ticks
         )
         if _exceeds_notional(state, participant, symbol, side, command.qty_lots, trigger):
             return k.REASON_LIMIT_NOTIONAL
-    return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0
+    if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots):
+        return k.REASON_LIMIT_POSITION
+    if state.accounts[participant, k.SETTING_BALANCE_CHECKS] == 0:
+        return 0
+    exceeds = replace_exceeds_balance(state, slot, leaves_lots, command.price_ticks, trigger)
+    return k.REASON_LIMIT_BALANCE if exceeds else 0

@@ -49,7 +49,7 @@ def _cancel_side(
                 if count + ROOM > events.size:
                     return count, k.EVENTS_FULL, False
                 own = command.kind <= k.END_DAY and order.participant == command.participant
-                linked = order.special and state.extras[slot].link != 0
+                linked = order.special and (state.extras[slot].link | state.extras[slot].child) != 0
                 count = cancel(state, command, events, count, slot, command.command_id if own else 0, reason)
                 state.counters.cancelled_orders += 1
                 if linked:

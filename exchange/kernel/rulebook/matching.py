@@ -17,23 +17,22 @@ from serl.exchange.kernel.rulebook.order_events import (
     cancel_linked,
     hidden_flag,
     is_linked,
+    make_children_due,
     partner_to_update,
     reduce_resting,
     unlink_pair,
     update_partner,
 )
 from serl.exchange.kernel.rulebook.orders import (
-    count_open,
     minimum_lots,
-    order_limit,
     remove_from_everywhere,
     requeue,
     schedule_triggers,
-    total_open_lots,
     watch_minimum,
 )
 from serl.exchange.kernel.rulebook.pricing import first_tradable_price, in_band, limit_within_band
 from serl.exchange.kernel.rulebook.reducing import is_not_reducing
+from serl.exchange.kernel.rulebook.reserves import count_open, order_limit, release, reserve, total_open_lots
 from serl.exchange.kernel.state import BID, RESERVES, State
 from serl.exchange.records import Rows
 
@@ -223,9 +222,11 @@ def fill_resting(
     event.flags = flags | hidden_flag(state, slot)
     event.match_id = state.counters.match_id
     count += 1
+    release(state, slot)
     order.open_lots -= qty
     state.levels[order.level].qty_lots -= qty
     count_open(state, slot, -qty, 0)
+    reserve(state, slot)
     if order.special:
         state.extras[slot].min_lots = min(state.extras[slot].min_lots, leaves)
         watch_minimum(state, slot)
@@ -239,6 +240,8 @@ def replenish_or_remove(state: State, command: CommandRow, events: Rows, count: 
     if order.open_lots > 0:
         return count
     if not order.special or state.extras[slot].reserve_lots == 0:
+        if order.special and state.extras[slot].child != 0:
+            make_children_due(state, int64(order.participant), state.extras[slot].child)
         remove_from_everywhere(state, slot)
         return count
     extra = state.extras[slot]

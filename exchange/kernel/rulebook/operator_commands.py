@@ -6,6 +6,7 @@ from serl.exchange.kernel.events import begin_answer, reject_command
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM, leave_continuous, phase_of
 from serl.exchange.kernel.rulebook.auction import activate_closing_orders, is_collecting
+from serl.exchange.kernel.rulebook.balance_checks import deposit
 from serl.exchange.kernel.rulebook.capacity import has_room_for_pegs
 from serl.exchange.kernel.rulebook.orders import schedule_triggers
 from serl.exchange.kernel.rulebook.settings import set_account, set_rule, update_special_rules
@@ -15,12 +16,13 @@ from serl.exchange.records import ALL_SYMBOLS, Rows
 
 @inner
 def begin_operator_command(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
-    """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, PURGE, END_DAY."""
+    """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, PURGE, DEPOSIT, END_DAY."""
     kind, symbol, flags = int64(command.kind), int64(command.symbol), int64(command.flags)
     own = kind == k.ACCOUNT and flags == k.SETTING_SELF_TRADE and command.order_id == command.participant
     if not state.operator[command.participant] and not own:
         return reject_command(state, command, events, count, k.REASON_NOT_PERMITTED), k.DONE
-    everywhere = kind == k.END_DAY or kind == k.TIME or kind == k.ACCOUNT or (kind == k.PURGE and symbol == ALL_SYMBOLS)
+    everywhere = kind == k.END_DAY or kind == k.TIME or kind == k.ACCOUNT or kind == k.DEPOSIT
+    everywhere = everywhere or (kind == k.PURGE and symbol == ALL_SYMBOLS)
     if symbol >= state.halted.size and not everywhere:
         return reject_command(state, command, events, count, k.REASON_UNKNOWN_SYMBOL), k.DONE
     if kind == k.TIME:
@@ -32,6 +34,8 @@ def begin_operator_command(state: State, command: CommandRow, events: Rows, coun
         return reject_command(state, command, events, count, k.REASON_BAD_FLAGS), k.DONE
     if kind == k.PURGE:
         return _purge(state, command, events, count)
+    if kind == k.DEPOSIT:
+        return _deposit(state, command, events, count), k.DONE
     if _holds_auction(state, command) and state.halted[symbol]:
         return reject_command(state, command, events, count, k.REASON_HALTED), k.DONE
     if kind == k.UNCROSS and not is_collecting(phase_of(state, symbol)):
@@ -80,6 +84,18 @@ def _purge(state: State, command: CommandRow, events: Rows, count: int) -> tuple
         return reject_command(state, command, events, count, k.REASON_BAD_SETTING), k.DONE
     state.counters.stage = k.STAGE_CANCEL
     return count, k.DONE
+
+
+@inner
+def _deposit(state: State, command: CommandRow, events: Rows, count: int) -> int:
+    """Checks a DEPOSIT and carries it out."""
+    reason = deposit(state, command)
+    if reason != 0:
+        return reject_command(state, command, events, count, reason)
+    event = begin_answer(state, command, events, count, k.SET)
+    event.price_ticks = command.price_ticks
+    event.qty_lots = command.qty_lots
+    return count + 1
 
 
 @inner

@@ -34,14 +34,8 @@ from serl.exchange.kernel.rulebook.checks import (
 )
 from serl.exchange.kernel.rulebook.matching import counterparty
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, hidden_flag, reduce_resting
-from serl.exchange.kernel.rulebook.orders import (
-    add_expiry,
-    make_special,
-    order_limit,
-    remove_expiry,
-    schedule_triggers,
-    total_open_lots,
-)
+from serl.exchange.kernel.rulebook.orders import add_expiry, make_special, remove_expiry, schedule_triggers
+from serl.exchange.kernel.rulebook.reserves import order_limit, total_open_lots
 from serl.exchange.kernel.state import State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
@@ -52,6 +46,7 @@ def _take_terms(state: State, command: CommandRow) -> None:
     active = state.active_order
     active.display_lots = active.min_lots = active.stop_ticks = active.touch_ticks = active.trail_ticks = 0
     active.peg = active.offset_ticks = active.expire_ns = active.link = active.updates = 0
+    active.waits = active.child = 0
     active.self_trade_term = ACCOUNT_SELF_TRADE
     if command.flags & k.HAS_TERMS == 0:
         return
@@ -65,6 +60,7 @@ def _take_terms(state: State, command: CommandRow) -> None:
     active.expire_ns = term_value(state, command, k.TERM_EXPIRE_NS)
     active.link = term_value(state, command, k.TERM_UPDATE_LINK)
     active.updates = active.link != 0
+    active.waits, active.child = term_value(state, command, k.TERM_WAITS), term_value(state, command, k.TERM_CHILD)
     if active.link == 0:
         active.link = term_value(state, command, k.TERM_LINK)
     if state.terms[command.participant, SENT_TERMS] & 1 << k.TERM_SELF_TRADE:
@@ -111,6 +107,8 @@ def enter_new(state: State, command: CommandRow, events: Rows, count: int) -> tu
         partner = order_index.find(state, active.participant, active.link)
         make_special(state, partner)
         state.extras[partner].link, state.extras[partner].updates = command.command_id, active.updates
+    if active.child != 0:
+        state.extras[order_index.find(state, active.participant, active.child)].parent = command.command_id
     schedule_triggers(state, symbol)
     state.counters.stage = k.STAGE_TRIGGERS
     trades = wants_to_trade(state)

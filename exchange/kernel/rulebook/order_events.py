@@ -5,14 +5,8 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.events import begin_event
 from serl.exchange.kernel.rows import CommandRow, EventRow
-from serl.exchange.kernel.rulebook.orders import (
-    count_open,
-    order_limit,
-    remove_from_everywhere,
-    schedule_triggers,
-    total_open_lots,
-    watch_minimum,
-)
+from serl.exchange.kernel.rulebook.orders import remove_from_everywhere, schedule_triggers, watch, watch_minimum
+from serl.exchange.kernel.rulebook.reserves import count_open, order_limit, release, reserve, total_open_lots, unshare
 from serl.exchange.kernel.state import RESERVES, State
 from serl.exchange.records import Rows
 
@@ -36,7 +30,7 @@ def begin_order_event(state: State, command: CommandRow, events: Rows, count: in
 
 
 @inner
-def _cancel_one(
+def _cancel_alone(
     state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
 ) -> int:
     order, limit = state.orders[slot], order_limit(state, slot)
@@ -64,8 +58,64 @@ def _cancel_one(
 
 
 @inner
+def cancel_child(state: State, command: CommandRow, events: Rows, count: int, participant: int, child: int) -> int:
+    """Cancels the order that waits for a cancelled one, and the one linked to it, which waits too. At most two events."""
+    slot = order_index.find(state, participant, child)
+    state.extras[slot].parent = 0
+    link = unlink_pair(state, slot)
+    count = _cancel_alone(state, command, events, count, slot, 0, k.REASON_LINKED)
+    if link == 0:
+        return count
+    slot = order_index.find(state, participant, link)
+    state.extras[slot].link = 0
+    return _cancel_alone(state, command, events, count, slot, 0, k.REASON_LINKED)
+
+
+@inner
+def _leave_parent(state: State, slot: int) -> None:
+    """Of an order that is cancelled: no order has it as its child any more."""
+    participant, parent = int64(state.orders[slot].participant), state.extras[slot].parent
+    other, active = order_index.find(state, participant, parent), state.active_order
+    if other >= 0:
+        state.extras[other].child = 0
+    elif active.is_active and active.participant == participant and active.order_id == parent:
+        active.child = 0
+
+
+@inner
+def _cancel_one(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
+) -> int:
+    """Cancels an order, and what waits for it. At most four events."""
+    if not state.orders[slot].special:
+        return _cancel_alone(state, command, events, count, slot, command_id, reason)
+    participant, child = int64(state.orders[slot].participant), state.extras[slot].child
+    if state.extras[slot].parent != 0:
+        _leave_parent(state, slot)
+    count = _cancel_alone(state, command, events, count, slot, command_id, reason)
+    return cancel_child(state, command, events, count, participant, child) if child != 0 else count
+
+
+@inner
+def make_children_due(state: State, participant: int, child: int) -> None:
+    """An order is filled: the one that waits for it, and the one linked to that, come to the market."""
+    slot = order_index.find(state, participant, child)
+    state.extras[slot].parent = 0
+    _make_due(state, slot)
+    if state.extras[slot].link != 0:
+        _make_due(state, order_index.find(state, participant, state.extras[slot].link))
+
+
+@inner
+def _make_due(state: State, slot: int) -> None:
+    state.extras[slot].waits = k.DUE
+    watch(state, slot)
+    schedule_triggers(state, int64(state.orders[slot].symbol))
+
+
+@inner
 def cancel(state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int) -> int:
-    """Cancels an order in a queue, and the order linked to it. At most four events."""
+    """Cancels an order in a queue, the order linked to it, and what waits for them. At most eight events."""
     participant = int64(state.orders[slot].participant)
     link = state.extras[slot].link if state.orders[slot].special else 0
     count = _cancel_one(state, command, events, count, slot, command_id, reason)
@@ -97,6 +147,7 @@ def unlink_pair(state: State, slot: int) -> int:
     """Ends the link of an order: the order_id of the other one, 0 if there is none."""
     if not state.orders[slot].special:
         return 0
+    unshare(state, slot)
     link = state.extras[slot].link
     state.extras[slot].link = 0
     return link
@@ -110,6 +161,7 @@ def reduce_resting(
     order = state.orders[slot]
     leaves, limit, flags = total_open_lots(state, slot), order_limit(state, slot), hidden_flag(state, slot)
     from_reserve = 0
+    release(state, slot)
     order.total_lots -= qty
     count_open(state, slot, -qty, 0)
     if order.special:
@@ -140,6 +192,7 @@ def reduce_resting(
         event.reason = reason
         event.flags = flags
         count += 1
+    reserve(state, slot)
     watch_minimum(state, slot)
     schedule_triggers(state, int64(order.symbol))
     return count
@@ -153,6 +206,7 @@ def partner_to_update(state: State, slot: int, qty: int) -> int:
         return -1
     partner = order_index.find(state, int64(state.orders[slot].participant), state.extras[slot].link)
     if partner >= 0 and (total_open_lots(state, slot) == 0 or qty >= total_open_lots(state, partner)):
+        unshare(state, slot)
         state.extras[slot].link = state.extras[partner].link = 0
     return partner
 

@@ -5,7 +5,8 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order
 from serl.exchange.kernel.rulebook import heaps
-from serl.exchange.kernel.state import CLOSERS, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
+from serl.exchange.kernel.rulebook.reserves import count_open, release, total_open_lots
+from serl.exchange.kernel.state import CLOSERS, DUE_CHILDREN, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 
@@ -15,28 +16,6 @@ def schedule_triggers(state: State, symbol: int) -> None:
     if not state.triggers_pending[symbol]:
         state.triggers_pending[symbol] = 1
         state.counters.symbols_pending += 1
-
-
-@inner
-def total_open_lots(state: State, slot: int) -> int:
-    """Everything open of an order, its reserve included."""
-    order = state.orders[slot]
-    return order.open_lots + state.extras[slot].reserve_lots if order.special else order.open_lots
-
-
-@inner
-def order_limit(state: State, slot: int) -> int:
-    """Its limit as sent, 0 = none."""
-    return state.extras[slot].limit_ticks if state.orders[slot].special else state.orders[slot].price_ticks
-
-
-@inner
-def count_open(state: State, slot: int, lots: int, orders: int) -> None:
-    """Keeps the account's open lots and orders, where anybody has a limit on them."""
-    if state.counters.counts_open != 0:
-        order = state.orders[slot]
-        state.open_lots[order.participant, order.symbol, order.side] += lots
-        state.open_orders[order.participant] += orders
 
 
 @inner
@@ -52,7 +31,8 @@ def make_special(state: State, slot: int) -> None:
     extra.touch_ticks = extra.offset_ticks = extra.expire_ns = extra.link = 0
     extra.heap_place = -1
     extra.heap = heaps.NO_HEAP
-    extra.peg = extra.updates = 0
+    extra.child = extra.parent = 0
+    extra.peg = extra.updates = extra.waits = 0
     extra.self_trade = ACCOUNT_SELF_TRADE
 
 
@@ -94,6 +74,7 @@ def remove_from_everywhere(state: State, slot: int) -> None:
     """Removes an order from its queue, heaps, index and pool."""
     order = state.orders[slot]
     count_open(state, slot, -total_open_lots(state, slot), -1)
+    release(state, slot)
     if order.special:
         extra, settled = state.extras[slot], state.settled[order.symbol]
         settled[PEGS] -= extra.peg != 0
@@ -134,7 +115,11 @@ def minimum_lots(state: State, slot: int) -> int:
 def watch(state: State, slot: int) -> None:
     """Puts an order that has come to a queue into the heap in which its trigger is found, if it has one."""
     order, extra = state.orders[slot], state.extras[slot]
-    if extra.peg != 0:
+    if extra.waits == k.DUE:
+        heaps.push(state, slot, DUE_CHILDREN, -order.order_number)
+    elif extra.waits != 0:
+        return
+    elif extra.peg != 0:
         heaps.push(state, slot, DUE_PEGS, -order.order_number)
     elif order.queue == k.MIN_QTY_QUEUE:
         heaps.push(state, slot, heaps.OF_LEVEL, -minimum_lots(state, slot))

@@ -2,7 +2,7 @@
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
-from serl.exchange.kernel.rulebook.orders import total_open_lots
+from serl.exchange.kernel.rulebook.reserves import total_open_lots
 from serl.exchange.kernel.state import BID, State
 
 

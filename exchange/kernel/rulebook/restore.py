@@ -5,6 +5,7 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rulebook.capacity import has_far_room
 from serl.exchange.kernel.rulebook.orders import add_expiry, enqueue, make_special, watch
+from serl.exchange.kernel.rulebook.reserves import start_counting_reserves
 from serl.exchange.kernel.rulebook.settings import start_counting_open, update_special_rules
 from serl.exchange.kernel.state import PEGS, RESERVES, State
 from serl.exchange.records import Rows
@@ -37,6 +38,7 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
         extra.touch_ticks, extra.updates = row.touch_ticks, row.updates
+        extra.waits, extra.child, extra.parent = row.waits, row.child, row.parent
         settled = state.settled[row.symbol]
         settled[PEGS] += row.peg != 0
         settled[RESERVES + int64(row.side)] += row.reserve_lots
@@ -65,4 +67,8 @@ def restore_rules(state: State, rows: Rows) -> None:
             or state.accounts[participant, k.SETTING_POSITION_LOTS_MAX] != 0
         ):
             start_counting_open(state)
+            break
+    for participant in range(state.accounts.shape[0]):
+        if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0:
+            start_counting_reserves(state)
             break

@@ -6,8 +6,17 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.orders import schedule_triggers
 from serl.exchange.kernel.rulebook.pegs import forget_settled
+from serl.exchange.kernel.rulebook.reserves import start_counting_reserves
 from serl.exchange.kernel.state import OPEN_COUNTED, SPECIAL_RULES, State
-from serl.exchange.records import FEE_COLUMNS, FEE_LOTS_MAX, FEE_PPM_MAX, LIMIT_COLUMNS, TICK_ENTRIES_MAX
+from serl.exchange.records import (
+    ASSET_COLUMNS,
+    FEE_COLUMNS,
+    FEE_LOTS_MAX,
+    FEE_PPM_MAX,
+    LIMIT_SETTINGS,
+    TICK_ENTRIES_MAX,
+    UNITS_MAX,
+)
 
 
 @inner
@@ -20,7 +29,7 @@ def set_account(state: State, command: CommandRow) -> bool:
         state.counters.own_fee_accounts += value - state.accounts[participant, which]
     state.accounts[participant, which] = value
     state.has_limits[participant] = 0
-    for column in range(LIMIT_COLUMNS):
+    for column in LIMIT_SETTINGS:
         if state.accounts[participant, column] != 0:
             state.has_limits[participant] = 1
     if (
@@ -29,6 +38,8 @@ def set_account(state: State, command: CommandRow) -> bool:
         and state.counters.counts_open == 0
     ):
         start_counting_open(state)
+    if which == k.SETTING_BALANCE_CHECKS and value != 0:
+        start_counting_reserves(state)
     if (
         which == k.SETTING_SELF_TRADE or which == k.SETTING_COLLAR_TICKS
     ):  # they decide what trades, and where pegs stand
@@ -43,6 +54,8 @@ def set_account(state: State, command: CommandRow) -> bool:
 @inner
 def _is_setting(state: State, which: int, value: int) -> bool:
     """Whether accounts have that setting, and it can have that value."""
+    if which == k.SETTING_BALANCE_CHECKS or which == k.SETTING_SHORT_SALES:
+        return 0 <= value <= 1
     if which > k.SETTING_OWN_FEES:
         return _is_fee(state, which - k.SETTING_FEES, value)
     if which == k.SETTING_SELF_TRADE:
@@ -80,6 +93,8 @@ def set_rule(state: State, command: CommandRow) -> bool:
     instrument = state.symbols[symbol]
     if which == k.RULE_TICK:
         return _set_tick(state, symbol, command.order_id, value)
+    if which >= k.RULE_ASSETS:
+        return _set_asset(state, symbol, which - k.RULE_ASSETS, value)
     if which >= k.RULE_FEES:
         return _set_fee(state, symbol, which - k.RULE_FEES, value)
     least, most = 0, state.counters.price_ticks_max
@@ -113,6 +128,30 @@ def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
     for place in range(FEE_COLUMNS):
         if instrument.fees[place] != 0:
             instrument.has_fees = 1
+    return True
+
+
+@inner
+def _has_deposits(state: State) -> bool:
+    """Whether any account has deposits."""
+    for participant in range(state.deposits.shape[0]):
+        for place in range(state.deposits.shape[1]):
+            if state.deposits[participant, place] != 0:
+                return True
+    return False
+
+
+@inner
+def _set_asset(state: State, symbol: int, which: int, value: int) -> bool:
+    """Sets a column of the assets, in the order of Rule; only to what it is while anybody has a deposit. O(participants x symbols)."""
+    if which >= ASSET_COLUMNS:
+        return False
+    if value != state.assets[symbol, which] and _has_deposits(state):
+        return False
+    most = state.deposits.shape[1] if which < ASSET_COLUMNS // 2 else UNITS_MAX
+    if not 0 <= value <= most:
+        return False
+    state.assets[symbol, which] = value
     return True
 
 

@@ -8,6 +8,7 @@ from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook import heaps
 from serl.exchange.kernel.rulebook.active_order import (
     ROOM,
+    activate,
     cancel_unplaced,
     check_dequeued,
     crosses_outside,
@@ -15,6 +16,7 @@ from serl.exchange.kernel.rulebook.active_order import (
     phase_of,
     trade_active_order,
 )
+from serl.exchange.kernel.rulebook.balance_checks import active_exceeds_balance
 from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full_for_move
 from serl.exchange.kernel.rulebook.matching import (
     best_tradable_price,
@@ -25,10 +27,11 @@ from serl.exchange.kernel.rulebook.matching import (
     smallest_minimum,
 )
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, cancel_linked, unlink_pair
-from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue, total_open_lots
+from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue
 from serl.exchange.kernel.rulebook.pegs import find_due_pegs, settle_peg
 from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
-from serl.exchange.kernel.state import ASK, BID, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
+from serl.exchange.kernel.rulebook.reserves import release, reserve, total_open_lots
+from serl.exchange.kernel.state import ASK, BID, DUE_CHILDREN, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
@@ -54,7 +57,9 @@ def _move_trailing_stop(state: State, command: CommandRow, events: Rows, count: 
                 return count, NEEDS_MEMORY
             if is_full_for_move(state, slot, k.STOP_QUEUE):
                 return cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM), CHANGED
+            release(state, slot)
             extra.stop_ticks = stop
+            reserve(state, slot)
             requeue(state, slot, k.STOP_QUEUE, stop)
         turn = stop - extra.trail_ticks if order.side == k.BUY else -(stop + extra.trail_ticks)
         heaps.remove(state, slot)
@@ -88,6 +93,24 @@ def _next_stop(state: State, symbol: int) -> int:
 
 
 @inner
+def _activate_child(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
+    """An order whose parent is filled comes to the market as a NEW of its kind would."""
+    active, extra, qty = state.active_order, state.extras[slot], total_open_lots(state, slot)
+    event = begin_order_event(state, command, events, count, k.TRIGGERED, slot)
+    event.price_ticks = extra.limit_ticks
+    event.qty_lots = qty
+    event.leaves_lots = qty
+    event.flags = k.HIDDEN
+    dequeue(state, slot)
+    active.stop_ticks, active.touch_ticks = extra.stop_ticks, extra.touch_ticks
+    activate(state)
+    check_dequeued(state)
+    if state.accounts[active.participant, k.SETTING_BALANCE_CHECKS] != 0 and active_exceeds_balance(state):
+        active.cancel_reason = k.REASON_LIMIT_BALANCE
+    return count + 1
+
+
+@inner
 def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     order = state.orders[slot]
     participant, qty = int64(order.participant), total_open_lots(state, slot)
@@ -101,6 +124,7 @@ def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, s
     dequeue(state, slot)
     if link != 0:
         count = cancel_linked(state, command, events, count, participant, link)
+        activate(state)  # what the other one reserved is free
     check_dequeued(state)
     return count
 
@@ -174,6 +198,9 @@ def _run_first_trigger(state: State, command: CommandRow, events: Rows, count: i
     """Runs the first trigger that applies: (new count, what it did)."""
     if not has_far_room(state, symbol):
         return count, NEEDS_MEMORY
+    slot = int64(state.roots[symbol, DUE_CHILDREN])
+    if slot >= 0:
+        return _activate_child(state, command, events, count, slot), ACTIVATED
     slot = _next_stop(state, symbol)
     if slot >= 0:
         return _trigger_stop(state, command, events, count, slot), ACTIVATED

@@ -8,10 +8,13 @@ from typing import NamedTuple
 from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
 MARKET, ALL_OR_NONE, TO_LIMIT = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE), int(CommandFlag.TO_LIMIT)
+WAITING, DUE = 1, 2
+"""Order.waits: for its parent; that is filled."""
 IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))
-FEES = tuple(rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS)
+FEES = tuple(rule for rule in Rule if Rule.MAKER_MICROTICKS <= rule <= Rule.AUCTION_PPM)
+ASSETS = tuple(rule for rule in Rule if rule >= Rule.BASE_ASSET)
 Key = tuple[int, int]
 """(participant, order_id)."""
 
@@ -63,6 +66,9 @@ class Order:
     self_trade: int = ACCOUNT_SELF_TRADE
     touch_ticks: int = 0
     updates: int = 0  # 1: fills are taken off the linked order; 0: they cancel it
+    waits: int = 0  # WAITING, DUE or 0
+    child: int = 0
+    parent: int = 0
 
     @property
     def key(self) -> Key:
@@ -109,6 +115,11 @@ class Order:
     def unlink(self, other: "Order") -> None:
         """Ends the link between two orders."""
         self.link = other.link = self.updates = other.updates = 0
+
+    @property
+    def child_key(self) -> Key:
+        """The key of the order that waits for this one."""
+        return self.participant, self.child
 
     def may_rest(self) -> bool:
         """Whether it may rest in CONTINUOUS."""
@@ -187,6 +198,7 @@ class Book:
         self.displayed = self.queues[Queue.DISPLAYED]
         self.pegged: dict[Key, Order] = {}  # those orders of HIDDEN and INACTIVE
         self.trailing: dict[Key, Order] = {}  # those orders of STOP
+        self.waiting: dict[Key, Order] = {}  # for their parents, in INACTIVE
         self.phase = int(Phase.CONTINUOUS)
         self.halted = False
         self.triggers_pending = False  # something has changed
@@ -195,6 +207,7 @@ class Book:
         self.band_low = self.band_high = self.band_action = 0
         self.ticks: dict[int, int] = {}  # from which price -> multiple
         self.fees = dict.fromkeys(FEES, 0)  # by Rule
+        self.assets = dict.fromkeys(ASSETS, 0)  # by Rule
         self.halt_reason = 0
 
     def trading(self, side: int) -> list[QueueSide]:
@@ -209,7 +222,12 @@ class Book:
 
     def has_no_triggers(self) -> bool:
         """Whether no order here does anything by itself."""
-        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.MIN_QTY))
+        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.MIN_QTY) or self.first_due())
+
+    def first_due(self) -> Order | None:
+        """The oldest order whose parent is filled."""
+        due = [order for order in self.waiting.values() if order.waits == DUE]
+        return min(due, key=lambda order: order.order_number, default=None)
 
     def level_count(self, queue: int) -> int:
         """Price levels of a queue, both sides."""

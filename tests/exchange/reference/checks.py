@@ -21,7 +21,8 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from tests.exchange.reference.book import FEES, MARKET, TO_LIMIT, Book, Command, Order
+from tests.exchange.reference.book import ASSETS, FEES, MARKET, TO_LIMIT, Book, Command, Order
+from tests.exchange.reference.funds import check_deposit, is_asset_rule, new_exceeds_balance, replace_exceeds_balance
 from tests.exchange.reference.match import would_trade
 from tests.exchange.reference.state import State
 from tests.exchange.reference.terms import (
@@ -43,7 +44,9 @@ SYMBOL_KINDS = frozenset(
 )  # fmt: skip
 CANCELLING = frozenset({CommandKind.MASS_CANCEL, CommandKind.PURGE})
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
-SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1, Setting.OWN_FEES: 1}
+SETTING_MAX = {
+    Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1, Setting.OWN_FEES: 1, Setting.BALANCE_CHECKS: 1, Setting.SHORT_SALES: 1,
+}  # fmt: skip
 """Of the settings that are not just 0 or more, nor fees."""
 
 
@@ -85,7 +88,10 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
     if reason != Reason.NONE:
         return reason, None
     order = _order(state, book, c, terms)
-    reason = _check_limits(state, book, c, order, c.qty_lots) or _check_room(state, book, c, order)
+    reason = _check_limits(state, book, c, order, c.qty_lots)
+    if not reason and new_exceeds_balance(state, order):
+        reason = Reason.LIMIT_BALANCE
+    reason = reason or _check_room(state, book, c, order)
     return (reason, None) if reason else (Reason.NONE, order)
 
 
@@ -125,6 +131,8 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
         order.link = terms.get(Term.UPDATE_LINK, terms.get(Term.LINK, 0))
         order.updates = int(Term.UPDATE_LINK in terms)
         order.self_trade = terms.get(Term.SELF_TRADE, order.self_trade)
+        order.waits = terms.get(Term.WAITS, 0)
+        order.child = terms.get(Term.CHILD, 0)
     return order
 
 
@@ -167,7 +175,7 @@ def _notional_ticks(state: State, order: Order) -> int:
 
 
 def _could_rest(book: Book, order: Order) -> bool:
-    if order.trigger_ticks:
+    if order.trigger_ticks or order.waits:
         return True
     if order.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
@@ -178,9 +186,14 @@ def _could_rest(book: Book, order: Order) -> bool:
 
 def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     """Of a NEW: REDUCE_ONLY, WOULD_CROSS, BOOK_FULL."""
-    if order.flags & REDUCE_ONLY and not state.reduces(order):
+    if order.flags & REDUCE_ONLY and not order.waits and not state.reduces(order):
         return Reason.REDUCE_ONLY
-    if order.flags & POST_ONLY and not order.trigger_ticks and would_trade(state, order, order.price_ticks):
+    if (
+        order.flags & POST_ONLY
+        and not order.trigger_ticks
+        and not order.waits
+        and would_trade(state, order, order.price_ticks)
+    ):
         return Reason.WOULD_CROSS
     if _could_rest(book, order):
         queue = state.target_queue(order)[0]
@@ -213,6 +226,9 @@ def check_replace(state: State, c: Command, order: Order, terms: dict[int, int])
     replace_terms(changed, terms)
     if reason := _check_limits(state, book, c, changed, open_lots):
         return reason
+    changed.price_ticks = c.price_ticks
+    if replace_exceeds_balance(state, order, changed, open_lots):
+        return Reason.LIMIT_BALANCE
     if not loses_priority(c, order, terms):
         return Reason.NONE
     if order.flags & POST_ONLY and order.queue != Queue.STOP and book.phase == Phase.CONTINUOUS:
@@ -271,6 +287,8 @@ def check_operation(state: State, c: Command) -> Reason:
             return _check_print(state, c)
         case CommandKind.PURGE if not 0 <= c.order_id < state.limits.participants_max:
             return Reason.BAD_SETTING
+        case CommandKind.DEPOSIT:
+            return check_deposit(state, c)
         case CommandKind.ACCOUNT if not _is_setting(state, c):
             return Reason.BAD_SETTING
         case CommandKind.RULE if not _is_rule(state, c):
@@ -290,7 +308,7 @@ def _is_setting(state: State, c: Command) -> bool:
     if not 0 <= c.order_id < state.limits.participants_max or c.flags >= len(Setting):
         return False
     setting = Setting(c.flags)
-    if setting > Setting.OWN_FEES:
+    if Setting.OWN_FEES < setting < Setting.BALANCE_CHECKS:
         return _is_fee(state, Rule[setting.name], c.price_ticks)
     return 0 <= c.price_ticks <= SETTING_MAX.get(setting, c.price_ticks)
 
@@ -314,4 +332,6 @@ def _is_rule(state: State, c: Command) -> bool:
             return c.price_ticks in (0, 1)
         case fee if fee in FEES:
             return _is_fee(state, Rule(fee), c.price_ticks)
+        case asset if asset in ASSETS:
+            return is_asset_rule(state, c)
     return False

@@ -33,7 +33,7 @@ from serl.exchange.records import (
 )  # fmt: skip
 from serl.exchange.snapshot import Snapshot
 from tests.exchange.reference.auction import change_phase, hold_auction, price_of
-from tests.exchange.reference.book import FEES, Command, Order
+from tests.exchange.reference.book import ASSETS, FEES, Command, Order
 from tests.exchange.reference.checks import check_any, check_change, check_new, check_operation, loses_priority
 from tests.exchange.reference.match import activate
 from tests.exchange.reference.snapshot import order_rows, restore_state, snapshot, special_rows
@@ -71,6 +71,7 @@ class ReferenceMarket(State):
             CommandKind.ACCOUNT: self._set_account,
             CommandKind.RULE: self._set_rule,
             CommandKind.PURGE: self._purge,
+            CommandKind.DEPOSIT: self._deposit,
         }
 
     def grant_operator(self, participant: int) -> None:
@@ -139,6 +140,8 @@ class ReferenceMarket(State):
         if order.link:
             other = self.open[order.linked_key]
             other.link, other.updates = order.order_id, order.updates
+        if order.child:
+            self.open[order.child_key].parent = order.order_id
         if self._rests_at_once(order):
             self.rest(order, queue, ticks, EventKind.ACCEPTED, RESTING)
         else:
@@ -146,7 +149,7 @@ class ReferenceMarket(State):
 
     def _rests_at_once(self, order: Order) -> bool:
         """Whether an order rests without a look at the other side."""
-        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks:
+        if self.books[order.symbol].phase != Phase.CONTINUOUS or order.trigger_ticks or order.waits:
             return True
         return order.time_in_force == TimeInForce.AT_CLOSE or (order.peg > 0 and not self.peg_price(order))
 
@@ -258,10 +261,16 @@ class ReferenceMarket(State):
             book.ticks[c.order_id] = c.price_ticks
         elif c.flags in FEES:
             book.fees[Rule(c.flags)] = c.price_ticks
+        elif c.flags in ASSETS:
+            book.assets[Rule(c.flags)] = c.price_ticks
         else:
             setattr(book, RULE_NAMES[Rule(c.flags)], c.price_ticks)
         book.triggers_pending = True
         self.emit(EventKind.SET, price_ticks=c.price_ticks, flags=c.flags)
+
+    def _deposit(self, c: Command) -> None:
+        self.deposits[c.order_id, c.qty_lots] += c.price_ticks
+        self.emit(EventKind.SET, price_ticks=c.price_ticks, qty_lots=c.qty_lots)
 
     # -- views ----------------------------------------------------------------------------------------------------
 

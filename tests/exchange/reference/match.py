@@ -10,10 +10,12 @@ from serl.exchange.records import (
     Reason,
     Rule,
     SelfTrade,
+    Setting,
     Side,
     TimeInForce,
 )
 from tests.exchange.reference.book import MARKET, TO_LIMIT, Book, Order, QueueSide
+from tests.exchange.reference.funds import affordable_ticks
 from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
@@ -177,7 +179,7 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
         order.flags &= ~(MARKET | TO_LIMIT)
     replenish_or_close(state, other)
     if not order.open_lots:
-        state.close(order)
+        state.finish(order)
     if other.link or order.link:
         if other.link and other.linked_key == order.key:
             end_link_between(state, order, other)
@@ -208,7 +210,7 @@ def replenish_or_close(state: State, order: Order) -> None:
     if order.open_lots:
         return
     if not order.reserve_lots:
-        state.close(order)
+        state.finish(order)
         return
     queue, price = order.queue, order.queue_ticks
     state.dequeue(order)
@@ -230,6 +232,8 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
     """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or NO_EVENT."""
     if order.flags & MARKET:
         limit_ticks = state.limit_of(order)
+        if order.side == Side.BUY and state.accounts[order.participant][Setting.BALANCE_CHECKS]:
+            limit_ticks = min(limit_ticks, affordable_ticks(state, order))
     to_limit = order.flags & TO_LIMIT
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:

@@ -40,7 +40,7 @@ from serl.exchange.records import (
 )  # fmt: skip
 from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from tests.exchange.reference.account import Balances
-from tests.exchange.reference.book import FEES, Book, Order
+from tests.exchange.reference.book import ASSETS, FEES, Book, Order
 from tests.exchange.reference.state import State
 
 COLUMNS = {
@@ -65,7 +65,9 @@ def special_rows(state: State) -> Rows:
 
 
 def _is_special(order: Order) -> bool:
-    own_terms = order.display_lots or order.expire_ns or order.link or order.self_trade != ACCOUNT_SELF_TRADE
+    own_terms = (
+        order.display_lots or order.expire_ns or order.link or order.child or order.self_trade != ACCOUNT_SELF_TRADE
+    )
     return order.queue != Queue.DISPLAYED or bool(own_terms)
 
 
@@ -73,7 +75,10 @@ def snapshot(state: State) -> Snapshot:
     """A copy of everything that the market's future depends on."""
     last_command_id, report = np.array(state.last_command_id, np.int64), np.array(state.report, np.int64)
     accounts = np.array(state.accounts, np.int64).reshape(-1, ACCOUNT_COLUMNS)
-    used = participants_used(last_command_id, report, accounts)
+    deposits = np.zeros((state.limits.participants_max, 2 * len(state.names)), np.int64)
+    for (participant, asset), units in state.deposits.items():
+        deposits[participant, asset - 1] = units
+    used = participants_used(last_command_id, report, accounts, deposits)
     columns = WIDE_BALANCES if state.has_wide_balances else BALANCES
     balances = np.zeros((state.limits.participants_max, len(state.names), columns), np.int64)
     for account, kept in state.balances.items():
@@ -91,6 +96,8 @@ def snapshot(state: State) -> Snapshot:
         terms=np.array([_term_row(state.terms.get(participant, {})) for participant in range(used)], np.int64).reshape(
             used, TERM_COLUMNS
         ),
+        assets=np.array([list(book.assets.values()) for book in state.books], np.int64),
+        deposits=deposits[:used],
     )
 
 
@@ -146,6 +153,10 @@ def restore_state(state: State, taken: Snapshot) -> None:
         state.terms[participant] = {
             term: row[term] if term != NO_TERM else 0 for term in range(TERM_COLUMNS) if row[NO_TERM] >> term & 1
         }
+    for participant, place in zip(*(each.tolist() for each in np.nonzero(taken.deposits)), strict=True):
+        state.deposits[participant, place + 1] = int(taken.deposits[participant, place])
+    for book, row in zip(state.books, taken.assets.tolist(), strict=True):
+        book.assets = dict(zip(ASSETS, row, strict=True))
     for book, halted, row in zip(state.books, taken.halted, taken.symbols.tolist(), strict=True):
         book.halted, book.triggers_pending = bool(halted), False
         for name, column in COLUMNS.items():

@@ -19,7 +19,7 @@ from serl.exchange.records import (
     TimeInForce,
 )  # fmt: skip
 from tests.exchange.reference.account import Balances
-from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, TO_LIMIT, Book, Command, Key, Order
+from tests.exchange.reference.book import DUE, FEES, IN_NO_QUEUE, MARKET, TO_LIMIT, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
 RESTING, MAKER, NOT_DISPLAYED, AUCTION = (
@@ -44,6 +44,7 @@ class State:
         self.accounts = [[0] * len(Setting) for _ in range(limits.participants_max)]
         self.terms: defaultdict[int, dict[int, int]] = defaultdict(dict)  # participant -> term -> value: not used yet
         self.balances: defaultdict[tuple[int, int], Balances] = defaultdict(Balances)  # (participant, symbol)
+        self.deposits: defaultdict[tuple[int, int], int] = defaultdict(int)  # (participant, asset) -> units
         self.has_wide_balances = False  # whether cash or cost of any account was ever beyond 64 bits
         self.event_sequence = self.match_id = self.order_number = self.command_sequence = 0
         self.command, self.event_command_id = NO_COMMAND, 0
@@ -72,6 +73,8 @@ class State:
     def target_queue(self, order: Order) -> tuple[int, int]:
         """(queue, price there) of an order that comes to the market now."""
         book, ticks = self.books[order.symbol], order.price_ticks or self.worst_price(order.side)
+        if order.waits:
+            return Queue.INACTIVE, ticks
         if order.trigger_ticks:
             return Queue.STOP, order.trigger_ticks
         if order.peg:
@@ -147,7 +150,9 @@ class State:
         self.open[order.key] = order
         if order.peg:
             book.pegged[order.key] = order
-        if order.trail_ticks:
+        if order.waits:
+            book.waiting[order.key] = order
+        elif order.trail_ticks:
             book.trailing[order.key] = order
         if order.expire_ns:
             self.expiring[order.key] = order
@@ -159,6 +164,7 @@ class State:
         book.queues[order.queue][order.place].remove(order)
         book.pegged.pop(order.key, None)
         book.trailing.pop(order.key, None)
+        book.waiting.pop(order.key, None)
         order.queue, order.order_number = IN_NO_QUEUE, 0
         book.triggers_pending = True
 
@@ -168,6 +174,27 @@ class State:
             self.dequeue(order)
         del self.open[order.key]
         self.expiring.pop(order.key, None)
+
+    def finish(self, order: Order) -> None:
+        """It is filled: closes it, and what waits for it is due."""
+        self.close(order)
+        if not order.child:
+            return
+        child = self.open[order.child_key]
+        order.child = child.parent = 0
+        for each in (child, self.open.get(child.linked_key)):
+            if each is not None and each.waits:
+                each.waits = DUE
+                self.books[each.symbol].triggers_pending = True
+
+    def _cancel_child(self, order: Order) -> None:
+        """Of an order that is cancelled: what waits for it is cancelled too. And nothing waits for it any more, if it is a child."""
+        if order.parent:
+            self.open[order.participant, order.parent].child = 0
+        if order.child:
+            child = self.open[order.child_key]
+            order.child = child.parent = 0
+            self.cancel(child, Reason.LINKED)
 
     def rest(
         self,
@@ -207,6 +234,7 @@ class State:
             command_id=command_id,
             order_number=number,
         )
+        self._cancel_child(order)
         self.end_link(order)
 
     def end_link(self, order: Order) -> None:

@@ -1,7 +1,7 @@
 """Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
 
 from serl.exchange.records import NO_TERM, CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
-from tests.exchange.reference.book import Book, Command, Order
+from tests.exchange.reference.book import WAITING, Book, Command, Order
 from tests.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
@@ -26,6 +26,7 @@ BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
     Term.TRAIL_TICKS: (Term.PEG,),
     Term.TOUCH_TICKS: (Term.PEG, Term.STOP_TICKS, Term.TRAIL_TICKS),
     Term.UPDATE_LINK: (Term.LINK,),
+    Term.WAITS: (Term.PEG, Term.TRAIL_TICKS, Term.CHILD),
     Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
 }
 NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK, Term.UPDATE_LINK}
@@ -64,8 +65,23 @@ def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
         return True
     if Term.OFFSET_TICKS in terms and Term.PEG not in terms:
         return True
+    if any(term in terms and _waits_otherwise(state, c, terms, terms[term]) for term in (Term.LINK, Term.UPDATE_LINK)):
+        return True
     trails_nothing = Term.STOP_TICKS not in terms and not state.books[c.symbol].last_ticks
     return Term.TRAIL_TICKS in terms and trails_nothing
+
+
+def _waits_otherwise(state: State, c: Command, terms: dict[int, int], order_id: int) -> bool:
+    """Whether one of two orders to be linked waits for a parent, and the other does not."""
+    return state.open[c.participant, order_id].waits != (WAITING if Term.WAITS in terms else 0)
+
+
+def _can_be_child(state: State, c: Command, order_id: int) -> bool:
+    """Whether an order waits, and neither it nor the one that it is linked with has a parent."""
+    child = state.open.get((c.participant, order_id))
+    if child is None or child.waits != WAITING or child.parent:
+        return False
+    return not child.link or not state.open[child.linked_key].parent
 
 
 def replaced_terms_are_bad(state: State, c: Command, order: Order, terms: dict[int, int]) -> bool:
@@ -109,6 +125,10 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
         case Term.LINK | Term.UPDATE_LINK:
             other = state.open.get((c.participant, value))
             return other is not None and not other.link
+        case Term.WAITS:
+            return value == 1
+        case Term.CHILD:
+            return _can_be_child(state, c, value)
         case Term.SELF_TRADE:
             return SelfTrade.NONE <= value <= SelfTrade.DECREMENT
 

@@ -2,6 +2,7 @@
 
 from serl.exchange.records import EventKind, Phase, Queue, Reason, Side
 from tests.exchange.reference.book import Book, Order
+from tests.exchange.reference.funds import new_exceeds_balance
 from tests.exchange.reference.match import NO_EVENT, activate, would_trade
 from tests.exchange.reference.state import State, hidden_flag
 
@@ -35,7 +36,7 @@ def _run_triggers_of(state: State, book: Book) -> None:
         if book.has_no_triggers():
             book.high_ticks = book.low_ticks = book.last_ticks
             break
-        if _trigger_stop(state, book):
+        if _activate_child(state, book) or _trigger_stop(state, book):
             continue
         book.high_ticks = book.low_ticks = book.last_ticks
         if not _move_trailing_stops(state, book) and not _move_peg(state, book) and not _activate_min_qty(state, book):
@@ -46,7 +47,8 @@ def _run_triggers_of(state: State, book: Book) -> None:
 def pending_trigger(state: State, book: Book) -> Order | None:
     """An order to which something would happen in settling, if there is one."""
     late = [order for order in book.trailing.values() if _trailed_stop_ticks(book, order) != order.stop_ticks]
-    return next(iter([*late, *_off_peg_price(state, book)]), None) or _next_stop(book) or _first_fillable(state, book)
+    moved = next(iter([*late, *_off_peg_price(state, book)]), None)
+    return moved or book.first_due() or _next_stop(book) or _first_fillable(state, book)
 
 
 def _move_trailing_stops(state: State, book: Book) -> bool:
@@ -66,6 +68,23 @@ def _trailed_stop_ticks(book: Book, order: Order) -> int:
     if order.side == Side.BUY:
         return min(order.stop_ticks, book.last_ticks + order.trail_ticks)
     return max(order.stop_ticks, book.last_ticks - order.trail_ticks)
+
+
+def _activate_child(state: State, book: Book) -> bool:
+    """Whether an order waited for one that is filled; the first of them comes to the market."""
+    order = book.first_due()
+    if order is None:
+        return False
+    state.emit(EventKind.TRIGGERED, order, qty_lots=order.leaves_lots, flags=hidden_flag(order))
+    state.dequeue(order)
+    order.waits = 0
+    if new_exceeds_balance(state, order):
+        state.cancel(order, Reason.LIMIT_BALANCE)
+    elif order.trigger_ticks:
+        state.rest(order, *state.target_queue(order), EventKind.RESTED)
+    else:
+        activate(state, order, *state.target_queue(order), EventKind.RESTED)
+    return True
 
 
 def _trigger_stop(state: State, book: Book) -> bool:

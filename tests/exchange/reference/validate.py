@@ -1,7 +1,7 @@
 """What must hold of a reference market between two commands."""
 
 from serl.exchange.records import ACCOUNT_COLUMNS, Phase, Queue, Side, TimeInForce
-from tests.exchange.reference.book import ALL_OR_NONE, MARKET, Book, Order, QueueSide
+from tests.exchange.reference.book import ALL_OR_NONE, MARKET, WAITING, Book, Order, QueueSide
 from tests.exchange.reference.state import HIDDEN, State
 from tests.exchange.reference.triggers import pending_trigger
 
@@ -48,7 +48,10 @@ def _validate_order(state: State, book: Book, order: Order) -> None:
     assert not order.reserve_lots or (order.queue == Queue.DISPLAYED and order.open_lots <= order.display_lots), (
         f"{order}: a reserve without a display"
     )
-    assert order.queue == Queue.STOP or not (order.trigger_ticks or order.trail_ticks), f"{order}: a trigger elsewhere"
+    assert order.queue == Queue.STOP or order.waits or not (order.trigger_ticks or order.trail_ticks), (
+        f"{order}: a trigger elsewhere"
+    )
+    _validate_family(state, order)
     assert not order.touch_ticks or not (order.stop_ticks or order.trail_ticks), f"{order}: two triggers"
     _validate_place(state, book, order)
     if order.link:
@@ -56,7 +59,7 @@ def _validate_order(state: State, book: Book, order: Order) -> None:
         assert other is not None and other.link == order.order_id, f"{order}: its link is not mutual"
         assert other.updates == order.updates, f"{order}: its link is of two kinds"
     assert (order.time_in_force == TimeInForce.GTT) == bool(order.expire_ns), f"{order}: GTT and a time go together"
-    if order.queue != Queue.STOP:
+    if order.queue != Queue.STOP and not order.waits:
         assert order.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK), f"{order}: must not rest"
 
 
@@ -76,9 +79,22 @@ def _validate_place(state: State, book: Book, order: Order) -> None:
     elif order.queue == Queue.STOP:
         fits, price = bool(order.trigger_ticks), order.trigger_ticks
     elif order.queue == Queue.INACTIVE:
-        fits = bool(order.peg) or order.time_in_force == TimeInForce.AT_CLOSE
+        fits = bool(order.peg or order.waits) or order.time_in_force == TimeInForce.AT_CLOSE
     assert fits, f"{order}: is not an order of {Queue(order.queue).name}"
     assert order.queue_ticks == price, f"{order}: must stand at {price}"
+
+
+def _validate_family(state: State, order: Order) -> None:
+    """Parents and children name each other."""
+    assert not order.waits or order.queue == Queue.INACTIVE, f"{order}: waits elsewhere"
+    if order.child:
+        child = state.open[order.child_key]
+        assert child.waits == WAITING and child.parent == order.order_id, f"{order}: its child is another's"
+    if order.parent:
+        assert order.waits == WAITING, f"{order}: is due, but has a parent"
+        assert state.open[order.participant, order.parent].child == order.order_id, (
+            f"{order}: is not its parent's child"
+        )
 
 
 def _validate_book(state: State, symbol: int, book: Book) -> None:
@@ -88,6 +104,8 @@ def _validate_book(state: State, symbol: int, book: Book) -> None:
         )
     pegged = {order.key for order in book.orders() if order.peg}
     assert book.pegged.keys() == pegged, f"symbol {symbol}: other orders are pegged"
+    waiting = {order.key for order in book.orders() if order.waits}
+    assert book.waiting.keys() == waiting, f"symbol {symbol}: other orders wait"
     trailing = {order.key for order in book.orders() if order.trail_ticks}
     assert book.trailing.keys() == trailing, f"symbol {symbol}: other stops trail"
     if book.phase == Phase.CONTINUOUS:

@@ -180,6 +180,111 @@ def test_one_cancels_the_other(gateway: Gateway) -> None:
     assert crossing.body["code"] == -2010 and gateway.signed("GET", "openOrders").body == []
 
 
+def test_a_pair_whose_first_order_takes_profit(gateway: Gateway) -> None:
+    """An if-touched order and a stop: one that is triggered ends the other."""
+    gateway.placed("SELL", 1, "100.00", key="BOB")
+    gateway.placed("BUY", 1, "100.00")
+    values: dict[str, Any] = {
+        "symbol": "DEMOUSDT", "side": "SELL", "quantity": 1, "aboveType": "TAKE_PROFIT_LIMIT", "aboveStopPrice": "104.00",
+        "abovePrice": "103.00", "aboveTimeInForce": "GTC", "belowType": "STOP_LOSS", "belowStopPrice": "95.00", "listClientOrderId": "profit",
+    }  # fmt: skip
+    crossed = gateway.signed("POST", "orderList/oco", **values | {"aboveStopPrice": "94.00"})
+    assert crossed.body["code"] == -2010 and gateway.signed("GET", "openOrders").body == []
+    pair = gateway.signed("POST", "orderList/oco", **values).body
+    assert [order["type"] for order in pair["orderReports"]] == ["TAKE_PROFIT_LIMIT", "STOP_LOSS"]
+    gateway.placed("SELL", 1, "104.00", key="BOB")
+    gateway.placed("BUY", 1, "104.00", key="BOB")
+
+    def resting() -> list[tuple[str, bool]]:
+        return [(order["type"], order["isWorking"]) for order in gateway.signed("GET", "openOrders").body]
+
+    eventually(resting, [("TAKE_PROFIT_LIMIT", True)])
+
+
+WORKING: dict[str, Any] = {
+    "symbol": "DEMOUSDT", "workingType": "LIMIT", "workingSide": "BUY", "workingPrice": "90.00", "workingQuantity": 4,
+    "workingTimeInForce": "GTC", "pendingSide": "SELL", "pendingQuantity": 4,
+}  # fmt: skip
+EXITS: dict[str, Any] = {
+    "pendingAboveType": "LIMIT_MAKER", "pendingAbovePrice": "110.00", "pendingBelowType": "STOP_LOSS", "pendingBelowStopPrice": "80.00",
+}  # fmt: skip
+
+
+def statuses(gateway: Gateway, answer: Any) -> list[str]:
+    return [
+        gateway.signed("GET", "order", symbol="DEMOUSDT", orderId=order["orderId"]).body["status"]
+        for order in answer["orders"]
+    ]
+
+
+def test_a_pending_order_waits_for_its_working_order(gateway: Gateway) -> None:
+    values = WORKING | {"pendingType": "LIMIT", "pendingPrice": "105.00", "pendingTimeInForce": "GTC"}
+    with gateway.socket("/ws-api/v3") as stream:
+        stream.call("userDataStream.subscribe.signature", "ALICE")
+        answer = gateway.signed("POST", "orderList/oto", **values).body
+        assert stream.receive(e="listStatus")["event"]["c"] == "OTO"
+    assert (answer["contingencyType"], answer["listOrderStatus"]) == ("OTO", "EXECUTING")
+    assert [(each["type"], each["side"], each["status"]) for each in answer["orderReports"]] == [
+        ("LIMIT", "BUY", "NEW"), ("LIMIT", "SELL", "PENDING_NEW"),
+    ]  # fmt: skip
+    gateway.placed("SELL", 3, "90.00", key="BOB")
+    eventually(lambda: statuses(gateway, answer), ["PARTIALLY_FILLED", "PENDING_NEW"])
+    gateway.placed("SELL", 1, "90.00", key="BOB")
+    eventually(lambda: statuses(gateway, answer), ["FILLED", "NEW"])
+    gateway.placed("BUY", 4, "105.00", key="BOB")
+    eventually(lambda: statuses(gateway, answer), ["FILLED", "FILLED"])
+    gateway.placed("SELL", 4, "90.00", key="BOB")
+    at_once = gateway.signed("POST", "orderList/oto", **values).body
+    eventually(lambda: statuses(gateway, at_once), ["FILLED", "NEW"])
+
+
+def test_a_bracket(gateway: Gateway) -> None:
+    """A working order and a pair that waits for it."""
+    answer = gateway.signed("POST", "orderList/otoco", **WORKING, **EXITS).body
+    assert [each["type"] for each in answer["orderReports"]] == ["LIMIT", "LIMIT_MAKER", "STOP_LOSS"]
+    cancelled = gateway.signed("DELETE", "orderList", symbol="DEMOUSDT", orderListId=answer["orderListId"]).body
+    assert [each["status"] for each in cancelled["orderReports"]] == ["CANCELED"] * 3
+    assert gateway.signed("GET", "openOrders").body == []
+    answer = gateway.signed("POST", "orderList/otoco", **WORKING, **EXITS).body
+    pending = answer["orders"][2]["orderId"]
+    gateway.signed("DELETE", "order", symbol="DEMOUSDT", orderId=pending)
+    eventually(lambda: statuses(gateway, answer), ["CANCELED"] * 3)
+    answer = gateway.signed("POST", "orderList/otoco", **WORKING, **EXITS).body
+    gateway.placed("SELL", 4, "90.00", key="BOB")
+    eventually(lambda: statuses(gateway, answer), ["FILLED", "NEW", "NEW"])
+    found = {order["type"]: order["isWorking"] for order in gateway.signed("GET", "openOrders").body}
+    assert found == {"LIMIT_MAKER": True, "STOP_LOSS": False}
+    gateway.placed("BUY", 4, "110.00", key="BOB")
+    eventually(lambda: statuses(gateway, answer), ["FILLED", "FILLED", "EXPIRED"])
+    done = gateway.signed("GET", "orderList", orderListId=answer["orderListId"]).body
+    assert done["listOrderStatus"] == "ALL_DONE"
+
+
+def test_a_bracket_of_which_the_entry_is_refused_leaves_nothing(gateway: Gateway) -> None:
+    gateway.placed("SELL", 1, "89.00", key="BOB")
+    values = {name: value for name, value in WORKING.items() if name != "workingTimeInForce"}
+    refused = gateway.signed("POST", "orderList/otoco", **values | {"workingType": "LIMIT_MAKER"}, **EXITS)
+    assert (refused.status, refused.body["code"]) == (400, -2010), refused
+    eventually(lambda: gateway.signed("GET", "openOrders").body, [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workingType": "MARKET"},
+        {"pendingAboveType": "STOP_LOSS", "pendingAboveStopPrice": "120.00"},
+        {"pendingBelowStopPrice": "120.00"},
+        {"pendingSide": "BOTH"},
+        {"pendingQuantity": "0"},
+        {"workingPrice": "x"},
+    ],
+)
+def test_brackets_that_cannot_be(gateway: Gateway, change: dict[str, Any]) -> None:
+    answer = gateway.signed("POST", "orderList/otoco", **WORKING | EXITS | change)
+    assert answer.status == 400 and answer.body["code"] < -1000, answer
+    assert gateway.signed("GET", "openOrders").body == []
+
+
 def test_cancel_replace_and_amend(gateway: Gateway) -> None:
     order = gateway.placed("BUY", 10, "99.00")
     replaced = gateway.signed(

@@ -54,9 +54,16 @@ def make_orders(gateway: Gateway) -> None:
         ).status
         == 200
     )
+    gateway.placed("SELL", 1, "99.50", key="BOB")
+    for price in ("20.00", "99.50"):  # the second one is filled at once
+        triggers = {
+            "workingType": "LIMIT", "workingSide": "BUY", "workingPrice": price, "workingQuantity": 1, "workingTimeInForce": "GTC",
+            "pendingType": "LIMIT", "pendingSide": "SELL", "pendingPrice": "130.00", "pendingQuantity": 1, "pendingTimeInForce": "GTC",
+        }  # fmt: skip
+        assert gateway.signed("POST", "orderList/oto", symbol="DEMOUSDT", **triggers).status == 200
     gateway.placed("BUY", 2, "10.00", newClientOrderId="cancelled")
     gateway.signed("DELETE", "order", symbol="DEMOUSDT", origClientOrderId="cancelled")
-    eventually(lambda: len(gateway.signed("GET", "myTrades", symbol="DEMOUSDT").body), 1)
+    eventually(lambda: len(gateway.signed("GET", "myTrades", symbol="DEMOUSDT").body), 2)
 
 
 def test_nothing_is_forgotten_when_gateway_and_exchange_are_killed(tmp_path: Path) -> None:
@@ -86,7 +93,7 @@ def test_nothing_is_forgotten_when_gateway_and_exchange_are_killed(tmp_path: Pat
         eventually(lambda: everything(gateway), before)  # each account comes back by itself
         eventually(
             lambda: gateway.ask("GET", "/api/v3/depth?symbol=DEMOUSDT").body.get("bids"),
-            [["99.00000000", "7.00000000"], ["98.00000000", "5.00000000"]],
+            [["99.00000000", "7.00000000"], ["98.00000000", "5.00000000"], ["20.00000000", "1.00000000"]],
         )
         gateway.placed("SELL", 2, "99.00", key="BOB")
         eventually(lambda: gateway.public("depth", symbol="DEMOUSDT")["bids"][0], ["99.00000000", "5.00000000"])

@@ -111,7 +111,7 @@ def test_an_order_file_survives_a_cut_line(tmp_path: Path) -> None:
 
 
 def test_an_amount_is_spent_on_the_best_prices() -> None:
-    listing = Listing(Instrument(0, "DEMO", Decimal("0.01"), Decimal("1")), "USDT", {})
+    listing = Listing(Instrument(0, "DEMO", Decimal("0.01"), Decimal("1")), "DEMO", "USDT", {})
     levels = [Level(1000, 3, 1), Level(1100, 5, 2)]
     assert spend(listing, "52", levels) == (5, 1100)  # 3 x 10 + 2 x 11
     assert spend(listing, "30", levels) == (3, 1000)
