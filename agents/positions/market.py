@@ -9,6 +9,7 @@ from serl.agents.execution.environment.own_orders import CURSOR, RESTING
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.records import Rows
 
 
 class PositionMarket(DynamicMarket):
@@ -23,7 +24,8 @@ class PositionMarket(DynamicMarket):
 
     def __init__(self, population: PopulationConfig, count: int, **options: Any) -> None:
         super().__init__(population, count, **options)
-        self.positions = self._own = np.zeros(count, POSITION)
+        self.positions: Rows = np.zeros(count, POSITION)
+        self._own = self.positions
 
     def flatten(self, which: Any) -> None:
         """Cancels the quotes of markets `which`, and sells or buys their whole positions at once."""

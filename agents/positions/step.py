@@ -121,15 +121,21 @@ def _command_executed(env_state: Any) -> None:
     env_state[PHASE] += 1
 
 
+@inlined
+def write_account(state: Any, symbol: int, position: Any) -> None:
+    """Writes what we have of a symbol."""
+    account = state.balances[OUR_PARTICIPANT, symbol]
+    position.lots, position.cash = account.position_lots, account.cash_ticks
+    position.fee_microticks = account.fee_ticks * MICRO + account.fee_microticks
+
+
 @inner
 def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: Any) -> None:
     """Writes the book, our account, and where our quotes stand."""
     env_state[PHASE] = IDLE
     env_state[NOW] = frame.time_ns = time_ns
     write_book(state, 0, frame)
-    account = state.balances[OUR_PARTICIPANT, 0]
-    position.lots, position.cash = account.position_lots, account.cash_ticks
-    position.fee_microticks = account.fee_ticks * MICRO + account.fee_microticks
+    write_account(state, 0, position)
     for side in range(2):
         position.price_ticks[side] = position.open_lots[side] = position.ahead_lots[side] = 0
         slot = _slot(state, env_state, side)
@@ -146,27 +152,28 @@ def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: An
 @inner
 def _advance_one(
     traders: Traders, state: State, row: Rows, env_state: Any, decision: Any, until_ns: int, limit_ns: int, latency_ns: int,
-    events: Rows, frame: Any, fill: Any, own_fills: Rows, position: Any, kept: Rows, kept_count: Any,
+    events: Rows, frames: Rows, fills: Rows, position: Any, kept: Rows, kept_count: Any,
 ) -> int:  # fmt: skip
+    frame, fill = frames[0], fills[0]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         status = run_traders(
-            traders, state, min(arrival_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count
+            traders, state, min(arrival_ns, limit_ns), env_state, events, frames, fills, kept, kept_count
         )
         if status != FINISHED or limit_ns <= arrival_ns:
             return status
         align(state, decision)
         env_state[PHASE] = CANCEL_BID
     while _next_command(state, env_state, row, decision, arrival_ns):
-        status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+        status = submit(traders, state, row, 0, env_state, events, frames, fills, kept, kept_count)
         if status == MARKET_FULL or status == KEPT_FULL:
             env_state[COMMAND_ID] -= 1
             return status
         _command_executed(env_state)
         if status == PHASE_CHANGED:
             return status
-    status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count)
+    status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frames, fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
         _end_step(state, env_state, until_ns, frame, position)
     return status
@@ -183,7 +190,7 @@ def advance(
         env = which[place]
         status = _advance_one(
             traders_at(markets[env, 0]), state_at(markets[env, 1]), row, env_states[env], decisions[place], until_ns[place], limit_ns,
-            latency_ns, events, frames[env], fills[env], fills[env : env + 1], positions[env], kept, kept_count,
+            latency_ns, events, frames[env : env + 1], fills[env : env + 1], positions[env], kept, kept_count,
         )  # fmt: skip
         if status != FINISHED:
             return place, status

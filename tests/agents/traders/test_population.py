@@ -30,7 +30,7 @@ OFF_MEDIAN_MAX = {"amzn": 0.01}
 """Maximum median distance from the value: without value traders the price drifts."""
 
 
-@pytest.mark.parametrize("name", [*NAMES, pytest.param("basket", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(each, marks=pytest.mark.long) for each in ("basket", "pair"))])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) -> None:
     config = load_population(name)
