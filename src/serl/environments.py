@@ -80,6 +80,8 @@ def parallel_env(
         raise ConfigError(
             f"parallel_env: expected a day with a book as data, which the agents share, got a {config.kind} market"
         )
+    if config.forecaster is not None:
+        raise ConfigError("forecaster: expected none in parallel_env, got one; its agents observe no forecasts")
     days = _days(config)
     assert days is not None, "a replayed market has days"
     return ExecutionParallelEnv(
