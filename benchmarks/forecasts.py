@@ -22,12 +22,15 @@ from serl.agents.learning.evaluation import BOOTSTRAPS, Contender, bootstrap_clu
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.training import POLICY, Training, TrainingConfig, load_config
-from serl.agents.signals.cli_train import train_days
+from serl.agents.realism.days import day_origin, parse_window
+from serl.agents.signals.grid import build_grid
+from serl.agents.signals.samples import cut_samples
+from serl.agents.signals.training import train_forecaster
 from serl.history.day import Day
 from serl.history.importing import import_day
 
 FORECAST_HOURS, AGENT_HOURS, TEST_HOURS = "10:00-11:15", "11:15-12:30", "13:00-15:55"
-DURATION_S, INTERVAL_S = 120.0, 2.0
+DURATION_S, INTERVAL_S, HORIZONS_S = 120.0, 2.0, (1.0, 10.0, 60.0)
 SEEDS, STEPS, ORDERS, ORDER_SEED = 6, 300_000, 512, 1
 WITH, WITHOUT = "with", "without"
 
@@ -82,13 +85,20 @@ def gain_interval(gains: Any, clusters: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def write_forecaster(day: Day, path: Path) -> None:
+    """As `serl signals train` does."""
+    grid, window = build_grid(day), parse_window(FORECAST_HOURS)
+    samples = cut_samples(grid, window, HORIZONS_S)
+    train_forecaster(samples, grid.symbol, HORIZONS_S, window, [day_origin(day)], 1).write(path)
+
+
 def compared(path: Path, study: Study = Study()) -> dict[str, Any]:
     """The comparison on one day."""
     began = time.process_time()
     with tempfile.TemporaryDirectory() as name:
         folder, day = Path(name), import_day(path)
         forecaster = folder / f"{path.stem}.signals"
-        train_days([path], forecaster, FORECAST_HOURS, "1,10,60", None, 1)
+        write_forecaster(day, forecaster)
         arms = {WITH: forecaster, WITHOUT: None}
         contenders = [
             Contender(f"{arm} {seed}", policy, policy.modes[0])
