@@ -62,7 +62,7 @@ def _end_step(state: Any, env_state: Any, time_ns: int, frames: Any, positions: 
     for symbol in range(frames.size):
         frames[symbol].time_ns = time_ns
         write_book(state, symbol, frames[symbol])
-        write_account(state, symbol, positions[symbol])
+        write_account(state, symbol, OUR_PARTICIPANT, positions[symbol])
 
 
 @inner

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.positions.accounts import SECOND_NS, Ledger
 from serl.agents.positions.config import PositionConfig
-from serl.agents.positions.market import PositionMarket
+from serl.agents.positions.market import AgentMarket
 from serl.agents.positions.observation import Observing
 from serl.exchange.records import Rows
 
@@ -29,10 +29,11 @@ class PositionVectorEnv(VectorEnv, ABC):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(
-        self, market: PositionMarket, sampler: Sampler, config: PositionConfig, observer: Observing, features: tuple[str, ...],
+        self, market: AgentMarket, sampler: Sampler, config: PositionConfig, observer: Observing, features: tuple[str, ...],
         actions: gymnasium.Space[Any],
     ) -> None:  # fmt: skip
-        self.market, self.sampler, self._observer = market, sampler, observer
+        self.market: Any = market
+        self.sampler, self._observer = sampler, observer
         self._settings = config
         self.num_envs = market.count
         self.ledger = Ledger(market.frames.shape)

@@ -1,6 +1,6 @@
 """Markets of simulated traders with an agent in each that quotes or takes positions; see `DynamicMarket`, whose markets, seeds and cache these are."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,6 +10,27 @@ from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.records import Rows
+
+
+class AgentMarket(Protocol):
+    """What an environment with positions needs of N markets; arrays have a row for each and are updated in place."""
+
+    count: int
+    frames: Rows
+    fills: Rows
+    positions: Rows
+
+    def reset(self, which: Any, episodes: Rows) -> None:
+        """Moves markets `which` to the start of EPISODE rows."""
+
+    def step(self, children: Rows, until_ns: Any) -> None:
+        """Sends the decisions of all agents and runs each market to its time."""
+
+    def flatten(self, which: Any) -> None:
+        """Closes the positions of markets `which`."""
+
+    def close(self) -> None:
+        """Stops the threads."""
 
 
 class PositionMarket(DynamicMarket):

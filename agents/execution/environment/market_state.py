@@ -26,7 +26,8 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
-LIMITS = MarketLimits(participants_max=2)
+LIMITS = MarketLimits(participants_max=3)
+"""All simulated traders together, and up to two agents."""
 NEVER = 1 << 62
 NONE_KEPT = np.zeros(0, EVENT), np.zeros(1, np.int64)
 BOOK_FIELDS = State._fields[:-1]
