@@ -106,7 +106,7 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
         PopulationError,
-        match="expected a YAML file or one of amzn, basket, closing, hawkes, informed, liquid, rmsc04, small, spoofed, stressed, thin, trending, got neither",
+        match="expected a YAML file or one of amzn, basket, closing, hawkes, informed, liquid, pair, rmsc04, small, spoofed, stressed, thin, trending, got neither",
     ):
         load_population("nowhere.yaml")
 
