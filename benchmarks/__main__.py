@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, offline, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, pairs, forecasts, offline, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
 
 import argparse
 import importlib
@@ -32,6 +32,8 @@ APART = (
     "llm",
     "making",
     "directional",
+    "pairs",
+    "forecasts",
     "offline",
     "restart",
     "hostile",

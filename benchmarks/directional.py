@@ -13,12 +13,13 @@ from benchmarks.making import MARKETS, speed
 from serl.agents.directional.config import directional_settings
 from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.directional.evaluate import evaluate
-from serl.agents.directional.rules import Flat, MeanReversion, Momentum, Rule, Uniform
+from serl.agents.directional.rules import Flat, MeanReversion, Momentum, Uniform
 from serl.agents.positions.config import position_market, windows
+from serl.agents.positions.targets import Rule
 
 POPULATIONS, WINDOWS = ("liquid", "trending", "amzn"), 64
 THRESHOLDS_TICKS = 2.0, 10.0
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule[DirectionalVectorEnv]] = {
     "flat": Flat(),
     "random": Uniform(),
     **{f"{kind.__name__}_{far:g}": kind(far) for kind in (Momentum, MeanReversion) for far in THRESHOLDS_TICKS},

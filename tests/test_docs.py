@@ -178,6 +178,19 @@ def test_rules_that_take_positions_are_compared() -> None:
     )
 
 
+@pytest.mark.long
+def test_rules_that_trade_a_pair_are_compared() -> None:
+    names = run("pairs.md")
+    assert set(names["info"]["results"]) >= {"profit", "turnover_lots"}
+    assert names["score"].name == "z-score, 2 and 0.5" and 80 < names["spread"].half_life_s < 110
+
+
+@pytest.mark.long
+def test_executors_meet_a_maker() -> None:
+    names = run("league.md")
+    assert names["cell"].executor == "passive" and names["advantage_bps"] == pytest.approx(0, abs=5)
+
+
 def test_the_single_environment_is_made(folder: Path) -> None:
     write_day(generate_day(3), folder / "amzn.day")
     env = run("execution.md")["env"]

@@ -1,20 +1,17 @@
 """Compares rules that take positions on the same windows of simulated days."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from serl.agents.directional.config import DirectionalConfig
 from serl.agents.directional.environment import DirectionalVectorEnv
-from serl.agents.directional.rules import Rule
 from serl.agents.positions.config import position_market, windows
-from serl.agents.positions.evaluate import Score, compare, environments_for
+from serl.agents.positions.evaluate import Score, environments_for
+from serl.agents.positions.targets import Rule, compare_rules
 
 
-def evaluate(rules: Sequence[Rule], config: DirectionalConfig, count: int, seed: int = 0) -> list[Score]:
+def evaluate(
+    rules: Sequence[Rule[DirectionalVectorEnv]], config: DirectionalConfig, count: int, seed: int = 0
+) -> list[Score]:
     """Each rule alone in `count` windows, drawn with the seed: the same for all. Raises `ConfigError`."""
     env = DirectionalVectorEnv(position_market(config, environments_for(count)), windows(config), config)
-
-    def positioning(rule: Rule) -> Callable[[], Any]:
-        return lambda: env.actions_of(rule.shares(env))
-
-    return compare(env, [(rule.name, positioning(rule)) for rule in rules], count, seed)
+    return compare_rules(env, rules, count, seed)

@@ -1,47 +1,14 @@
 """Rules that take positions, to compare agents with."""
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from serl.agents.directional.environment import DirectionalVectorEnv
+from serl.agents.positions.rules import Flat, Uniform
 
-
-class Rule(Protocol):
-    """Positions for all environments at once."""
-
-    @property
-    def name(self) -> str:
-        """For tables."""
-
-    def shares(self, env: DirectionalVectorEnv) -> Any:
-        """(N,) positions as shares of the largest, in [-1, 1]."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Flat:
-    """Holds nothing."""
-
-    name: str = "flat"
-
-    def shares(self, env: DirectionalVectorEnv) -> Any:
-        """See `Rule`."""
-        return np.zeros(env.num_envs)
-
-
-@dataclasses.dataclass(frozen=True)
-class Uniform:
-    """A random position at each decision. The same windows and seed give the same positions."""
-
-    seed: int = 0
-    name: str = "random"
-
-    def shares(self, env: DirectionalVectorEnv) -> Any:
-        """See `Rule`."""
-        first = env.episodes[0]
-        words = [self.seed, int(env.step_numbers[0]), int(first["day"]), int(first["start_ns"])]
-        return np.random.default_rng(words).uniform(-1.0, 1.0, env.num_envs)
+__all__ = ["Flat", "MeanReversion", "Momentum", "Uniform"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-FILE = click.Path(path_type=Path)
+from serl.agents.learning.cli_market import FILE, FORECASTER
 
 
 @click.command(epilog="Example: serl train replay --market amzn.day --steps 500000 --output runs/amzn")
@@ -16,12 +16,13 @@ FILE = click.Path(path_type=Path)
     multiple=True,
     help="A file of bars, or a day with a book, to train on; may be repeated.",
 )
+@FORECASTER
 @click.option("--steps", type=click.IntRange(min=1), help="Total environment steps.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, actions and episodes.")
 @click.option("--output", type=FILE, help="Folder of the run; default runs/NAME.")
 @click.option("--resume", type=FILE, help="Folder of a run to continue from its last checkpoint.")
 def train(
-    config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
+    config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
     """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, bars, bars-15min, bars-limit, replay, replay-limit, hybrid, opd,
     halop, macmic. Ctrl-C stops it and
@@ -32,13 +33,13 @@ def train(
     from serl.agents.learning.progress import run_with_progress
 
     if resume is not None:
-        if config or data or steps or seed is not None or output:
+        if config or data or forecaster or steps or seed is not None or output:
             raise click.UsageError("--resume uses the settings of the run; leave out all other options and CONFIG")
         folder, settings = resume, training.load_saved_config(resume)
     else:
         settings = training.load_config(config) if config else training.TrainingConfig()
         overrides = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
-        market = with_overrides(settings.market, {"data": [*map(str, data)] or None})
+        market = with_overrides(settings.market, {"data": [*map(str, data)] or None, "forecaster": forecaster})
         learner = settings.learner.model_copy(update=overrides)
         settings = settings.model_copy(update={settings.algorithm: learner, "market": market})
         folder = output or Path("runs") / settings.name

@@ -13,6 +13,7 @@ from serl.agents.learning.cli_market import (
     CURVE,
     FILE,
     FILLS,
+    FORECASTER,
     HOURS,
     KINDS,
     MARKET,
@@ -51,6 +52,7 @@ FITTED = (RULE, "ac")
     "--answers", multiple=True, type=ANSWERS,
     help="replay: whether the day gives way to the orders, and by which impact; may be repeated, with one table each.",
 )  # fmt: skip
+@FORECASTER
 @HOURS
 @CURVE
 @click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Number of parent orders.")
@@ -58,7 +60,7 @@ FITTED = (RULE, "ac")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
-    part: str, fills: str | None, answers: tuple[str, ...], hours: str | None, volume_curve: Path | None, episodes: int, seed: int,
+    part: str, fills: str | None, answers: tuple[str, ...], forecaster: Path | None, hours: str | None, volume_curve: Path | None, episodes: int, seed: int,
     output: Path,
 ) -> None:  # fmt: skip
     """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
@@ -83,6 +85,7 @@ def evaluate(
         "part": part,
         "hours": hours,
         "fills": fills,
+        "forecaster": forecaster,
     }
     sections = []
     for kind, answer in itertools.product(kinds or (market.kind,), answers or (market.answers,)):

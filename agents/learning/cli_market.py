@@ -27,6 +27,11 @@ FILLS = click.option(
     type=click.Choice(["strict", "touch"]),
     help="Bars: when a resting order fills; default: as in the settings.",
 )
+FORECASTER = click.option(
+    "--forecaster",
+    type=FILE,
+    help="Days with a book: a file of `serl signals train`, whose forecasts policies observe.",
+)
 HOURS = click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 CURVE = click.option(
     "--volume-curve",

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from serl.agents.execution.answering.model import answering_days
-from serl.agents.execution.data import TRAIN, fit_scales
+from serl.agents.execution.data import TRAIN, file_sha256, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.forecasts import Forecasts
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Scales
@@ -19,6 +21,10 @@ from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Books, Source, open_source
 from serl.agents.learning.team import TeamReward, TeamSampler
+from serl.agents.realism.days import day_origin
+from serl.agents.signals.forecaster import Training, read_forecaster
+from serl.exchange.config import time_of_day_text
+from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
 SCALED_WITH = 32
@@ -76,15 +82,39 @@ class Scenario:
         """Mids without our orders, in the part of the data that the settings name."""
         return UndisturbedMids.run(self.market, self.source.hours(self.config.part), self.config.interval_s)
 
+    @cached_property
+    def forecasts(self) -> Forecasts | None:
+        """Those of the settings. SignalError for a file that is no forecaster; ConfigError without days with a book, or if the forecaster was
+        trained on hours that are not for training."""
+        path = self.config.forecaster
+        if path is None:
+            return None
+        if not isinstance(self.source, Books):
+            raise ConfigError(f"forecaster: expected days with a book as data, which {path} forecasts, got bars")
+        forecaster = read_forecaster(path)
+        if self.config.part != TRAIN:
+            self._check_unseen(path, forecaster.training, self.source)
+        return Forecasts(forecaster, self.source.days, f"{path.name} sha256 {file_sha256(path)[:16]}")
+
+    def _check_unseen(self, path: Path, training: Training, books: Books) -> None:
+        start, end = training.hours
+        for hours in books.hours(self.config.part):
+            origin = day_origin(books.days[hours.day])
+            if origin in training.days and hours.start_ns < end and start < hours.end_ns:
+                raise ConfigError(
+                    f"{path}: expected a forecaster that has not seen the hours in which policies are compared, got one that was trained "
+                    f"on {time_of_day_text(start)}-{time_of_day_text(end)} of {origin}; give other --hours, or train another"
+                )
+
     def fit_scales(self) -> Scales:
         """Units of observations, always fitted on the training part, without our orders."""
         return fit_scales(self.market, self.sampler_of(TRAIN))
 
     def env(self, scales: Scales) -> ExecutionVectorEnv:
         """The environment of the settings."""
-        config = self.config
+        config, horizons_s = self.config, self.forecasts.horizons_s if self.forecasts else ()
         return self._env(
-            actions=config.actions, layout=Layout(config.levels, config.left_out), scales=scales, offset_ticks=config.offset_ticks,
+            actions=config.actions, layout=Layout(config.levels, config.left_out, horizons_s), scales=scales, offset_ticks=config.offset_ticks,
             offset_bps=config.offset_bps,
         )  # fmt: skip
 
@@ -94,6 +124,8 @@ class Scenario:
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
         config = self.config
+        if settings.get("layout", Layout()).horizons_s:
+            settings["forecasts"] = self.forecasts
         reward: Reward = self._reward or PriceAdvantage()
         if self._reward is None and config.reward == "schedule":
             reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.execution.environment.account import mids
+from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Observer, Scales
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import environment_settings
@@ -55,7 +56,7 @@ class _Observers(Observer):
     """The observer of an environment, which keeps that of a view at the same step."""
 
     def __init__(self, count: int, own: Observer, of_view: Observer) -> None:
-        super().__init__(count, own.layout, own.scales)
+        super().__init__(count, own.layout, own.scales, own.forecasts)
         self._of_view = of_view
 
     def begin(self, which: Any, frames: Rows) -> None:
@@ -72,7 +73,8 @@ class _Observers(Observer):
 def _view_for(env: ExecutionVectorEnv, contender: Contender) -> ExecutionVectorEnv:
     """What a policy sees of an environment: its own observations and actions, over the same market and accounts."""
     settings = environment_settings(contender.policy, contender.mode)
-    view = ExecutionVectorEnv(env.market, env.sampler, fee_bps=env.accounts.fee_bps, **settings)
+    forecasts = env.forecasts if settings.get("layout", Layout()).horizons_s else None
+    view = ExecutionVectorEnv(env.market, env.sampler, fee_bps=env.accounts.fee_bps, forecasts=forecasts, **settings)
     view.accounts = env.accounts
     env.observer = _Observers(env.num_envs, env.observer, view.observer)
     return view

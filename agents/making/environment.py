@@ -13,7 +13,7 @@ from serl.agents.execution.environment.vector import Sampler
 from serl.agents.making.config import MakingConfig
 from serl.agents.making.observation import FEATURES, MakingObserver
 from serl.agents.positions.environment import PositionVectorEnv
-from serl.agents.positions.market import PositionMarket
+from serl.agents.positions.market import AgentMarket
 from serl.agents.positions.records import DECISION
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import Rows
@@ -22,7 +22,7 @@ from serl.exchange.records import Rows
 class MakingVectorEnv(PositionVectorEnv):
     """See the module and `PositionVectorEnv`. Units of observations as in `observation.py`."""
 
-    def __init__(self, market: PositionMarket, sampler: Sampler, config: MakingConfig) -> None:
+    def __init__(self, market: AgentMarket, sampler: Sampler, config: MakingConfig) -> None:
         actions = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
         super().__init__(market, sampler, config, MakingObserver(market.count, config), FEATURES, actions)
         self.config = config

@@ -10,16 +10,25 @@ SECOND_NS = 1_000_000_000
 
 
 def two_sided_mids(frames: Rows) -> Any:
-    """(N,) mid in ticks; NaN where a side is empty."""
-    bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
+    """Mids in ticks, of the shape of the frames; NaN where a side is empty."""
+    bid, ask = frames["bid_ticks"][..., 0], frames["ask_ticks"][..., 0]
     return np.where((bid > 0) & (ask > 0), (bid + ask) / 2.0, np.nan)
 
 
-class Ledger:
-    """Follows the wealth of each agent over its episode."""
+def _total(values: Any) -> Any:
+    """(N,) sums over symbols."""
+    return values.reshape(len(values), -1).sum(1)
 
-    def __init__(self, count: int) -> None:
-        self.mid = np.zeros(count)
+
+class Ledger:
+    """Follows the wealth of each agent over its episode.
+
+    Frames, positions and lots are of shape (N,), or (N, S) if agents trade S symbols; lots are added over symbols.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        count = shape[0]
+        self.mid = np.zeros(shape)
         self.wealth, self.peak, self.drawdown = (np.zeros(count) for _ in range(3))
         self.turnover, self.absolute, self.squared_change, self.steps = (np.zeros(count) for _ in range(4))
         self.inventory_most = np.zeros(count)
@@ -33,16 +42,16 @@ class Ledger:
             values[which] = 0.0
 
     def record(self, frames: Rows, positions: Rows, lots: Any) -> Any:
-        """Takes a step in; returns the (N,) changes of wealth. lots: (N,) that we traded. Without a mid, the last one counts."""
+        """Takes a step in; returns the (N,) changes of wealth. lots: lots that we traded. Without a mid, the last one counts."""
         now = two_sided_mids(frames)
         self.mid = np.where(np.isnan(now), self.mid, now)
-        wealth = positions["cash"] + positions["lots"] * self.mid - positions["fee_microticks"] / MICRO
+        wealth = _total(positions["cash"] + positions["lots"] * self.mid - positions["fee_microticks"] / MICRO)
         change = wealth - self.wealth
         self.wealth = wealth
         self.peak = np.maximum(self.peak, wealth)
         self.drawdown = np.maximum(self.drawdown, self.peak - wealth)
-        self.turnover += lots
-        self.absolute += np.abs(positions["lots"])
+        self.turnover += _total(lots)
+        self.absolute += _total(np.abs(positions["lots"]))
         self.hold(positions)
         self.squared_change += change**2
         self.steps += 1
@@ -50,7 +59,7 @@ class Ledger:
 
     def hold(self, positions: Rows) -> None:
         """Takes positions in, as they are before what ends a window."""
-        self.inventory_most = np.maximum(self.inventory_most, np.abs(positions["lots"]))
+        self.inventory_most = np.maximum(self.inventory_most, _total(np.abs(positions["lots"])))
 
     def results(self, positions: Rows) -> dict[str, Any]:
         """(N,) values of each episode so far: profit, drawdown (ticks x lots); turnover, mean and most inventory, what is left (lots); Sharpe ratio of
@@ -62,5 +71,5 @@ class Ledger:
         return {
             "profit": self.wealth.copy(), "drawdown": self.drawdown.copy(), "turnover_lots": self.turnover.copy(),
             "inventory_mean_lots": self.absolute / steps, "inventory_most_lots": self.inventory_most.copy(),
-            "left_lots": np.abs(positions["lots"]).astype(float), "sharpe": sharpe,
+            "left_lots": _total(np.abs(positions["lots"])).astype(float), "sharpe": sharpe,
         }  # fmt: skip

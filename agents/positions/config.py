@@ -57,12 +57,14 @@ def settings_of(kind: type[Config], settings: dict[str, Any]) -> Config:
         raise ConfigError(first_error(error)) from None
 
 
-def position_market(config: PositionConfig, count: int) -> PositionMarket:
+Market = TypeVar("Market", bound=PositionMarket)
+
+
+def position_market(config: PositionConfig, count: int, kind: type[Market] = PositionMarket) -> Market:
     """N markets of the settings. Raises `ConfigError` for a population that environments cannot have."""
     population = load_population(config.population)
-    return PositionMarket(
-        population, count, latency_ns=round(config.latency_us * 1000), cache_mb=config.simulated_days * MB_PER_DAY
-    )
+    cache_mb = config.simulated_days * MB_PER_DAY * len(population.symbols)
+    return kind(population, count, latency_ns=round(config.latency_us * 1000), cache_mb=cache_mb)
 
 
 def windows(config: PositionConfig) -> RandomOrders:

@@ -15,8 +15,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.positions.accounts import SECOND_NS, Ledger
 from serl.agents.positions.config import PositionConfig
-from serl.agents.positions.market import PositionMarket
-from serl.agents.positions.observation import Observer
+from serl.agents.positions.market import AgentMarket
+from serl.agents.positions.observation import Observing
 from serl.exchange.records import Rows
 
 
@@ -29,13 +29,14 @@ class PositionVectorEnv(VectorEnv, ABC):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(
-        self, market: PositionMarket, sampler: Sampler, config: PositionConfig, observer: Observer, features: tuple[str, ...],
+        self, market: AgentMarket, sampler: Sampler, config: PositionConfig, observer: Observing, features: tuple[str, ...],
         actions: gymnasium.Space[Any],
     ) -> None:  # fmt: skip
-        self.market, self.sampler, self.observer = market, sampler, observer
+        self.market: Any = market
+        self.sampler, self._observer = sampler, observer
         self._settings = config
         self.num_envs = market.count
-        self.ledger = Ledger(self.num_envs)
+        self.ledger = Ledger(market.frames.shape)
         self.episodes: Rows = sampler.sample(np.random.default_rng(0), self.num_envs)
         self.step_numbers = np.zeros(self.num_envs, np.int64)
         self._all = np.arange(self.num_envs)
@@ -63,7 +64,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         self.episodes[which] = episodes
         self.step_numbers[which] = 0
         self.ledger.begin(which, self.market.frames)
-        self.observer.begin(which, self.ledger.mid)
+        self._observer.begin(which, self.ledger.mid)
 
     @property
     def inventory(self) -> Any:
@@ -79,7 +80,7 @@ class PositionVectorEnv(VectorEnv, ABC):
     def observe(self) -> Any:
         """(N, features) float32."""
         share_left = 1.0 - self.step_numbers / np.maximum(1, self.episodes["steps"])
-        return self.observer.observe(self.market.frames, self.market.positions, self.ledger.mid, share_left)
+        return self._observer.observe(self.market.frames, self.market.positions, self.ledger.mid, share_left)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One decision of each agent. info: for those whose window ended, `done`, `results` (see Ledger.results) and `final_obs`."""
@@ -96,7 +97,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         change = self.ledger.record(market.frames, market.positions, lots)
         penalty = self._settings.inventory_penalty * self.inventory**2 * self.episodes["interval_ns"] / SECOND_NS
         rewards = change / self._settings.unit_lots - penalty
-        self.observer.record(self.ledger.mid)
+        self._observer.record(self.ledger.mid)
         observations = self.observe()
         info: dict[str, Any] = {}
         if np.any(done):

@@ -1,6 +1,6 @@
 """Markets of simulated traders with an agent in each that quotes or takes positions; see `DynamicMarket`, whose markets, seeds and cache these are."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,6 +9,28 @@ from serl.agents.execution.environment.own_orders import CURSOR, RESTING
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.positions.step import advance
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.records import Rows
+
+
+class AgentMarket(Protocol):
+    """What an environment with positions needs of N markets; arrays have a row for each and are updated in place."""
+
+    count: int
+    frames: Rows
+    fills: Rows
+    positions: Rows
+
+    def reset(self, which: Any, episodes: Rows) -> None:
+        """Moves markets `which` to the start of EPISODE rows."""
+
+    def step(self, children: Rows, until_ns: Any) -> None:
+        """Sends the decisions of all agents and runs each market to its time."""
+
+    def flatten(self, which: Any) -> None:
+        """Closes the positions of markets `which`."""
+
+    def close(self) -> None:
+        """Stops the threads."""
 
 
 class PositionMarket(DynamicMarket):
@@ -23,7 +45,8 @@ class PositionMarket(DynamicMarket):
 
     def __init__(self, population: PopulationConfig, count: int, **options: Any) -> None:
         super().__init__(population, count, **options)
-        self.positions = self._own = np.zeros(count, POSITION)
+        self.positions: Rows = np.zeros(count, POSITION)
+        self._own = self.positions
 
     def flatten(self, which: Any) -> None:
         """Cancels the quotes of markets `which`, and sells or buys their whole positions at once."""

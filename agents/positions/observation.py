@@ -1,6 +1,6 @@
 """What an agent with a position observes: the book, how it moved, and its inventory. All values are clipped to [-10, 10]."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,19 @@ def market_features(spread_unit: str, lots_unit: str) -> tuple[str, ...]:
         f"lots bought minus sold by takers in the last interval / {lots_unit}",
         f"log(1 + lots traded in the last interval / {lots_unit})",
     )
+
+
+class Observing(Protocol):
+    """What an environment needs of what makes its observations; mids are of the shape of the frames."""
+
+    def begin(self, which: Any, mid: Any) -> None:
+        """Forgets the past of environments `which`."""
+
+    def record(self, mid: Any) -> None:
+        """Takes a step in."""
+
+    def observe(self, frames: Rows, positions: Rows, mid: Any, share_left: Any) -> Any:
+        """(N, features) float32."""
 
 
 class Observer:

@@ -46,10 +46,10 @@ def _column(side: int) -> int:
 
 
 @inner
-def _slot(state: Any, env_state: Any, side: int) -> int:
+def _slot(state: Any, env_state: Any, side: int, own: int) -> int:
     """The slot of our order of a side; -1 if it is gone."""
     order_id = env_state[_column(side)]
-    slot = order_index.find(state, OUR_PARTICIPANT, order_id) if order_id != 0 else -1
+    slot = order_index.find(state, own, order_id) if order_id != 0 else -1
     if slot < 0:
         env_state[_column(side)] = 0
     return int64(slot)
@@ -67,17 +67,17 @@ def align(state: Any, decision: Any) -> None:
 
 
 @inner
-def _next_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int) -> bool:
-    """Writes our next command to the first COMMAND row. False if there is none."""
+def next_quote_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int, own: int) -> bool:
+    """Writes the next command of an agent, participant `own`, to the first COMMAND row. False if there is none."""
     command = row[0]
     while env_state[PHASE] < DONE:
         phase = env_state[PHASE]
         side = 1 if phase == CANCEL_ASK or phase == SEND_ASK else 0
-        command.symbol, command.participant, command.side, command.time_ns = 0, OUR_PARTICIPANT, side, time_ns
+        command.symbol, command.participant, command.side, command.time_ns = 0, own, side, time_ns
         command.kind, command.time_in_force, command.flags, command.order_id = NEW, GTC, POST_ONLY, 0
         command.price_ticks, command.qty_lots = decision.price_ticks[side], decision.lots[side]
         if phase == CANCEL_BID or phase == CANCEL_ASK:
-            slot = _slot(state, env_state, side)
+            slot = _slot(state, env_state, side, own)
             stays = (
                 slot >= 0
                 and decision.lots[side] > 0
@@ -89,7 +89,7 @@ def _next_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: 
                 command.order_id, command.price_ticks, command.qty_lots = env_state[_column(side)], 0, 0
                 break
         elif phase == TAKE:
-            missing = decision.target_lots - state.balances[OUR_PARTICIPANT, 0].position_lots
+            missing = decision.target_lots - state.balances[own, 0].position_lots
             if decision.takes != 0 and missing != 0:
                 command.side, command.qty_lots, command.price_ticks = (
                     (1, -missing, 0) if missing < 0 else (0, missing, 0)
@@ -112,7 +112,8 @@ def _next_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: 
 
 
 @inlined
-def _command_executed(env_state: Any) -> None:
+def quote_command_executed(env_state: Any) -> None:
+    """Moves on to the next command."""
     phase = env_state[PHASE]
     if phase == CANCEL_BID or phase == CANCEL_ASK:
         env_state[_column(phase - CANCEL_BID)] = 0
@@ -121,18 +122,23 @@ def _command_executed(env_state: Any) -> None:
     env_state[PHASE] += 1
 
 
-@inner
-def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: Any) -> None:
-    """Writes the book, our account, and where our quotes stand."""
-    env_state[PHASE] = IDLE
-    env_state[NOW] = frame.time_ns = time_ns
-    write_book(state, 0, frame)
-    account = state.balances[OUR_PARTICIPANT, 0]
+@inlined
+def write_account(state: Any, symbol: int, own: int, position: Any) -> None:
+    """Writes what an agent, participant `own`, has of a symbol."""
+    account = state.balances[own, symbol]
     position.lots, position.cash = account.position_lots, account.cash_ticks
     position.fee_microticks = account.fee_ticks * MICRO + account.fee_microticks
+
+
+@inner
+def end_quoting(state: Any, env_state: Any, time_ns: int, own: int, position: Any) -> None:
+    """Writes the account of an agent, participant `own`, and where its quotes stand."""
+    env_state[PHASE] = IDLE
+    env_state[NOW] = time_ns
+    write_account(state, 0, own, position)
     for side in range(2):
         position.price_ticks[side] = position.open_lots[side] = position.ahead_lots[side] = 0
-        slot = _slot(state, env_state, side)
+        slot = _slot(state, env_state, side, own)
         if slot < 0:
             continue
         position.price_ticks[side] = state.orders[slot].price_ticks
@@ -146,29 +152,32 @@ def _end_step(state: Any, env_state: Any, time_ns: int, frame: Any, position: An
 @inner
 def _advance_one(
     traders: Traders, state: State, row: Rows, env_state: Any, decision: Any, until_ns: int, limit_ns: int, latency_ns: int,
-    events: Rows, frame: Any, fill: Any, own_fills: Rows, position: Any, kept: Rows, kept_count: Any,
+    events: Rows, frames: Rows, fills: Rows, position: Any, kept: Rows, kept_count: Any,
 ) -> int:  # fmt: skip
+    frame, fill = frames[0], fills[0]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         status = run_traders(
-            traders, state, min(arrival_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count
+            traders, state, min(arrival_ns, limit_ns), env_state, events, frames, fills, kept, kept_count
         )
         if status != FINISHED or limit_ns <= arrival_ns:
             return status
         align(state, decision)
         env_state[PHASE] = CANCEL_BID
-    while _next_command(state, env_state, row, decision, arrival_ns):
-        status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+    while next_quote_command(state, env_state, row, decision, arrival_ns, OUR_PARTICIPANT):
+        status = submit(traders, state, row, 0, env_state, events, frames, fills, kept, kept_count)
         if status == MARKET_FULL or status == KEPT_FULL:
             env_state[COMMAND_ID] -= 1
             return status
-        _command_executed(env_state)
+        quote_command_executed(env_state)
         if status == PHASE_CHANGED:
             return status
-    status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frame, own_fills, kept, kept_count)
+    status = run_traders(traders, state, min(until_ns, limit_ns), env_state, events, frames, fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
-        _end_step(state, env_state, until_ns, frame, position)
+        frame.time_ns = until_ns
+        write_book(state, 0, frame)
+        end_quoting(state, env_state, until_ns, OUR_PARTICIPANT, position)
     return status
 
 
@@ -183,7 +192,7 @@ def advance(
         env = which[place]
         status = _advance_one(
             traders_at(markets[env, 0]), state_at(markets[env, 1]), row, env_states[env], decisions[place], until_ns[place], limit_ns,
-            latency_ns, events, frames[env], fills[env], fills[env : env + 1], positions[env], kept, kept_count,
+            latency_ns, events, frames[env : env + 1], fills[env : env + 1], positions[env], kept, kept_count,
         )  # fmt: skip
         if status != FINISHED:
             return place, status

@@ -7,7 +7,12 @@ from serl.agents.traders.population import PopulationConfig
 
 
 def value_paths(population: PopulationConfig, seed: int) -> NDArray[np.float64]:
-    """(S, T) the value of each symbol in its ticks, on the population's grid; that of a basket is the sum of its members'."""
+    """(S, T) the value of each symbol in its ticks, on the population's grid.
+
+    A value that follows others, V_j, is that of its own settings plus Σ r_j (V_j - their mean): if its own reverts, they are cointegrated, and
+    V - Σ r_j V_j is an Ornstein-Uhlenbeck process (Engle and Granger, Co-integration and error correction, 1987). That of a basket is the sum of
+    its members'.
+    """
     duration_ns = population.close_ns - population.open_ns
     paths = np.stack(
         [
@@ -15,6 +20,11 @@ def value_paths(population: PopulationConfig, seed: int) -> NDArray[np.float64]:
             for number, (symbol, value) in enumerate(zip(population.symbols, population.values, strict=True))
         ]
     )
+    values = population.values
+    for number in range(len(paths)):
+        if followed := population.followed(number):
+            moves = sum(ratio * (paths[other] - values[other].mean_ticks) for other, ratio in followed)
+            paths[number] = np.maximum(1.0, paths[number] + moves)
     for number in range(len(paths)):
         if members := population.basket(number):
             paths[number] = sum(ticks * paths[member] for member, _, ticks in members)

@@ -134,6 +134,11 @@ class PopulationConfig(_StrictModel):
         members = [(names.index(name), weight) for name, weight in self.symbols[number].basket.items()]
         return [(member, weight, weight * ticks[member] / ticks[number]) for member, weight in members]
 
+    def followed(self, number: int) -> list[tuple[int, float]]:
+        """The symbols whose values that of a symbol follows: (their number, ticks that it moves for a tick of theirs)."""
+        names = self.symbol_names
+        return [(names.index(name), ratio) for name, ratio in self.symbols[number].follows.items()]
+
     def parameters_of(self, group: GroupConfig) -> Profile:
         """The profile of a group. With several symbols a `mean_ticks` that it leaves out is the mean of its symbol's value."""
         parameters = group.parameters()
@@ -222,6 +227,7 @@ def _check_symbols(population: PopulationConfig, source: str) -> None:
         )
     for symbol in population.symbols:
         _check_basket(population, symbol, f"{source}: symbols.{symbol.name}.basket")
+        _check_follows(population, symbol, f"{source}: symbols.{symbol.name}.follows")
         where = f"{source}: symbols.{symbol.name}.value"
         if "step_s" in symbol.value:
             raise PopulationError(
@@ -240,8 +246,17 @@ def _check_basket(population: PopulationConfig, symbol: SymbolConfig, where: str
             raise PopulationError(
                 f"{where}: expected symbols without a basket ({', '.join(plain)}), got {name!r}; correct it"
             )
-    if symbol.basket and (symbol.value or symbol.loading):
-        raise PopulationError(f"{where}: expected neither value nor loading beside it, got one; leave it out")
+    if symbol.basket and (symbol.value or symbol.loading or symbol.follows):
+        raise PopulationError(f"{where}: expected neither value, loading nor follows beside it, got one; leave it out")
+
+
+def _check_follows(population: PopulationConfig, symbol: SymbolConfig, where: str) -> None:
+    leaders = [one.name for one in population.symbols if not (one.basket or one.follows)]
+    for name in symbol.follows:
+        if name not in leaders:
+            raise PopulationError(
+                f"{where}: expected symbols without follows or a basket ({', '.join(leaders)}), got {name!r}; correct it"
+            )
 
 
 def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, source: str) -> list[GroupConfig]:

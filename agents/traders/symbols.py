@@ -14,7 +14,10 @@ class SymbolConfig(BaseModel):
     tick_size: str | None = Field(None, pattern=r"^\d*\.?\d+$", description="by default the population's")
     value: dict[str, Any] = Field({}, description="settings that differ from the population's value")
     loading: float = Field(0.0, ge=-1, le=1, description="loading of its value on the factor that all symbols share")
-
+    follows: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(
+        {},
+        description="ticks that its value moves for a tick of other values; its own path is the distance between them",
+    )
     basket: dict[str, Annotated[float, Field(gt=0)]] = Field(
         {}, description="lots of other symbols in a lot of this one; its value is the sum of theirs"
     )

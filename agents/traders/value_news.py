@@ -44,7 +44,8 @@ class ValueNews:
     """The shocks that are still to come, and the (S, T) paths of the values, which it changes in place: compiled traders read them.
 
     A value jumps to that of the message and goes on from there with the moves it would have made, and reverts to its mean as before: as after
-    a shock of the population's own. Only times from the open on count. The value of a basket follows from those of its members.
+    a shock of the population's own. Only times from the open on count. Values that follow it move with it; that of a basket follows from
+    those of its members.
     """
 
     def __init__(self, population: PopulationConfig, paths: NDArray[np.float64]) -> None:
@@ -52,6 +53,9 @@ class ValueNews:
         self._step_ns = round(population.value.step_s * SECOND_NS)
         self._baskets = {
             number: members for number in range(len(population.symbols)) if (members := population.basket(number))
+        }
+        self._followed = {
+            number: followed for number in range(len(population.symbols)) if (followed := population.followed(number))
         }
         self._numbers = {
             name: number for number, name in enumerate(population.symbol_names) if number not in self._baskets
@@ -89,6 +93,10 @@ class ValueNews:
         value = self._population.values[shock.symbol]
         distances = np.full(len(path), math.exp(-value.reversion_per_s * value.step_s))
         distances[0] = shock.value_ticks - path[0]
+        before = path.copy()
         path[:] = np.maximum(1.0, path + np.multiply.accumulate(distances))  # one by one: the same on every machine
+        for number, followed in self._followed.items():
+            ratio = dict(followed).get(shock.symbol, 0.0)
+            self._paths[number, step:] = np.maximum(1.0, self._paths[number, step:] + ratio * (path - before))
         for number, members in self._baskets.items():
             self._paths[number, step:] = sum(ticks * self._paths[member, step:] for member, _, ticks in members)

@@ -43,6 +43,12 @@ class TrainingSettings(BaseModel):
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
     steps_share: float = Field(1.0, gt=0, le=1, description="share of the budget's steps after which training stops")
 
+    @model_validator(mode="after")
+    def _without_forecasts(self) -> "TrainingSettings":
+        if self.market.forecaster is not None:
+            raise ValueError("market.forecaster: expected none, got one; candidates observe no forecasts")
+        return self
+
 
 class Settings(TrainingSettings):
     """Settings of the inner loop, the same for all candidates that are compared."""

@@ -1,7 +1,7 @@
 """Execution environments by name, in the ways of gymnasium and PettingZoo.
 
     import gymnasium
-    import serl.environments  # registers serl/Execution-v0, serl/MarketMaking-v0 and serl/Directional-v0
+    import serl.environments  # registers serl/Execution-v0, serl/MarketMaking-v0, serl/Directional-v0 and serl/Pairs-v0
 
     gymnasium.make("serl/Execution-v0")  # among the simulated traders of `liquid`
     gymnasium.make("serl/Execution-v0", population="amzn", duration_s=600)
@@ -9,11 +9,13 @@
     serl.environments.parallel_env(agents=3, data="amzn.day")
     gymnasium.make_vec("serl/MarketMaking-v0", num_envs=32, population="liquid", inventory_lots_max=500)
     gymnasium.make("serl/Directional-v0", population="amzn", positions=3)
+    gymnasium.make("serl/Pairs-v0", actions="continuous")
 
 Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with
 a book, which is replayed, or a file of bars; or `population`, simulated traders who react (the default: `liquid`); then the part of the
-data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig` (docs/market-making.md), of taking positions those of
-`serl.agents.directional.config.DirectionalConfig` (docs/directional.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
+data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig`
+(docs/market-making.md), of taking positions those of `serl.agents.directional.config.DirectionalConfig` (docs/directional.md), of trading pairs
+those of `serl.agents.pairs.config.PairConfig` (docs/pairs.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
 """
 
 from collections.abc import Sequence
@@ -36,12 +38,18 @@ from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.agents.making.config import making_settings
 from serl.agents.making.environment import MakingVectorEnv
+from serl.agents.pairs.config import pair_settings
+from serl.agents.pairs.environment import PairVectorEnv
+from serl.agents.pairs.evaluate import pair_env
+from serl.agents.pairs.spread import Spread
 from serl.agents.positions.config import position_market, windows
 from serl.agents.realism.days import load_day
+from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
-EXECUTION_ID, MAKING_ID, DIRECTIONAL_ID = "serl/Execution-v0", "serl/MarketMaking-v0", "serl/Directional-v0"
+EXECUTION_ID, MAKING_ID = "serl/Execution-v0", "serl/MarketMaking-v0"
+DIRECTIONAL_ID, PAIRS_ID = "serl/Directional-v0", "serl/Pairs-v0"
 DEFAULT_POPULATION = "liquid"
 
 
@@ -72,6 +80,8 @@ def parallel_env(
         raise ConfigError(
             f"parallel_env: expected a day with a book as data, which the agents share, got a {config.kind} market"
         )
+    if config.forecaster is not None:
+        raise ConfigError("forecaster: expected none in parallel_env, got one; its agents observe no forecasts")
     days = _days(config)
     assert days is not None, "a replayed market has days"
     return ExecutionParallelEnv(
@@ -103,13 +113,18 @@ def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -
 
 def _fitted_scales(config: MarketConfig) -> Scales:
     """Fitted once for the same settings and files: libraries make many environments one after the other, and this takes seconds."""
-    files = [path.stat() for path in (*config.data, Path(config.population)) if path.is_file()]
-    return _scales_of(config.model_dump_json(), tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in files))
+    return _scales_of(config.model_dump_json(), _versions(*config.data, config.population))
+
+
+def _versions(*paths: Path | str) -> tuple[tuple[int, int, int], ...]:
+    """Of those that are files: what tells their versions apart."""
+    files = [Path(path).stat() for path in paths if Path(path).is_file()]
+    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in files)
 
 
 @lru_cache(maxsize=64)
 def _scales_of(settings: str, files: tuple[tuple[int, int, int], ...]) -> Scales:
-    """files: what tells versions of the files apart."""
+    """files: see `_versions`."""
     config = MarketConfig.model_validate_json(settings)
     return _scenario(config, _days(config), SCALED_WITH).fit_scales()
 
@@ -143,7 +158,26 @@ def directional_vector_env(num_envs: int = 1, **settings: Any) -> DirectionalVec
     return DirectionalVectorEnv(position_market(config, num_envs), windows(config), config)
 
 
-for _id, _name in ((EXECUTION_ID, "execution"), (MAKING_ID, "making"), (DIRECTIONAL_ID, "directional")):
+def pairs_env(*, spread: Spread | None = None, **settings: Any) -> SingleEnv:
+    """One agent that trades a pair. Raises `ConfigError` for an invalid setting."""
+    return SingleEnv(pairs_vector_env(1, spread=spread, **settings))
+
+
+def pairs_vector_env(num_envs: int = 1, *, spread: Spread | None = None, **settings: Any) -> PairVectorEnv:
+    """N agents that trade a pair, each alone among the traders of its market. spread: its hedge ratio, mean and deviation; by default measured on
+    training days without us, once in a process. Raises as `pairs_env`."""
+    config = pair_settings(**settings)
+    return pair_env(config, num_envs, spread or _spread_of(config.population, _versions(config.population)))
+
+
+@lru_cache(maxsize=64)
+def _spread_of(population: str, files: tuple[tuple[int, int, int], ...]) -> Spread:
+    """files: see `_versions`."""
+    return Spread.measure(load_population(population))
+
+
+_IDS = {EXECUTION_ID: "execution", MAKING_ID: "making", DIRECTIONAL_ID: "directional", PAIRS_ID: "pairs"}
+for _id, _name in _IDS.items():
     gymnasium.register(  # by name, so that the specification can be saved with a dataset
         _id, entry_point=f"{__name__}:{_name}_env", vector_entry_point=f"{__name__}:{_name}_vector_env"
     )

@@ -74,11 +74,12 @@ class DynamicMarket:
             raise ConfigError(
                 f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, cache_mb {cache_mb}, threads {threads}"
             )
-        require_one_symbol(population, "an environment")
+        self.check_symbols(population)
         self._phases = Phases(population)
         self._phases.require_continuous()
         self.count, self.population, self.latency_ns = count, population, latency_ns
-        self._envs = Environments.new(count)
+        self._symbols = len(population.symbols)
+        self._envs = Environments.new(count, self._symbols)
         self._env_states, self.frames, self.fills = self._envs
         self.cache = StateCache(population.open_ns, cache_mb)
         self._states: dict[int, MarketState] = {}
@@ -90,6 +91,10 @@ class DynamicMarket:
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
         self._buffers = [Buffers.new() for _ in range(self._threads)]
+
+    def check_symbols(self, population: PopulationConfig) -> None:
+        """PopulationError unless agents can trade all symbols of a population."""
+        require_one_symbol(population, "an environment")
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket. `day` is any seed from 0 on; quantities are not checked against the day's volume, which is not known in advance.
@@ -110,7 +115,7 @@ class DynamicMarket:
         self._simulate(map(Start, episodes["day"].tolist(), episodes["start_ns"].tolist(), which.tolist()))
         self._run(which, np.zeros(len(which), self.order_dtype), episodes["start_ns"])
         for name in TRADED_FIELDS:  # what traded before the start is not part of the episode
-            self.frames[name][which] = 0
+            self._envs.frames[name].reshape(self.count, self._symbols)[which] = 0
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
@@ -118,7 +123,7 @@ class DynamicMarket:
 
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket."""
-        self._run(which, children, self.frames["time_ns"][which] + self.latency_ns)
+        self._run(which, children, self._env_states[which, NOW] + self.latency_ns)
 
     def close(self) -> None:
         """Stops the threads."""

@@ -29,6 +29,10 @@ class Interface:
     """... plus so many bps of the mid."""
     levels: int = 0
     """Observed price levels per side."""
+    horizons_s: tuple[float, ...] = ()
+    """Of the observed forecasts."""
+    forecaster: str = ""
+    """Whose they are."""
 
     @classmethod
     def from_env(cls, env: VectorEnv) -> "Interface":
@@ -42,6 +46,7 @@ class Interface:
         return cls(
             env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, low, high,
             offset_ticks=env.offset_ticks, offset_bps=env.offset_bps, levels=env.layout.levels,
+            horizons_s=env.layout.horizons_s, forecaster=env.forecasts.name if env.forecasts else "",
         )  # fmt: skip
 
     @classmethod
@@ -67,6 +72,6 @@ class Interface:
         """Settings of an ExecutionVectorEnv with these observations and actions."""
         left_out = tuple(name for name in Layout(self.levels).names if name not in self.names)
         return {
-            "actions": self.actions, "layout": Layout(self.levels, left_out), "scales": Scales(**self.scales),
+            "actions": self.actions, "layout": Layout(self.levels, left_out, self.horizons_s), "scales": Scales(**self.scales),
             "offset_ticks": self.offset_ticks, "offset_bps": self.offset_bps,
         }  # fmt: skip

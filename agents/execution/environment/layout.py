@@ -10,14 +10,20 @@ HISTORY_STEPS = 5
 HISTORY_FEATURES = ("return", "volume", "signed", "gap")
 """Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP."""
 
+FORECAST_FEATURES = ("trend", "move")
+"""Of each horizon: P(up) - P(down) of the mid for a seller, its negative for a buyer, so that above 0 the price is expected to get better; and
+P(up) + P(down)."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The numbers in an observation: all, or all but some."""
+    """The numbers in an observation: all, or all but some; then those of forecasts."""
 
     levels: int = 5
     left_out: tuple[str, ...] = ()
     """Numbers by name, like return_4; or without its index, like return, all numbers of a name."""
+    horizons_s: tuple[float, ...] = ()
+    """Of the forecasts, if it has any."""
 
     def __post_init__(self) -> None:
         known = {part for name in self.all_names for part in (name, _without_index(name))}
@@ -30,11 +36,13 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         """Names of the numbers, in order."""
         left = set(self.left_out)
-        return tuple(name for name in self.all_names if name not in left and _without_index(name) not in left)
+        kept = (name for name in self.all_names if name not in left and _without_index(name) not in left)
+        forecasts = (f"{feature}_{horizon_s:g}s" for horizon_s in self.horizons_s for feature in FORECAST_FEATURES)
+        return (*kept, *forecasts)
 
     @cached_property
     def all_names(self) -> tuple[str, ...]:
-        """Names of all numbers, also of those that are left out."""
+        """Names of all numbers without forecasts, also of those that are left out."""
         book = [
             f"{side}_{quantity}_{level}"
             for side in ("bid", "ask")

@@ -26,7 +26,8 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
-LIMITS = MarketLimits(participants_max=2)
+LIMITS = MarketLimits(participants_max=3)
+"""All simulated traders together, and up to two agents."""
 NEVER = 1 << 62
 NONE_KEPT = np.zeros(0, EVENT), np.zeros(1, np.int64)
 BOOK_FIELDS = State._fields[:-1]
@@ -48,19 +49,20 @@ class Buffers(NamedTuple):
 
 
 class Environments(NamedTuple):
-    """Of N environments: how far their steps have come, the markets that they see, and our fills."""
+    """Of N environments: how far their steps have come, the markets that they see, and our fills; of S symbols, those of an environment together."""
 
     states: Any
     """(N, 6) int64, see own_orders.py."""
     frames: Rows
-    """(N,) FRAME."""
+    """(N S,) FRAME."""
     fills: Rows
-    """(N,) FILL."""
+    """(N S,) FILL."""
 
     @classmethod
-    def new(cls, count: int) -> "Environments":
+    def new(cls, count: int, symbols: int = 1) -> "Environments":
         """Before anything has happened."""
-        return cls(np.zeros((count, 6), np.int64), np.zeros(count, FRAME), np.zeros(count, FILL))
+        rows = count * symbols
+        return cls(np.zeros((count, 6), np.int64), np.zeros(rows, FRAME), np.zeros(rows, FILL))
 
 
 Advance = Callable[["MarketState", int], int]
@@ -80,7 +82,7 @@ class MarketState:
         """With the rules in force."""
         state = cls(Crowd(population, seed), Market(population.symbol_names, limits=LIMITS))
         if population.has_rules:
-            scheduled = _Scheduled(state, Buffers.new().events, Environments.new(1), 0)
+            scheduled = _Scheduled(state, Buffers.new().events, Environments.new(1, len(population.symbols)), 0)
             state.venue = SimulatedVenue(
                 population, state.market, EVENT_ROWS, scheduled.execute, scheduled.next_arrival_ns
             )

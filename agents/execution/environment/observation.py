@@ -5,7 +5,7 @@ Scales are fitted on training data and saved with a policy; `Layout.names` names
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 from serl.agents.execution.environment.account import Accounts, mid_of, mids
 from serl.agents.execution.environment.layout import HISTORY_FEATURES, HISTORY_STEPS, Layout
 from serl.exchange.compiling import compiled, inlined
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+
+if TYPE_CHECKING:
+    from serl.agents.execution.environment.forecasts import Forecasts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,13 +114,20 @@ def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, h
 class Observer:
     """Computes the observations of N environments and keeps the history of each."""
 
-    def __init__(self, count: int, layout: Layout, scales: Scales) -> None:
+    def __init__(self, count: int, layout: Layout, scales: Scales, forecasts: "Forecasts | None" = None) -> None:
+        if layout.horizons_s != (forecasts.horizons_s if forecasts else ()):
+            raise ConfigError(
+                f"observations: expected forecasts for {layout.horizons_s or 'no horizons'}, got "
+                f"{forecasts.horizons_s if forecasts else 'none'}; give the market the forecaster of the policy"
+            )
         self.layout, self.scales = layout, scales
         self._history = np.zeros((count, len(HISTORY_FEATURES), HISTORY_STEPS), np.float32)
         self._mid = np.zeros(count)
         self._all_envs = np.arange(count)
         self._size = len(layout.all_names)
-        self._columns = [layout.all_names.index(name) for name in layout.names] if layout.left_out else None
+        self.forecasts = forecasts
+        kept = [layout.all_names.index(name) for name in layout.names if name in layout.all_names]
+        self._columns = kept if layout.left_out else None
         self._units = np.array([scales.depth_lots, scales.spread_ticks, scales.distance_ticks, scales.move_bps])
 
     def begin(self, which: Any, frames: Rows) -> None:
@@ -131,10 +142,15 @@ class Observer:
     def observe(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
         """(N, layout.size) observations, or one row for each of the environments `which`; clipped to [-10, 10]."""
         out = self.observe_all(frames, fills, accounts, which)
-        return out if self._columns is None else out.take(self._columns, axis=1)
+        kept = out if self._columns is None else out.take(self._columns, axis=1)
+        if self.forecasts is None:
+            return kept
+        chosen = self._all_envs if which is None else which
+        forecasts = self.forecasts.observe(accounts.episodes[chosen], frames["time_ns"][chosen])
+        return np.concatenate((kept, forecasts), axis=1)
 
     def observe_all(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
-        """The same with the numbers that the layout leaves out."""
+        """The same with the numbers that the layout leaves out, and without forecasts."""
         which = self._all_envs if which is None else which
         out = np.empty((len(which), self._size), np.float32)
         _observe(

@@ -86,19 +86,24 @@ def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any
     Participants from `first_own` on are ours, in the order of the rows. shift_ticks: added to all prices.
     """
     for index in range(count):
-        event = events[index]
-        if event.kind != FILLED:
-            continue
-        if event.participant >= first_own:
-            fill = fills[event.participant - first_own]
-            fill.lots += event.qty_lots
-            fill.notional += event.qty_lots * (event.price_ticks + shift_ticks)
-        elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
-            frame.traded_lots += event.qty_lots
-            frame.traded_notional += event.qty_lots * (event.price_ticks + shift_ticks)
-            if not event.flags & AUCTION:  # there nobody takes
-                frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
-            frame.trades += 1
+        if events[index].kind == FILLED:
+            record_fill(events, index, first_own, frame, fills, shift_ticks)
+
+
+@inlined
+def record_fill(events: Any, index: int, first_own: int, frame: Any, fills: Any, shift_ticks: int) -> None:
+    """Adds the fill at a place of the events; as `record_fills`."""
+    event = events[index]
+    if event.participant >= first_own:
+        fill = fills[event.participant - first_own]
+        fill.lots += event.qty_lots
+        fill.notional += event.qty_lots * (event.price_ticks + shift_ticks)
+    elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
+        frame.traded_lots += event.qty_lots
+        frame.traded_notional += event.qty_lots * (event.price_ticks + shift_ticks)
+        if not event.flags & AUCTION:  # there nobody takes
+            frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
+        frame.trades += 1
 
 
 @inner

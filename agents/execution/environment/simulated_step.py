@@ -9,6 +9,7 @@ from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
     CURSOR,
+    FILLED,
     NOW,
     PHASE,
     STOP,
@@ -16,7 +17,7 @@ from serl.agents.execution.environment.own_orders import (
     command_executed,
     end_step,
     next_command,
-    record_fills,
+    record_fill,
 )
 from serl.agents.traders.engine import has_capacity, next_arrival_ns, next_wake_ns, remove_arrived, wake_next
 from serl.agents.traders.handle import traders_at
@@ -43,9 +44,9 @@ FEES_PAID, LAST_NS = CURSOR, STOP
 
 
 @inlined
-def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
     """Executes a command, and shows the traders its events: FINISHED, or PHASE_CHANGED if it changed the symbol's phase; MARKET_FULL or KEPT_FULL:
-    then call it again. kept, kept_count: as in `run_market`."""
+    then call it again. frames, fills: (S,) rows of the symbols. kept, kept_count: as in `run_market`."""
     rows[row_index].sequence = state.counters.command_sequence + 1
     status, phase_changed = EVENTS_FULL, False
     while status == EVENTS_FULL:
@@ -53,7 +54,10 @@ def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, 
             return KEPT_FULL
         event_count, status = execute(state, rows, row_index, events, 0)
         phase_changed |= observe_events(traders, events, event_count, kept, kept_count)
-        record_fills(events, event_count, OUR_PARTICIPANT, frame, fills, 0)
+        for index in range(event_count):
+            if events[index].kind == FILLED:
+                symbol = events[index].symbol
+                record_fill(events, index, OUR_PARTICIPANT, frames[symbol], fills[symbol : symbol + 1], 0)
     if status != DONE:
         return MARKET_FULL
     env_state[LAST_NS] = rows[row_index].time_ns
@@ -61,7 +65,7 @@ def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, 
 
 
 @inlined
-def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, frame: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
+def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
     """Runs the traders until `until_ns`; returns why it stopped."""
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
@@ -73,7 +77,7 @@ def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events:
             wake_next(traders, state)
             continue
         status = submit(
-            traders, state, traders.in_flight, traders.in_flight_item[1], env_state, events, frame, fills, kept, kept_count
+            traders, state, traders.in_flight, traders.in_flight_item[1], env_state, events, frames, fills, kept, kept_count
         )  # fmt: skip
         if status == MARKET_FULL or status == KEPT_FULL:
             return status
@@ -104,13 +108,14 @@ def _charge(state: Any, env_state: Any, fill: Any) -> None:
 @inner
 def _advance_one(
     traders: Traders, state: State, row: Rows, env_state: Any, sign: int, child: Any, until_ns: int, limit_ns: int,
-    latency_ns: int, events: Rows, frame: Any, fill: Any, own_fills: Rows, kept: Rows, kept_count: Any,
+    latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
 ) -> int:  # fmt: skip
+    frame, fill = frames[0], fills[0]
     begin_step(env_state, frame, fill)
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
         early_ns = min(arrival_ns, limit_ns)
-        status = run_traders(traders, state, early_ns, env_state, events, frame, own_fills, kept, kept_count)
+        status = run_traders(traders, state, early_ns, env_state, events, frames, fills, kept, kept_count)
         if status != FINISHED or limit_ns <= arrival_ns:
             return status
         env_state[PHASE] = CANCELLING
@@ -119,14 +124,14 @@ def _advance_one(
         _align(state, sign, child)
         if not next_command(env_state, row, 0, OUR_PARTICIPANT, side, child, arrival_ns):
             break
-        status = submit(traders, state, row, 0, env_state, events, frame, own_fills, kept, kept_count)
+        status = submit(traders, state, row, 0, env_state, events, frames, fills, kept, kept_count)
         if status == MARKET_FULL or status == KEPT_FULL:
             return status
         command_executed(env_state, child, fill)
         if status == PHASE_CHANGED:
             return status
     last_ns = min(until_ns, limit_ns)
-    status = run_traders(traders, state, last_ns, env_state, events, frame, own_fills, kept, kept_count)
+    status = run_traders(traders, state, last_ns, env_state, events, frames, fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
         end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
         _charge(state, env_state, fill)
@@ -149,7 +154,7 @@ def advance(
         env = which[place]
         status = _advance_one(
             traders_at(markets[env, 0]), state_at(markets[env, 1]), row, env_states[env], signs[env], children[place], until_ns[place],
-            limit_ns, latency_ns, events, frames[env], fills[env], fills[env : env + 1], kept, kept_count,
+            limit_ns, latency_ns, events, frames[env : env + 1], fills[env : env + 1], kept, kept_count,
         )  # fmt: skip
         if status != FINISHED:
             return place, status
@@ -162,5 +167,6 @@ def execute_scheduled(
     traders: Traders, state: State, command: Rows, env_states: Any, env: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any
 ) -> int:  # fmt: skip
     """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `submit` does."""
-    own_fills = fills[env : env + 1]
-    return submit(traders, state, command, 0, env_states[env], events, frames[env], own_fills, kept, kept_count)
+    symbols = frames.size // len(env_states)
+    rows = slice(env * symbols, (env + 1) * symbols)
+    return submit(traders, state, command, 0, env_states[env], events, frames[rows], fills[rows], kept, kept_count)

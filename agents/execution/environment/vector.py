@@ -8,7 +8,7 @@ crosses the book (forced completion); AFI is its share.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -22,6 +22,9 @@ from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.rewards import PriceAdvantage
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+
+if TYPE_CHECKING:
+    from serl.agents.execution.environment.forecasts import Forecasts
 
 LAYOUT, SCALES = Layout(), Scales()
 ACTIONS = {"market": 1, "limit": 2, "hybrid": 3, "paced": 3}
@@ -49,16 +52,16 @@ class ExecutionVectorEnv(VectorEnv):
     def __init__(
         self, market: ExecutionMarket, sampler: Sampler, *, actions: str = "market", layout: Layout = LAYOUT,
         scales: Scales = SCALES, offset_ticks: float = 5.0, offset_bps: float = 0.0, fee_bps: float = 0.0,
-        reward: Reward = PRICE_ADVANTAGE, agents: int = 1,
+        reward: Reward = PRICE_ADVANTAGE, agents: int = 1, forecasts: "Forecasts | None" = None,
     ) -> None:  # fmt: skip
-        """agents: how many consecutive environments share a parent order; for policies that communicate."""
+        """forecasts: of the market's days, with the horizons of the layout. agents: how many consecutive environments share a parent order; for policies that communicate."""
         if actions not in ACTIONS:
             raise ConfigError(f"actions: expected one of {', '.join(ACTIONS)}, got {actions!r}")
         self.market, self.sampler, self.actions = market, sampler, actions
         self.offset_ticks, self.offset_bps = offset_ticks, offset_bps
         self.num_envs, self.agents = market.count, agents
         self.accounts = Accounts(market.count, fee_bps)
-        self.observer = Observer(market.count, layout, scales)
+        self.observer, self.forecasts = Observer(market.count, layout, scales, forecasts), forecasts
         self.layout = layout
         self._all_envs = np.arange(self.num_envs)
         self.reward = reward

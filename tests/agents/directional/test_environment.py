@@ -11,11 +11,12 @@ import serl.environments
 from serl.agents.directional.config import directional_settings
 from serl.agents.directional.environment import FEATURES, DirectionalVectorEnv
 from serl.agents.directional.evaluate import evaluate
-from serl.agents.directional.rules import Flat, MeanReversion, Momentum, Rule, Uniform
+from serl.agents.directional.rules import Flat, MeanReversion, Momentum, Uniform
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
 from serl.agents.execution.environment.simulated_step import OUR_PARTICIPANT
 from serl.agents.positions.accounts import two_sided_mids
 from serl.agents.positions.market import PositionMarket
+from serl.agents.positions.targets import Rule
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.state import ASK
 from serl.exchange.records import MICRO, EventKind, Rows
@@ -205,7 +206,7 @@ def test_rules_follow_the_move_or_go_against_it() -> None:
 
 def test_rules_are_compared_in_the_same_windows() -> None:
     config = directional_settings(**SETTINGS | {"part": "test", "duration_s": 20})
-    rules: list[Rule] = [Flat(), Uniform(), Momentum(1.0), MeanReversion(1.0)]
+    rules: list[Rule[DirectionalVectorEnv]] = [Flat(), Uniform(), Momentum(1.0), MeanReversion(1.0)]
     flat, random, *_ = scores = evaluate(rules, config, 5, seed=3)
     assert [score.name for score in scores] == ["flat", "random", "Momentum, 1 ticks", "MeanReversion, 1 ticks"]
     assert flat.mean("profit")[0] == 0 and random.mean("profit")[0] < 0, "it pays the spread at each decision"

@@ -30,7 +30,7 @@ OFF_MEDIAN_MAX = {"amzn": 0.01}
 """Maximum median distance from the value: without value traders the price drifts."""
 
 
-@pytest.mark.parametrize("name", [*NAMES, pytest.param("basket", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(each, marks=pytest.mark.long) for each in ("basket", "pair"))])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) -> None:
     config = load_population(name)
@@ -106,7 +106,7 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
         PopulationError,
-        match="expected a YAML file or one of amzn, basket, closing, hawkes, informed, liquid, rmsc04, small, spoofed, stressed, thin, trending, got neither",
+        match="expected a YAML file or one of amzn, basket, closing, hawkes, informed, liquid, pair, rmsc04, small, spoofed, stressed, thin, trending, got neither",
     ):
         load_population("nowhere.yaml")
 

@@ -11,6 +11,7 @@ from serl.agents.backtest.run import backtest
 from serl.agents.backtest.strategy import Strategy
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.paths import value_paths
 from serl.agents.traders.population import PopulationConfig, check_population, load_population
 from serl.agents.traders.simulate import Simulation, fingerprint, replay_events, simulate, tape_hash
 from serl.agents.traders.trader_api import SECOND_NS
@@ -105,6 +106,21 @@ def test_steps_of_values_have_the_configured_correlation() -> None:
             assert np.diff(path).std() == pytest.approx(0.5, rel=0.03), "a loading changes no volatility"
 
 
+def test_a_value_follows_others_at_the_distance_of_its_own_path() -> None:
+    """Also the mean of two others; a population without it has the fingerprint from before."""
+    settings = {"mean_ticks": 3000, "volatility_ticks_per_root_s": 2.0, "reversion_per_s": 0.01}
+    alone = {"name": "C", "value": settings}
+    config, without = (
+        population(ZERO, symbols=["A", "B", one]) for one in ({**alone, "follows": {"A": 0.5, "B": -0.25}}, alone)
+    )
+    paths, own = value_paths(config, 7), value_paths(without, 7)
+    assert (paths[:2] == own[:2]).all()
+    moves = 0.5 * (own[0] - 10_000) - 0.25 * (own[1] - 10_000)
+    np.testing.assert_allclose(paths[2], own[2] + moves, atol=1e-9)
+    assert np.abs(moves).max() > 10 and "follows" not in str(without.model_dump(mode="json"))
+    assert check_population(config.model_dump(mode="json"), "again") == config
+
+
 def test_a_value_without_loading_is_what_it_was() -> None:
     """Also beside others that share a factor."""
     value = ValueConfig(mean_ticks=10_000, volatility_ticks_per_root_s=0.5)
@@ -136,6 +152,9 @@ def test_simulated_returns_have_the_correlation_of_their_values(loading: float, 
         ({"symbols": [{"name": "A", "loading": 2}]}, "symbols.0.loading: Input should be less than or equal to 1, got 2"),
         ({"symbols": [{"name": "A", "value": {"mean_ticks": 0}}]}, "symbols.A.value: mean_ticks: Input should be greater than 0, got 0"),
         ({"symbols": [{"name": "A", "value": {"step_s": 2}}]}, "symbols.A.value.step_s: expected none, all values have one grid"),
+        ({"symbols": ["A", {"name": "B", "follows": {"Q": 1}}]}, "symbols.B.follows: expected symbols without follows or a basket (A), got 'Q'"),
+        ({"symbols": [{"name": "A", "follows": {"A": 1}}]}, "symbols.A.follows: expected symbols without follows or a basket (), got 'A'"),
+        ({"symbols": ["A", {"name": "B", "follows": {"A": float("nan")}}]}, "symbols.1.follows.A: Input should be a finite number"),
         ({"symbols": ["A"], "groups": [{**ZERO, "symbols": ["B"]}]}, "groups.0.symbols: expected some of A, got 'B'"),
         ({"symbols": ["A", "B"], "groups": [{**ZERO, "symbols": ["B"], "symbol": 1}]}, "groups.0: expected symbol or symbols, got both"),
     ],

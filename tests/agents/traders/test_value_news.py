@@ -137,6 +137,18 @@ def test_a_basket_follows_its_members_only() -> None:
     assert moved[-1, 1:] == pytest.approx(ticks * moved[member, 1:])
 
 
+def test_a_value_follows_the_shock_of_another_and_nobody_follows_its_own() -> None:
+    pair = load_population("pair")
+    before, later_ns = value_paths(pair, 1), pair.open_ns + SECOND_NS
+    first, second = pair.symbol_names
+    moved = shocked_paths(pair, worth(later_ns, 10_400, first)) - before
+    assert moved[0, 1] == pytest.approx(10_400 - before[0, 1])
+    assert moved[1] == pytest.approx(0.5 * moved[0])
+    moved = shocked_paths(pair, worth(later_ns, 6400, second)) - before
+    assert (moved[0] == 0).all() and moved[1, 1] == pytest.approx(6400 - before[1, 1])
+    assert moved[1, 70] == pytest.approx(moved[1, 1] * math.exp(-0.01 * 69)), "the distance reverts"
+
+
 def shocked_paths(population: PopulationConfig, *messages: News) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
     paths = value_paths(population, 1)
     values = ValueNews(population, paths)

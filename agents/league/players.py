@@ -1,0 +1,78 @@
+"""Learnt makers and executors, and how they train."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.observation import Scales
+from serl.agents.execution.policies.policy import Policy
+from serl.agents.league.league import League
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.policy import Policy as LearntPolicy
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.making.environment import MakingVectorEnv
+from serl.agents.making.makers import Maker
+
+NETWORK = NetworkConfig(hidden=(64, 64), actions="beta")
+EXECUTOR = PPOConfig(rollout_steps=30, minibatch=480, gamma=1.0, gae_lambda=0.9, reward_scale=0.2, entropy=0.001)
+MAKER = PPOConfig(rollout_steps=100, minibatch=800, gamma=0.99, gae_lambda=0.95, reward_scale=0.1, entropy=0.001)
+
+
+@dataclasses.dataclass
+class LearntMaker:
+    """A network that quotes."""
+
+    policy: LearntPolicy
+    name: str
+
+    def offsets(self, env: MakingVectorEnv) -> Any:
+        """See `Maker`."""
+        self.policy.reset(env.num_envs)
+        return env.offsets(self.policy.predict(env.observe()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixed:
+    """One of several makers in each environment."""
+
+    makers: Sequence[Maker]
+    name: str = "mixed"
+
+    def offsets(self, env: MakingVectorEnv) -> Any:
+        """See `Maker`."""
+        every = np.stack([maker.offsets(env) for maker in self.makers])
+        return every[np.arange(env.num_envs) % len(self.makers), np.arange(env.num_envs)]
+
+
+def trained(env: Any, config: PPOConfig, name: str, start: LearntPolicy | None) -> LearntPolicy:
+    """A policy that PPO learns in an environment, from the weights of another if there is one."""
+    learner = PPO([env], config, NETWORK)
+    if start is not None:
+        learner.network.load_state_dict(start.network.state_dict())
+    learner.reset()
+    while learner.steps < config.steps:
+        learner.update()
+    metadata = {"seed": config.seed, "steps": learner.steps}
+    return LearntPolicy(learner.network, Interface.from_env(env), metadata, name)
+
+
+def self_play(
+    league: League, executors: Sequence[Policy], makers: Sequence[Maker], rounds: int, executor: PPOConfig, maker: PPOConfig
+) -> tuple[list[LearntPolicy], list[LearntMaker]]:  # fmt: skip
+    """The learners of each round. In a round an executor learns against all makers so far, then a maker against all executors so far; each begins
+    with the weights of its round before."""
+    scales: Scales = league.fit_scales(Mixed(makers))
+    policies: list[LearntPolicy] = []
+    quoting: list[LearntMaker] = []
+    for number in range(1, rounds + 1):
+        env = league.executor_env(Mixed([*makers, *quoting]), scales)
+        policies.append(trained(env, executor, f"PPO, round {number}", policies[-1] if policies else None))
+        making = league.maker_env([*executors, *policies])
+        before = quoting[-1].policy if quoting else None
+        name = f"PPO, round {number}"
+        quoting.append(LearntMaker(trained(making, maker, name, before), name))
+    return policies, quoting

@@ -1,0 +1,1 @@
+"""Trading two cointegrated symbols against each other among simulated traders."""

@@ -1,0 +1,216 @@
+"""Forecasts as observations of execution environments: which one a decision sees, and policies that need them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import serl.environments
+from benchmarks.forecasts import Study, compared, gain_interval
+from benchmarks.replay import FOLDER, SAMPLES
+from serl.agents.execution.environment.forecasts import Forecasts
+from serl.agents.execution.environment.layout import Layout
+from serl.agents.execution.environment.observation import Observer, Scales
+from serl.agents.execution.environment.records import EPISODE
+from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.execution.policies.schedules import Twap
+from serl.agents.learning.cli import train
+from serl.agents.learning.cli_evaluate import evaluate as evaluate_command
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.evaluation import Contender, evaluate
+from serl.agents.learning.market_config import MarketConfig, with_overrides
+from serl.agents.learning.policy import load_policy
+from serl.agents.learning.training import Training, TrainingConfig
+from serl.agents.realism.days import day_origin
+from serl.agents.realism.tape import SECOND_NS
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.features import day_features
+from serl.agents.signals.grid import STEP_NS
+from serl.agents.signals.labels import DOWN, UP
+from serl.exchange.errors import ConfigError
+from serl.history.day import write_day
+from serl.researcher.inner.settings import TrainingSettings
+from tests.agents.realism.sample import TEN_NS
+from tests.agents.signals import sample
+
+GOOG = FOLDER / SAMPLES["goog"]
+AFTER_NS = TEN_NS + 900 * SECOND_NS
+"""After the training hours, 10:00 to 10:12."""
+NAMES = ("trend_1s", "move_1s", "trend_5s", "move_5s")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("forecaster") / "amzn.signals"
+    made = sample.forecaster()
+    replace(made, training=replace(made.training, days=(day_origin(sample.day()),))).write(path)
+    return path
+
+
+def config(file: Path | None, **changes: Any) -> MarketConfig:
+    """Orders of a minute after the training hours, in steps of 5 s."""
+    settings = {
+        "data": [Path("amzn.day")],
+        "hours": "10:15-10:28",
+        "duration_s": 60,
+        "interval_s": 5,
+        "environments": 4,
+    }
+    return with_overrides(MarketConfig(), settings | {"forecaster": file} | changes)
+
+
+def scenario(file: Path | None, **changes: Any) -> Scenario:
+    return Scenario(config(file, **changes), [sample.day()])
+
+
+def expected(time_ns: int, sign: int) -> list[float]:
+    """Of the last grid time before a time."""
+    place = int(np.searchsorted(sample.grid().time_ns, time_ns)) - 1
+    (rows,) = sample.forecaster().probabilities(day_features(sample.grid())[place : place + 1])
+    return [value for row in rows for value in (sign * (row[UP] - row[DOWN]), row[UP] + row[DOWN])]
+
+
+def test_a_decision_sees_the_last_forecast_from_before_it(file: Path) -> None:
+    env, plain = scenario(file).env(Scales()), scenario(None).env(Scales())
+    assert env.layout.names == (*plain.layout.names, *NAMES)
+    episodes = env.sampler.sample(np.random.default_rng(1), 4)
+    episodes["sign"] = 1, -1, 1, -1
+    seen, others = (each.reset(seed=1, options={"episodes": episodes})[0] for each in (env, plain))
+    for step in range(11):
+        times_ns = episodes["start_ns"] + step * episodes["interval_ns"]
+        assert (env.market.frames["time_ns"] == times_ns).all()
+        wanted = [expected(*each) for each in zip(times_ns.tolist(), episodes["sign"].tolist(), strict=True)]
+        np.testing.assert_allclose(seen[:, -4:], wanted, atol=1e-6)
+        np.testing.assert_array_equal(seen[:, :-4], others)
+        seen, others = (each.step(np.full((4, 3), 0.5))[0] for each in (env, plain))
+    assert seen.std(0)[-4:].all(), "they differ"
+
+
+def test_nothing_from_a_decision_on_is_seen() -> None:
+    """The commands at its time and later change; until then the forecasts stay, and after it they do not."""
+    day, now_ns = sample.day(), AFTER_NS + 300 * SECOND_NS
+    commands = day.commands.copy()
+    later = commands["time_ns"] >= now_ns
+    commands["qty_lots"][later] *= 7
+    changed = replace(day, commands=commands)
+    before, after = (Forecasts(sample.forecaster(), [each], "x") for each in (day, changed))
+    times_ns = now_ns + STEP_NS * np.arange(-100, 101)
+    episodes = np.zeros(len(times_ns), EPISODE)
+    episodes["sign"] = 1
+    found, others = before.observe(episodes, times_ns), after.observe(episodes, times_ns)
+    np.testing.assert_array_equal(found[times_ns <= now_ns], others[times_ns <= now_ns])
+    assert (found[-50:] != others[-50:]).any()
+
+
+def test_what_is_not_known_is_zero() -> None:
+    """Before the day, in its first minute, and after it."""
+    forecasts, grid = Forecasts(sample.forecaster(), [sample.day()] * 2, "x"), sample.grid()
+    times_ns = np.array(
+        [0, grid.time_ns[0] + 1, grid.time_ns[0] + 59 * SECOND_NS, AFTER_NS, grid.time_ns[-1] + SECOND_NS]
+    )
+    episodes = np.zeros(5, EPISODE)
+    episodes["day"], episodes["sign"] = 1, -1
+    found = forecasts.observe(episodes, times_ns)
+    assert (found[[0, 1, 2, 4]] == 0).all()
+    np.testing.assert_allclose(found[3], expected(AFTER_NS, -1), atol=1e-6)
+
+
+def test_a_policy_needs_the_forecaster_that_it_was_trained_with(file: Path, tmp_path: Path) -> None:
+    """Beside one without forecasts in the same table."""
+    settings = TrainingConfig.model_validate({
+        "market": config(None).model_dump(mode="json"), "network": {"hidden": [8]},
+        "ppo": {"steps": 200, "rollout_steps": 12, "minibatch": 24, "epochs": 1},
+    })  # fmt: skip
+    policies = {}
+    for name, forecaster in (("with", file), ("without", None)):
+        (tmp_path / name).mkdir()
+        Training(settings, [scenario(forecaster).env(Scales())], tmp_path / name).run()
+        policies[name] = load_policy(tmp_path / name / "policy.safetensors")
+    trained = policies["with"]
+    assert trained.interface.horizons_s == (1.0, 5.0) and trained.interface.forecaster.startswith("amzn.signals sha256")
+    contenders = [Contender(name, policy, policy.modes[0]) for name, policy in policies.items()]
+    table = evaluate(scenario(file, part="test"), contenders, 8, 1)
+    assert [row.name for row in table.rows] == ["TWAP", "patience", "with", "without"]
+    assert (table.rows[2].columns["pa"] != table.rows[3].columns["pa"]).any()
+    with pytest.raises(ConfigError, match=r"expected forecasts for \(1.0, 5.0\), got none; give the market"):
+        evaluate(scenario(None), contenders[:1], 8, 1)
+    other = tmp_path / "other.signals"
+    replace(sample.forecaster(), symbol="GOOG").write(other)
+    with pytest.raises(LayoutMismatchError, match=r"forecaster: expected 'amzn\.signals sha256 .* got 'other\.signals"):
+        evaluate(scenario(other), contenders[:1], 8, 1)
+
+
+def test_hours_that_the_forecaster_has_seen_are_refused_unless_to_train(file: Path) -> None:
+    assert scenario(file, hours="10:05-10:20").env(Scales())
+    with pytest.raises(ConfigError, match=r"has not seen the hours .* trained on 10:00:00-10:12:00"):
+        scenario(file, hours="10:05-10:20", part="test").env(Scales())
+    table = evaluate(scenario(file, hours="10:05-10:20", part="test"), [Contender("twap", Twap(), "market")], 4, 1)
+    assert len(table.rows) == 3, "who observes no forecasts may be compared there"
+
+
+def test_where_there_are_no_forecasts(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="forecaster: expected none in a dynamic market, got one"):
+        config(file, kind="dynamic")
+    with pytest.raises(ConfigError, match="forecaster: expected none in parallel_env"):
+        serl.environments.parallel_env(data="amzn.day", forecaster=file)
+    with pytest.raises(ValueError, match=r"market.forecaster: expected none, got one"):
+        TrainingSettings(market=config(file))
+    (tmp_path / "bad").write_text("{}")
+    with pytest.raises(SignalError, match="expected a forecaster"):
+        scenario(tmp_path / "bad").env(Scales())
+    with pytest.raises(ConfigError, match=r"expected forecasts for \(1.0,\), got none"):
+        Observer(1, Layout(horizons_s=(1.0,)), Scales())
+
+
+def test_bars_have_no_forecasts(file: Path) -> None:
+    class Bars:
+        """A source that is no day with a book."""
+
+        def market(self) -> Any:
+            return scenario(None).market
+
+    bars: Any = Bars()
+    made = Scenario(config(file), source=bars)
+    with pytest.raises(ConfigError, match=r"forecaster: expected days with a book as data, .* got bars"):
+        made.env(Scales())
+
+
+@pytest.mark.long
+def test_the_commands_train_and_compare(file: Path, tmp_path: Path) -> None:
+    write_day(sample.day(), tmp_path / "amzn.day")
+    market = config(None).model_dump(mode="json", exclude={"data"})
+    ppo = {"steps": 200, "rollout_steps": 12, "minibatch": 24, "epochs": 1}
+    (tmp_path / "short.yaml").write_text(yaml.safe_dump({"market": market, "ppo": ppo}))
+    day, runs = str(tmp_path / "amzn.day"), []
+    for name, options in (("with", ["--forecaster", str(file)]), ("without", [])):
+        runs.append(str(tmp_path / name))
+        words = [str(tmp_path / "short.yaml"), "--market", day, *options, "--output", runs[-1]]
+        assert CliRunner().invoke(train, words, catch_exceptions=False).exit_code == 0
+    words = [*runs, "--market", day, "--config", str(tmp_path / "short.yaml"), "--forecaster", str(file)]
+    done = CliRunner().invoke(
+        evaluate_command, [*words, "--episodes", "8", "--output", str(tmp_path)], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    lines = (tmp_path / "evaluation.md").read_text().splitlines()
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("| with")] == ["with", "without"]
+
+
+def test_the_interval_of_a_gain_is_that_of_seeds_and_of_orders() -> None:
+    clusters = np.repeat(np.arange(50), 8)
+    assert gain_interval(np.full((5, 400), 0.5), clusters) == (0.5, 0.5)
+    of_seeds = gain_interval(np.tile(np.arange(5.0)[:, None], 400), clusters)
+    assert of_seeds[0] < 1.2 and of_seeds[1] > 2.8, "orders are alike, seeds are not"
+    low, high = gain_interval(np.tile(np.arange(50.0)[clusters], (5, 1)), clusters)
+    assert 7 < high - low < 9, "3.9 standard errors of 50 clusters, 14.4 / sqrt(50)"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not GOOG.exists(), reason="needs a LOBSTER sample in ../shared/data")
+def test_the_comparison_runs_on_a_real_day() -> None:
+    found = compared(GOOG, Study(seeds=1, steps=4000, orders=16, test_hours="12:30-13:00"))
+    assert found["gain_low_bps"] <= found["gain_bps"] <= found["gain_high_bps"]
+    assert found["gain_bps"] == pytest.approx(found["with_pa_bps"] - found["without_pa_bps"])
