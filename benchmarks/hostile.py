@@ -3,12 +3,13 @@
 The honest client sends 1,000 orders a second and measures each from the time at which it is due (as in `served`) while a subscriber follows its symbol. An attack runs
 in a process of its own, by turns against the exchange and against sockets that drop everything; `ratio` is the honest p99 of the former over that of the latter, so
 that the attacker's own use of the processor does not count; `ratio_quiet` is the same over the p99 without any attack. Sockets that drop everything take more than an
-exchange that holds its clients back, so on few processors the honest client may starve beside them (NaN). Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
+exchange that holds its clients back. Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
 memory after the attack over that before it; `work_us_per_order` is the processor time of the exchange's
 loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended.
 
 Attackers need not be on the exchange's machine, so they must not take its processor: the exchange has one of its own, with all its threads; honest client and attackers
-share the others, where the honest client goes first (real-time priority if the system grants it; attackers have the lowest).
+share the others, where all threads of the honest client go first (real-time priority if the system grants it) and attackers have what they leave
+(SCHED_IDLE where there is such a thing): otherwise an order also waits for the honest client's own network thread, behind the attackers.
 `python -m benchmarks.hostile NAME ...` runs some attacks (`all`: together).
 """
 
@@ -51,31 +52,44 @@ def _pin_clients() -> None:
 
 
 def _pin_exchange(pid: int) -> None:
-    """Gives all threads of the exchange the first processor."""
+    """Gives all threads of the exchange the first processor, before other work of the machine if the system permits it."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         os.sched_setaffinity(int(thread), {PROCESSORS[0]})
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, int(thread), -20)
+
+
+def _schedule(policy: int, priority: int) -> None:
+    with suppress(PermissionError):
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), policy, os.sched_param(priority))
 
 
 @contextmanager
 def _first_in_line() -> Iterator[None]:
-    """This thread goes before all others on its processor, as on a machine of its own. Needs the permission; without, it is one of many."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    """The threads of this process, libzmq's too, go before all others on their processor, as on a machine of their own. Needs the permission."""
+    _schedule(os.SCHED_FIFO, 1)
     try:
         yield
     finally:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        _schedule(os.SCHED_OTHER, 0)
+
+
+def _last_in_line() -> None:
+    os.nice(19)
+    if hasattr(os, "SCHED_IDLE"):
+        _schedule(os.SCHED_IDLE, 0)
 
 
 def _attack(name: str, endpoint: str, ready: Any) -> None:
-    os.nice(19)
+    _last_in_line()
     ready.release()
     ATTACKS[name](endpoint)
 
 
 def _sink(endpoint: str) -> None:
     """Sockets that drop everything, in place of the exchange."""
-    os.nice(19)
+    _last_in_line()
     poller = zmq.Poller()
     for name, address in socket_endpoints(endpoint).items():
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XPUB if name == "feed" else zmq.ROUTER)

@@ -64,26 +64,23 @@ def _feed_frames(endpoint: str, body: Callable[[int], bytes]) -> None:
     """Sends these messages over a raw connection to the feed, and connects again when it is closed."""
     from tests.raw_zmtp import frame, raw_connection
 
-    for first in itertools.count(0, 64):
-        if first == 0:
-            connection = raw_connection(endpoint)
-        try:
-            connection.sendall(b"".join(frame(body(number)) for number in range(first, first + 64)))
-        except OSError:
-            time.sleep(0.01)
-            connection = raw_connection(endpoint)
+    numbers = itertools.count(0, 64)
+    while True:
+        with suppress(OSError), raw_connection(endpoint) as connection:
+            for first in numbers:
+                connection.sendall(b"".join(frame(body(number)) for number in range(first, first + 64)))
+        time.sleep(0.01)  # it was closed, and connects again
 
 
 def _endless_frames(endpoint: str) -> None:
     from tests.raw_zmtp import frame, raw_connection
 
     while True:
-        connection = raw_connection(endpoint, "orders", b"DEALER")
-        with suppress(OSError):  # it is closed, and connects again
+        with suppress(OSError), raw_connection(endpoint, "orders", b"DEALER") as connection:
             for _ in range(4000):  # 256 MB, as one message
                 connection.sendall(frame(bytes(65_536), 1))
             time.sleep(3600)
-        time.sleep(0.01)
+        time.sleep(0.01)  # it was closed, and connects again
 
 
 def _connections(endpoint: str) -> None:

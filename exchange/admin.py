@@ -55,7 +55,7 @@ class Admin:
     ) -> None:
         self._core, self._clock, self._sessions, self._news = core, clock, sessions, news
         self._login, self._refusals, self._stop = login, refusals, stop
-        self.answer = Requests(socket, self._reply, budget, refusals, charges_answers=False).answer
+        self.requests = Requests(socket, self._reply, budget, refusals, charges_answers=False)
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         permission: Permission = "drop_copy" if message[0] in COPIES else "operate"

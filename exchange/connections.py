@@ -37,10 +37,13 @@ def raise_descriptor_limit(connections_max: int) -> int:
     return min(fewer, connections_max)
 
 
-PERIOD_S, SHARE = 0.02, 0.01
-"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time."""
+PERIOD_S, SHARE, SUSPECT_S = 0.02, 0.02, 0.005
+"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time; SUSPECT_S after a look that found one
+which may have to be closed: it fills memory meanwhile."""
 AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
+PART = 64
+"""Descriptors that are read at once: it takes about 0.1 ms."""
 
 
 class Connections:
@@ -56,27 +59,40 @@ class Connections:
         """ports: that of the orders socket first."""
         self._ports, self._orders_port, self.connections_max = frozenset(ports), ports[0], connections_max
         self._unread_bytes_max, self._refusals = unread_bytes_max, refusals
-        self._next_s = self._next_full_s = self._looked_s = 0.0
+        self._next_s = self._next_full_s = self._looked_s = self._took_s = 0.0
+        self._parts: list[NDArray[np.void]] = []
+        self._read_stop = self._stop = 0  # descriptors read in this look, and all that it reads
+        self._began_s = 0.0
         self._highest = self._drained = 0
         self._read_bytes = np.zeros(0, np.int64)  # by descriptor: received when a message was last read
         self._is_over = np.zeros(0, np.bool_)  # by descriptor: more than unread_bytes_max was unread at the last look
 
     def check(self, kept: Callable[[int], tuple[Collection[int], Collection[int]]], drained: int) -> None:
-        """Looks at the connections if it is time. kept: returns the descriptors of sessions, and those of them that sent a message since
-        a monotonic time in ns. drained: how often no message was left on the orders socket since the start."""
+        """Reads a part of the connections if it is time, and after the last part closes some. kept: returns the descriptors of sessions, and those
+        of them that sent a message since a monotonic time in ns. drained: how often no message was left on the orders socket since the start."""
         began = time.monotonic()
         if began < self._next_s:
             return
-        sessions, spoke = kept(int(self._looked_s * 1e9))
-        self._looked_s = began
-        found = self._open(began)
-        self._close_unread(found, spoke, drained)
-        self._close_excess(found["descriptor"], found["port"], sessions)
-        took_s = time.monotonic() - began
-        self._next_s = began + max(PERIOD_S, took_s / SHARE)
+        suspects = False
+        if not self._parts:
+            self._began_s, self._took_s, self._read_stop, self._stop = began, 0.0, 0, self._descriptors_stop(began)
+        start, self._read_stop = self._read_stop, min(self._read_stop + PART, self._stop)
+        self._parts.append(open_sockets(start, self._read_stop, self._ports))
+        if self._read_stop == self._stop:
+            found, self._parts = np.concatenate(self._parts), []
+            self._highest = int(found["descriptor"].max(initial=0))
+            sessions, spoke = kept(int(self._looked_s * 1e9))
+            self._looked_s = self._began_s
+            suspects = self._close_unread(found, spoke, drained)
+            self._close_excess(found["descriptor"], found["port"], sessions)
+        now = time.monotonic()
+        self._took_s += now - began
+        if not self._parts:
+            wait_s = max(self._began_s + PERIOD_S - now, self._took_s / SHARE)
+            self._next_s = now + (SUSPECT_S if suspects else wait_s)
 
-    def _open(self, now_s: float) -> NDArray[np.void]:
-        """OPEN rows of the connections."""
+    def _descriptors_stop(self, now_s: float) -> int:
+        """The descriptors that a look reads: those below this one."""
         stop = self._highest + 1
         with contextlib.suppress(OSError):
             lowest_free = os.dup(0)
@@ -85,11 +101,10 @@ class Connections:
         if now_s >= self._next_full_s:
             self._next_full_s = now_s + 1.0
             stop = max(stop, 2 * self.connections_max + RESERVED)
-        found = open_sockets(stop + AHEAD, self._ports)
-        self._highest = int(found["descriptor"].max(initial=0))
-        return found
+        return stop + AHEAD
 
-    def _close_unread(self, found: NDArray[np.void], spoke: Collection[int], drained: int) -> None:
+    def _close_unread(self, found: NDArray[np.void], spoke: Collection[int], drained: int) -> bool:
+        """Closes connections with too much unread at this look and the last. Returns whether others have too much at this one alone."""
         descriptors, received = found["descriptor"], found["received"]
         before = np.zeros((2, self._highest + 1), np.int64)
         known = descriptors < len(self._read_bytes)
@@ -108,6 +123,7 @@ class Connections:
                 close_connection(int(row["descriptor"]), int(row["port"]))
         self._read_bytes, self._is_over = before[0], before[1] != 0
         self._is_over[descriptors] = over
+        return bool(np.any(over & (before[1, descriptors] == 0)))
 
     def _close_excess(
         self, descriptors: NDArray[np.int64], ports: NDArray[np.int64], sessions: Collection[int]

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from serl.exchange import wire
-from serl.exchange.budget import Charges
+from serl.exchange.budget import BURST_PERIODS_S, Charges
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import BAD_FRAMES, SKIPPING, TOO_LARGE
+from serl.exchange.gateway.refusals import throttled_text
 from serl.exchange.gateway.state import (
     APPENDED,
     EXECUTED,
@@ -34,6 +35,8 @@ from serl.exchange.wire import Kind, RequestError, pack
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
 """The commands that the rate of cancels counts, and that are accepted while the disk is full."""
 
+PAYMENTS, PAID_AHEAD_MAX = 16, 64
+"""Answers that a participant pays for at once: a burst in so many parts, or so many without a limit."""
 LOGIN_MESSAGES = 9
 """Messages that a BYE is charged in addition to itself: the login that it ends took as long as this many PINGs."""
 
@@ -52,7 +55,12 @@ class Control:
         self._lockstep = lockstep
         self._inbound = inbound
         self._rate = sessions.limits["control_messages_per_s_max"]
+        self._paid_ahead = int(self._rate * BURST_PERIODS_S / PAYMENTS) if self._rate else PAID_AHEAD_MAX
         self._charges, self._strangers, self._resends = Charges(self._rate), strangers, resends
+        self._logins: dict[
+            int, tuple[list[Any], Peer]
+        ] = {}  # HELLOs by routing number that wait until their names are saved
+        self._saves_seen = 0
 
     def answer_pending(self) -> None:
         """Answers the message that the loop left in gateway.message."""
@@ -79,7 +87,7 @@ class Control:
             self._dispatch(route, slot, gateway.message[:size].tobytes())
         except RequestError as error:
             if self._sessions.send_error(route, error) and error.code == "not_logged_in":
-                self._strangers.mute(route)
+                self._strangers.mute(route, self._peer())
 
     def _may_be_answered(self, route: int, slot: int) -> bool:
         """Charges a message to who sent it: a participant, however often he connects, or a connection of the strangers."""
@@ -110,8 +118,7 @@ class Control:
         message = wire.unpack(data)
         kind = message[0]
         if kind == Kind.HELLO:
-            self._sessions.log_in(route, message, self._peer())
-            self._strangers.unmute(route)
+            self._log_in(route, message, self._peer())
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
@@ -128,6 +135,7 @@ class Control:
             self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
+            self._pay_ahead(slot)
             self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
         elif kind == Kind.PROMISE:
             (time_ns,) = wire.expect(message, "[67, time_ns]", int)
@@ -136,6 +144,36 @@ class Control:
             raise RequestError(
                 "malformed", f"expected a message kind of the orders socket, got {kind}; docs/protocol.md lists them"
             )
+
+    def _pay_ahead(self, slot: int) -> None:
+        """Charges a participant the next answers that the compiled loop gives, so that Python is seldom asked."""
+        if self._lockstep is None and not self._gateway.answers_left[slot]:
+            self._charges.take(~int(self._gateway.participant[slot]), self._paid_ahead)
+            self._gateway.answers_left[slot] = self._paid_ahead
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether logins wait until their names are saved."""
+        return bool(self._logins)
+
+    def finish_logins(self) -> None:
+        """Goes on with the logins that wait, if something was saved meanwhile."""
+        if not self._logins or self._saves_seen == (done := self._sessions.participants.saves_done):
+            return
+        self._saves_seen = done
+        for route, (message, peer) in list(self._logins.items()):
+            try:
+                self._log_in(route, message, peer)
+            except RequestError as error:
+                self._sessions.send_error(route, error)
+
+    def _log_in(self, route: int, message: list[Any], peer: Peer) -> None:
+        """Logs in, or waits until the name is saved: what arrives from the connection meanwhile is refused, as before any login."""
+        self._logins.pop(route, None)
+        if self._sessions.log_in(route, message, peer):
+            self._strangers.unmute(route)
+        else:
+            self._logins[route] = message, peer
 
     def _promise(self, slot: int, time_ns: int) -> None:
         if self._lockstep is None:
@@ -186,9 +224,10 @@ class Control:
             return
         cancels = len(rows) == 1 and rows[0]["kind"] in CANCELLATIONS
         rate = (self._gateway.cancels_per_s if cancels else self._gateway.messages_per_s)[slot]
+        self._pay_ahead(slot)
         raise RequestError(
             "throttled",
-            f"command {command_id} was not accepted: more than {rate:g} messages per second; resend it later",
+            f"command {command_id}{throttled_text(rate).decode()}",
         )
 
     def _submit_cancellations(self, slot: int, rows: Rows) -> None:

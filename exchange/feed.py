@@ -214,10 +214,10 @@ class Feed:
         topic = without_number(topic)
         return b"time/".startswith(topic) or any(own.startswith(topic) for own in self._all_topics)
 
-    def read_subscriptions(self, sequence: int, time_ns: int) -> None:
+    def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> None:
         """Reads new subscriptions; every event up to `sequence` must be published. A topic without subscribers before restarts its chain of
-        sequences; one with a new subscriber is soon repeated."""
-        if self._subscriptions.read():
+        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`."""
+        if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:
             prefixes = tuple(without_number(prefix) for prefix in self._subscriptions.new)

@@ -69,13 +69,10 @@ def grow_orders(state: State, capacity: int) -> State:
         grown = grown._replace(extras=extras, heap=heap)
     link_free(grown, before)
     for free, field, rows in (("free_order", "next", grown.orders), ("free_level", "first", grown.levels)):
-        head = int(state.counters[free][0])
-        if head < 0:
-            state.counters[free] = before
-        else:  # the old list goes in front of the new one
-            while rows[head][field] >= 0:
-                head = int(rows[head][field])
-            rows[head][field] = before
+        rows[-1][field] = state.counters[free][
+            0
+        ]  # the new ones go in front: levels have a long list, because few are used
+        state.counters[free] = before
     grown = bound(grown, state.handle[:OWN_WORDS])
     index_all(grown)
     return grown

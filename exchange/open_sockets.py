@@ -28,12 +28,14 @@ OPEN = np.dtype([("descriptor", "<i8"), ("port", "<i8"), ("received", "<i8")], a
 
 
 @compiled
-def _scan(stop: int, low_port: int, high_port: int, counts: bool, scratch: Any, names: Any, found: Any) -> int:
-    """Fills `found` with the connections of descriptors below `stop` to ports from low_port to high_port. Returns their number. scratch: int64
+def _scan(
+    start: int, stop: int, low_port: int, high_port: int, counts: bool, scratch: Any, names: Any, found: Any
+) -> int:
+    """Fills `found` with the connections of descriptors from `start` to below `stop` to ports from low_port to high_port. Returns their number. scratch: int64
     (64,); names: the same memory as bytes."""
     address, size = scratch.ctypes.data, scratch[62:]
     count = 0
-    for descriptor in range(stop):
+    for descriptor in range(start, stop):
         size[0] = 128
         if _getsockname(np.int32(descriptor), address, size.ctypes.data) != 0:
             continue
@@ -56,11 +58,11 @@ def _scan(stop: int, low_port: int, high_port: int, counts: bool, scratch: Any, 
     return count
 
 
-def open_sockets(stop: int, ports: frozenset[int]) -> NDArray[np.void]:
-    """The connections to these ports with descriptors below `stop`: OPEN rows in the order of their descriptors."""
-    found = np.zeros(stop, OPEN)
+def open_sockets(start: int, stop: int, ports: frozenset[int]) -> NDArray[np.void]:
+    """The connections to these ports with descriptors from `start` to below `stop`: OPEN rows in the order of their descriptors."""
+    found = np.zeros(stop - start, OPEN)
     if not ports:
         return found[:0]
     scratch = np.zeros(64, np.int64)
-    count = _scan(stop, min(ports), max(ports), COUNTS_BYTES, scratch, scratch.view(np.uint8), found)
+    count = _scan(start, stop, min(ports), max(ports), COUNTS_BYTES, scratch, scratch.view(np.uint8), found)
     return found[:count][np.isin(found["port"][:count], list(ports))]

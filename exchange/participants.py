@@ -25,7 +25,7 @@ class Participants:
     def __init__(self, core: Core, config: ExchangeConfig, login: Login) -> None:
         self._core, self._config, self._login = core, config, login
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-        self._unsaved = False  # the journal's file has not what the participants are now
+        self._unsaved: dict[int, int] = {}  # number: the request to save its entry, 0 = none yet
         self._refresh_operators()
 
     def find(self, name: str) -> int | None:
@@ -64,29 +64,49 @@ class Participants:
             number = self._unused()
             del self._numbers[self.name(number)]
             self._core.journal.participants[number] = entry
-        self._numbers[name], self._unsaved = number, True
+        self._numbers[name], self._unsaved[number] = number, 0
         if operator:
             self._core.market.grant_operator(number)
         return number
 
     def save(self) -> None:
         """Saves the participants. Raises RequestError if the disk is full."""
-        self._unsaved = True
         try:
             self._core.journal.save_participants()
-            self._unsaved = False
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
+        self._unsaved.clear()
 
     def cancels_on_disconnect(self, number: int) -> bool:
         """Whether the orders of a participant are cancelled when its session ends."""
         return bool(self._core.journal.participants[number]["cancel_on_disconnect"])
 
     def set_cancel_on_disconnect(self, number: int, cancels: bool) -> None:
-        """Saves the setting, unless the file has it already. Raises RequestError if the disk is full."""
-        if self._unsaved or self.cancels_on_disconnect(number) != cancels:
-            self._core.journal.participants[number]["cancel_on_disconnect"] = cancels
-            self.save()
+        """Changes the setting, which is then saved in the background."""
+        entry = self._core.journal.participants[number]
+        if entry["cancel_on_disconnect"] != cancels:
+            entry["cancel_on_disconnect"] = cancels
+            self._unsaved[number] = self._core.journal.request_save()
+
+    @property
+    def saves_done(self) -> int:
+        """Changes when `is_saved` may."""
+        return self._core.journal.participants_file.requests_done
+
+    def is_saved(self, number: int) -> bool:
+        """Whether the file has a participant as it is; if not, it is being saved. Raises RequestError if the disk is full."""
+        if number not in self._unsaved:
+            return True
+        request = self._unsaved[number] or self._core.journal.request_save()
+        self._unsaved[number] = request
+        try:
+            if not self._core.journal.participants_file.is_saved(request):
+                return False
+        except DiskFullError as error:
+            self._unsaved[number] = 0  # the next login tries again
+            raise RequestError("disk_full", str(error)) from None
+        del self._unsaved[number]
+        return True
 
     def _unused(self) -> int:
         """A participant without configuration that never did anything: its number goes to another name."""

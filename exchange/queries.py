@@ -1,6 +1,7 @@
 """The queries socket: snapshots, last trades, statistics. Answered between two runs of the compiled loop."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
-from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED
+from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED, THROTTLED_MESSAGES
 from serl.exchange.holdings import holdings
 from serl.exchange.login import Credential, Login
 from serl.exchange.news_channel import NewsChannel
@@ -34,7 +35,7 @@ class Queries:
         self._clock = clock
         self._sessions, self._news = sessions, news
         self._login, self._refusals = login, refusals
-        self.answer = Requests(socket, self._reply, budget, refusals).answer
+        self.requests = Requests(socket, self._reply, budget, refusals)
         self._rejections, self._started = Rejections(core), time.monotonic()
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
@@ -195,7 +196,7 @@ class Queries:
             "uptime_s": round(time.monotonic() - self._started, 3),
             "credentials_refused": refusals.credentials,
             "connections_closed": refusals.connections_closed,
-            "errors": dict(refusals.errors),
+            "errors": dict(refusals.errors + Counter({"throttled": int(counter[THROTTLED_MESSAGES])})),
             "sessions_ended": dict(refusals.sessions_ended),
             "commands_rejected": self._rejections.by_reason(),
         }

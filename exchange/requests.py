@@ -1,9 +1,10 @@
-"""Requests to the queries and admin sockets: a few each turn of the loop, charged to a budget."""
+"""Requests to the queries and admin sockets: a few each turn of the loop, charged to a budget. The connection that was served least is next."""
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 
@@ -12,16 +13,26 @@ from serl.exchange.budget import Budget, processor_time_s
 from serl.exchange.peer import Peer, Refusals, peer_of
 from serl.exchange.wire import Kind, RequestError, pack
 
-TURN_REQUESTS_MAX, TURN_S_MAX = 16, 0.0002
-"""Requests answered in one turn of the loop, and the time after which no further one begins."""
+TURN_REQUESTS_MAX = 16
+"""Requests received, and requests answered, in one turn of the loop."""
 TURN_FRAMES_MAX = 256
 """Surplus frames of a malformed message that are dropped in one turn."""
+WAITING_MAX = 1024
+"""Requests that wait for their turn; more wait in libzmq."""
+
+
+class _Request(NamedTuple):
+    frame: zmq.Frame
+    frames: int
 
 
 class Requests:
     """Answers a ROUTER's requests. `reply` encodes the answer to a message of a peer, or raises RequestError.
 
     Answered operator requests are not charged (`charges_answers` False); refused requests always are.
+
+    Start-time fair queueing (Goyal, Vin and Cheng 1997): a connection that asks little does not wait for the requests of those that ask much,
+    so monitoring goes on while others use up the budget.
     """
 
     def __init__(
@@ -35,36 +46,87 @@ class Requests:
         self._socket, self._reply, self._budget, self._charges_answers = socket, reply, budget, charges_answers
         self._refusals = refusals
         self._skipping = False
+        self._waiting: dict[bytes, deque[_Request]] = {}  # by routing id
+        self._count = 0
+        self._served_s: dict[
+            bytes, float
+        ] = {}  # by routing id: when its next request starts, in time spent on requests
+        self._start_s = 0.0  # of the last request that was answered
 
-    def answer(self) -> None:
-        """Answers waiting requests, up to the limits of a turn."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether requests have been received that are not answered."""
+        return bool(self._waiting)
+
+    def answer(self, turn_s: float) -> None:
+        """Receives requests, and if these are all that have arrived answers some; begins none after `turn_s`."""
         began = time.monotonic()
         for _ in range(TURN_REQUESTS_MAX):
-            if time.monotonic() - began > TURN_S_MAX:
-                return
-            start = processor_time_s()
-            try:
-                free = self._answer_one()
-            except zmq.Again:
-                return
-            if not free:
-                self._budget.spend(processor_time_s() - start)
+            if not self._receive():
+                break
+        else:
+            return
+        for _ in range(TURN_REQUESTS_MAX):
+            if not self._waiting:
+                break
+            self._answer_next()
+            if time.monotonic() - began > turn_s:
+                break
 
-    def _answer_one(self) -> bool:
-        """Answers a request, or drops frames of a malformed one. Returns whether it costs nothing. Raises zmq.Again if none waits."""
-        if self._skipping:
-            self._skip(TURN_FRAMES_MAX)
+    def _receive(self) -> bool:
+        """Receives a request, or drops frames of a malformed one. Returns False if none has arrived, or too many wait."""
+        if self._count >= WAITING_MAX:
             return False
-        route, frame, request, accepted = self._socket.recv(zmq.NOBLOCK), self._socket.recv(copy=False), 0, False
-        peer = peer_of(frame)
+        start = processor_time_s()
+        try:
+            if self._skipping:
+                self._skip(TURN_FRAMES_MAX)
+            else:
+                route, frame = self._socket.recv(zmq.NOBLOCK), self._socket.recv(copy=False)
+                self._put(route, _Request(frame, 1 + self._skip(TURN_FRAMES_MAX) if frame.more else 1))
+        except zmq.Again:
+            return False
+        if self._charges_answers:
+            self._budget.spend(processor_time_s() - start)
+        return True
+
+    def _put(self, route: bytes, request: _Request) -> None:
+        if route not in self._waiting:
+            self._waiting[route] = deque()
+            self._served_s[route] = max(self._served_s.get(route, 0.0), self._start_s)
+            if len(self._served_s) > 2 * WAITING_MAX:  # those behind the start begin there anyway
+                self._served_s = {
+                    each: own for each, own in self._served_s.items() if own > self._start_s or each in self._waiting
+                }
+        self._waiting[route].append(request)
+        self._count += 1
+
+    def _answer_next(self) -> None:
+        start = processor_time_s()
+        route = min(self._waiting, key=lambda route: (self._served_s[route], len(self._waiting[route])))
+        self._start_s = self._served_s[route]
+        waiting = self._waiting[route]
+        free = self._answer(route, waiting.popleft())
+        self._count -= 1
+        took_s = processor_time_s() - start
+        self._served_s[route] += took_s
+        if not waiting:
+            del self._waiting[route]
+            if not self._waiting:
+                self._served_s.clear()
+        if not free:
+            self._budget.spend(took_s)
+
+    def _answer(self, route: bytes, waiting: _Request) -> bool:
+        """Answers a request. Returns whether it costs nothing."""
+        request, accepted, peer = 0, False, peer_of(waiting.frame)
         self._refusals.heard.add(peer.descriptor)
         try:
-            if frame.more:
-                frames = 1 + self._skip(TURN_FRAMES_MAX)
+            if waiting.frames > 1:
                 raise RequestError(
-                    "malformed", f"expected one frame, got {frames}; use a DEALER socket without delimiter"
+                    "malformed", f"expected one frame, got {waiting.frames}; use a DEALER socket without delimiter"
                 )
-            message = wire.unpack(frame.bytes)
+            message = wire.unpack(waiting.frame.bytes)
             if len(message) < 2 or not wire.is_int(message[1]):
                 raise RequestError(
                     "malformed", "expected [kind, request, ...] with an integer request, got something else"

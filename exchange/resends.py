@@ -15,7 +15,7 @@ from serl.exchange.gateway.state import LIVE
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
-TURN_S_MAX, QUIET_TURN_S_MAX = 0.0005, 0.01
+TURN_S_MAX, QUIET_TURN_S_MAX = 0.00005, 0.01
 """Time of one turn of the loop after which no further command is answered: while orders arrive, and otherwise."""
 
 

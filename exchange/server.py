@@ -3,6 +3,7 @@
 import signal
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +21,7 @@ from serl.exchange.config import ExchangeConfig, endpoint_port
 from serl.exchange.connections import Connections, raise_descriptor_limit
 from serl.exchange.control import Control
 from serl.exchange.core import Core
-from serl.exchange.errors import ConfigError, JournalError, SerlError
+from serl.exchange.errors import ConfigError, JournalError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.loop import (
@@ -33,7 +34,6 @@ from serl.exchange.gateway.loop import (
 )
 from serl.exchange.gateway.state import (
     DRAINED,
-    DROPPED,
     EVENTS,
     MESSAGES_RECEIVED,
     NEXT_DUE_NS,
@@ -44,38 +44,31 @@ from serl.exchange.gateway.state import (
 )
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.keys import Keys, read_keys
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, assign_routing_ids, zmq_msg_init_at
+from serl.exchange.keys import read_keys
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.login import Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Refusals
-from serl.exchange.ports import free_port, listening_process
 from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
 from serl.exchange.resends import Resends
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
+from serl.exchange.sockets import bind_sockets
 from serl.exchange.strangers import Strangers
 from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
-from serl.exchange.zap import DOMAIN, Zap
+from serl.exchange.zap import Zap
 
 PUBLISH_S = 0.001
 """Time for which a flood of control messages may delay the feed, so that it is not published after each of them."""
-DROP_S = 1e-6
-"""Time that it takes to drop a message of a closed connection."""
-CURVE_HANDSHAKE_BYTES = 1024
-"""The largest message of a CURVE handshake: libzmq limits it like every other message."""
-UNREAD_MAX = 16
-"""Messages per connection that libzmq reads ahead from the feed, queries and admin sockets; more wait in TCP."""
-
+TURN_S, QUIET_TURN_S = 0.00005, 0.0002
+"""Time of one turn of the loop after which no further message of a socket other than orders is read: while orders arrive, and otherwise."""
+LOGIN_NS = 1_000_000
+"""Time after which the loop looks again whether a name is saved."""
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
 """Reasons for which the compiled loop returns although it lacks nothing."""
-
-
-class PortInUse(SerlError, RuntimeError):
-    """An endpoint is in use."""
 
 
 class Exchange:
@@ -98,7 +91,7 @@ class Exchange:
         self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals)
         self._shares = Shares(("strangers", "queries", "admin", "feed", "resends"), limits.requests_share)
         self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
-        self._sockets = self._bind(keys)
+        self._sockets = bind_sockets(self._context, config, self.login.required, keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
         private_folder(folder, "journal")
@@ -150,13 +143,28 @@ class Exchange:
             self._published = int(self.core.gateway.counter[EVENTS])
             self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
-            self._affordable: tuple[str, ...] = ()
+            self._polled: tuple[str, ...] = ()
+            self._waiting: set[str] = (
+                set()
+            )  # sources with requests that are received and not answered, and with time left
+            self._others = self._other_sources()
             self._stopping = ""
-            self._messages_received = self._dropped = 0
+            self._messages_received = 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
             self.sessions.cancel_after_restart()
         self._start(config)
         self._commands_accepted = self._count_accepted()
+
+    def _other_sources(self) -> deque[tuple[str, Callable[[float], None]]]:
+        """What serves each source for a time in seconds, the next one first."""
+        return deque(
+            (
+                ("strangers", self._zap.answer),
+                ("queries", self.queries.requests.answer),
+                ("admin", self.admin.requests.answer),
+                ("feed", self._read_subscriptions),
+            )
+        )
 
     def _start(self, config: ExchangeConfig) -> None:
         self.core.warm_up()
@@ -171,55 +179,11 @@ class Exchange:
             self._commit_pipe["fd"] = self.core.journal.start_committing(self.core.gateway)
             self._commit_pipe["events"] = POLL_IN
 
-    def _bind(self, keys: Keys | None) -> dict[str, "zmq.Socket[bytes]"]:
-        kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
-        sockets = {}
-        for name, endpoint in self.config.endpoints.items():
-            socket = self._context.socket(kinds[name])
-            socket.linger = 200
-            self._limit(socket, name)
-            socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
-            if name == "orders":
-                socket.router_mandatory = True
-            if name == "feed":
-                socket.setsockopt(zmq.XPUB_VERBOSER, 1)
-                socket.setsockopt(zmq.XPUB_MANUAL, int(self.login.required))
-            if keys is not None:
-                socket.curve_server = True
-                socket.curve_secretkey = keys.server_secret.encode()
-            try:
-                socket.bind(endpoint)
-            except zmq.ZMQError as error:
-                self._context.destroy(0)
-                owner = listening_process(endpoint_port(endpoint))
-                raise PortInUse(
-                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
-                    f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
-                ) from None
-            if kinds[name] == zmq.ROUTER:
-                assign_routing_ids(socket)
-            sockets[name] = socket
-        return sockets
-
-    def _limit(self, socket: "zmq.Socket[bytes]", name: str) -> None:
-        """Sets what libzmq queues for one connection. A message over the size closes its connection before libzmq stores it."""
-        limits = self.config.limits
-        handshake_bytes = CURVE_HANDSHAKE_BYTES if self.config.login.curve_keys else 0
-        socket.maxmsgsize = {
-            "orders": 4 * limits.message_bytes_max, "feed": limits.subscription_bytes_max + handshake_bytes,
-            "admin": limits.request_bytes_max + limits.news_bytes_max,
-        }.get(name, limits.request_bytes_max)  # fmt: skip
-        socket.sndhwm = limits.outbound_messages_max
-        if name in ("queries", "admin"):
-            socket.sndhwm = limits.replies_unread_max
-        if name != "orders":
-            socket.rcvhwm = UNREAD_MAX
-
     def _poll_items(self, names: tuple[str, ...]) -> Any:
         """What the compiled loop polls: the orders socket, those of these sources, and last the pipe of durable commands, if any."""
         if names not in self._polls:
             sources = {**self._sockets, "strangers": self._zap.socket}
-            sockets = [sources[name] for name in ("orders", *names) if name in sources]
+            sockets = [sources[name] for name in ("orders", *names)]
             poll = np.zeros(len(sockets), POLL_ITEM)
             poll["socket"], poll["events"] = [socket.underlying for socket in sockets], POLL_IN
             self._polls[names] = np.concatenate((poll, self._commit_pipe))
@@ -281,6 +245,7 @@ class Exchange:
             if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:
                 self._publish()
             self._strangers.finish()
+            self._finish_logins()
             self._connections.check(self.sessions.descriptors, int(self.core.gateway.counter[DRAINED]))
             self._shares.end_turn()
             now = time.monotonic()
@@ -303,15 +268,24 @@ class Exchange:
         if reason == CONTROL_MESSAGE:
             self._answer_control()
         elif reason == OTHER_SOCKET_READY:
-            self._serve_other_sockets()
+            names = zip(self._polled, self.core.poll[1:], strict=False)  # the last row may be a pipe's
+            self._serve_others({name for name, item in names if item["revents"]} | self._waiting)
         elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
             self._answer_control()  # the disk is full
+        elif self._waiting:
+            self._serve_others(self._waiting)
 
     def _answer_control(self) -> None:
         """Answers the message that the compiled loop left, and charges a stranger's."""
         began, is_stranger = processor_time_s(), self.core.gateway.counter[PENDING_SESSION] < 0
         self.control.answer_pending()
         if is_stranger:
+            self._shares["strangers"].spend(processor_time_s() - began)
+
+    def _finish_logins(self) -> None:
+        if self.control.has_logins:
+            began = processor_time_s()
+            self.control.finish_logins()
             self._shares["strangers"].spend(processor_time_s() - began)
 
     def _serve_orders(self) -> int:
@@ -325,7 +299,7 @@ class Exchange:
             next_ns = self.lockstep.next_ns
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
-        idle_ns = min(idle_ns, self._set_affordable())
+        idle_ns = min(idle_ns, self._set_affordable(), LOGIN_NS if self.control.has_logins else END_NS)
         if self._published != self.core.gateway.counter[EVENTS]:
             idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
@@ -347,9 +321,9 @@ class Exchange:
         busy = received != self._messages_received
         if accepted != self._commands_accepted and self.lockstep is None:  # in lockstep nobody waits for the loop
             self._shares.note_order()
-        if counter[DROPPED] != self._dropped:
-            self._shares["strangers"].spend(int(counter[DROPPED] - self._dropped) * DROP_S)
-            self._dropped = int(counter[DROPPED])
+        if drop_cost_s := self._strangers.drop_cost_s():
+            self._shares["strangers"].spend(drop_cost_s)
+            self._strangers.close_floods()
         self._messages_received, self._commands_accepted = received, accepted
         return busy
 
@@ -360,26 +334,33 @@ class Exchange:
 
     def _set_affordable(self) -> int:
         """Chooses the sources that are served besides orders: while these arrive, those with time left. Returns the nanoseconds until that
-        changes, or until resent commands can be answered."""
+        changes, or until what waits can be answered."""
         waits_s = self._shares.waits_s()
-        self._affordable = tuple(name for name, wait_s in waits_s.items() if not wait_s)
-        self.core.poll = self._poll_items(self._affordable)
-        if self._resends.is_waiting and not waits_s["resends"]:
+        self._polled = tuple(name for name, wait_s in waits_s.items() if not wait_s and name != "resends")
+        self.core.poll = self._poll_items(self._polled)
+        requests = (("queries", self.queries.requests), ("admin", self.admin.requests))
+        self._waiting = {name for name, each in requests if each.is_waiting and name in self._polled}
+        if self._waiting or (self._resends.is_waiting and not waits_s["resends"]):
             return 0
         return int(min((wait_s for wait_s in waits_s.values() if wait_s), default=1.0) * 1e9)
 
-    def _serve_other_sockets(self) -> None:
-        if "strangers" in self._affordable:
-            self._zap.answer()
-        if "queries" in self._affordable:
-            self.queries.answer()
-        if "admin" in self._affordable:
-            self.admin.answer()
-        if "feed" in self._affordable:
-            began = processor_time_s()
-            self._publish()  # a chain begins behind what is published
-            self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns())
-            self._shares["feed"].spend(processor_time_s() - began)
+    def _serve_others(self, ready: set[str]) -> None:
+        """Serves sources that are ready: while orders arrive one in each turn, so that an order waits for one short piece of other work."""
+        is_limited = self._shares.are_limited
+        turn_s = TURN_S if is_limited else QUIET_TURN_S
+        for _ in range(len(self._others)):
+            name, serve = self._others[0]
+            self._others.rotate(-1)
+            if name in ready:
+                serve(turn_s)
+                if is_limited:
+                    return
+
+    def _read_subscriptions(self, turn_s: float) -> None:
+        began = processor_time_s()
+        self._publish()  # a chain begins behind what is published
+        self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
+        self._shares["feed"].spend(processor_time_s() - began)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

@@ -1,6 +1,5 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
-import contextlib
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
+from serl.exchange.gateway.refusals import throttled_text
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
@@ -85,8 +85,9 @@ class Sessions:
         self.refusals.errors[error.code] += 1
         return self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
-    def log_in(self, route: int, message: list[Any], peer: Peer) -> int:
-        """Logs a participant in: sends WELCOME, then missed reports. Returns the slot. Raises RequestError if the login is rejected."""
+    def log_in(self, route: int, message: list[Any], peer: Peer) -> bool:
+        """Logs a participant in: sends WELCOME, then missed reports. Returns False, and has sent nothing, while a new name or setting is being
+        saved: call it again. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
             raise RequestError(
@@ -117,17 +118,15 @@ class Sessions:
                     f"more than {self.limits['new_names_per_s_max']:g} new names per second (new_names_per_s_max) log in; try again later",
                 )
             participant = self.participants.create(name)
-        self._descriptors[int(slots[0])] = peer.descriptor
         if not self._login.required and self._login.has_operator_token(token):
             self.participants.grant_operator(participant)
-        try:
-            self._open_session(int(slots[0]), route, participant, options)
-        except RequestError:
-            self._gateway.status[slots[0]] = FREE
-            index_sessions(self._gateway)
-            raise
+        self.participants.set_cancel_on_disconnect(participant, options.get("cancel_on_disconnect") is True)
+        if not self.participants.is_saved(participant):
+            return False
+        self._descriptors[int(slots[0])] = peer.descriptor
+        self._open_session(int(slots[0]), route, participant, options)
         self._welcome(int(slots[0]), last_report)
-        return int(slots[0])
+        return True
 
     def _check_login(self, name: str, participant: int | None, credential: Credential, address: str) -> None:
         if not is_name(name):
@@ -163,9 +162,13 @@ class Sessions:
         gateway.rate_tokens[slot] = max(gateway.messages_per_s[slot], 1.0)
         gateway.cancels_per_s[slot] = self._config.limits.cancels_per_s_max
         gateway.cancel_tokens[slot] = max(gateway.cancels_per_s[slot], 1.0)
+        gateway.answers_left[slot] = 0
+        for cancels, rates in enumerate((gateway.messages_per_s, gateway.cancels_per_s)):
+            text = throttled_text(float(rates[slot]))
+            gateway.throttled[slot, cancels, : len(text)] = np.frombuffer(text, np.uint8)
+            gateway.throttled_bytes[slot, cancels] = len(text)
         index_sessions(gateway)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
-        self.participants.set_cancel_on_disconnect(participant, options.get("cancel_on_disconnect") is True)
 
     def _welcome(self, slot: int, last_report: int) -> None:
         gateway = self._gateway
@@ -232,10 +235,8 @@ class Sessions:
         cancels = self.participants.cancels_on_disconnect(participant)
         if cancels and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
-            self._core.journal.commands.sync()  # the cancel is on the disk before the file that says it is not needed
             # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
-            with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
-                self.participants.set_cancel_on_disconnect(participant, False)
+            self.participants.set_cancel_on_disconnect(participant, False)
 
     def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay open."""

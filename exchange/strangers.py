@@ -9,11 +9,16 @@ from collections.abc import Callable
 import zmq
 
 from serl.exchange.connections import open_connection
-from serl.exchange.gateway.state import CLOSED_ROUTES, MUTED_ROUTES, GatewayState
+from serl.exchange.gateway.state import CLOSED_ROUTES, DROPPED, DROPPED_BYTES, MUTED_ROUTES, GatewayState
 from serl.exchange.peer import Peer, Refusals
+from serl.exchange.wire import Kind, pack
 
 ANSWERS_MIN = 8
 """Messages of a connection that are answered even without time left: enough for a login and some refused messages."""
+FLOOD_MESSAGES = 256
+"""Messages that a connection may send after it heard that it is not logged in. With more it is closed if there is no time left for strangers."""
+DROP_S, DROP_BYTE_S = 2e-6, 3e-10
+"""Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 GRACE_S = 0.1
 """Time in which a connection that is closed may still read why."""
 
@@ -37,6 +42,8 @@ class Strangers:
         self._gateway, self._router, self._port = gateway, router, port
         self._connections_max, self._is_limited, self._refusals = connections_max, is_limited, refusals
         self._answered: dict[int, int] = {}  # messages by routing number, in the order of their first messages
+        self._muted: dict[int, Peer] = {}  # by place in gateway.muted_route
+        self._dropped = self._dropped_bytes = 0
         self._closing: deque[tuple[float, socket.socket]] = deque()
 
     def may_be_answered(self, route: int) -> bool:
@@ -53,12 +60,14 @@ class Strangers:
         """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login."""
         self._answered.pop(route, None)
 
-    def mute(self, route: int) -> None:
+    def mute(self, route: int, peer: Peer) -> None:
         """Mutes a connection that was told that it is not logged in. For MUTE_NS the compiled loop drops what it sends until a HELLO, because many
         commands are on their way when a session ends."""
         gateway = self._gateway
         place = gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)
         gateway.muted_route[place], gateway.muted_ns[place] = route, time.monotonic_ns()
+        gateway.muted_messages[place] = 0
+        self._muted[place] = peer
         gateway.counter[MUTED_ROUTES] += 1
 
     def unmute(self, route: int) -> None:
@@ -66,8 +75,26 @@ class Strangers:
         muted = self._gateway.muted_route
         muted[muted == route] = -1
 
-    def close(self, route: int, peer: Peer, message: bytes) -> None:
-        """Sends a connection a message, which shows that it still exists, and closes it in GRACE_S. The compiled loop drops what it has
+    def drop_cost_s(self) -> float:
+        """What the messages cost that the compiled loop dropped since the last call."""
+        dropped, dropped_bytes = int(self._gateway.counter[DROPPED]), int(self._gateway.counter[DROPPED_BYTES])
+        cost_s = (dropped - self._dropped) * DROP_S + (dropped_bytes - self._dropped_bytes) * DROP_BYTE_S
+        self._dropped, self._dropped_bytes = dropped, dropped_bytes
+        return cost_s
+
+    def close_floods(self) -> None:
+        """Closes connections that go on sending although they heard that they are not logged in, if there is no time left for strangers."""
+        if not self._is_limited():
+            return
+        for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
+            self._gateway.muted_messages[place] = 0
+            route = int(self._gateway.muted_route[place])
+            if route >= 0:  # else it has logged in
+                text = "more messages than the exchange has time for, on a connection that is not logged in; send HELLO first"
+                self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
+
+    def close(self, route: int, peer: Peer, message: bytes, grace_s: float = GRACE_S) -> None:
+        """Sends a connection a message, which shows that it still exists, and closes it in `grace_s`. The compiled loop drops what it has
         sent already."""
         own = open_connection(peer.descriptor, self._port)
         if own is None:
@@ -84,11 +111,15 @@ class Strangers:
         gateway = self._gateway
         gateway.closed_route[gateway.counter[CLOSED_ROUTES] % len(gateway.closed_route)] = route
         gateway.counter[CLOSED_ROUTES] += 1
-        self._closing.append((time.monotonic() + GRACE_S, own))
+        self._closing.append((time.monotonic() + grace_s, own))
 
     def finish(self) -> None:
         """Ends connections whose time to read is over."""
-        while self._closing and self._closing[0][0] <= time.monotonic():
-            own = self._closing.popleft()[1]
+        now_s = time.monotonic() if self._closing else 0.0
+        for _ in range(len(self._closing)):
+            end_s, own = self._closing.popleft()
+            if end_s > now_s:
+                self._closing.append((end_s, own))
+                continue
             with contextlib.suppress(OSError), own:
                 own.shutdown(socket.SHUT_RDWR)

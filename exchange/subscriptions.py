@@ -1,6 +1,7 @@
 """Which topics of the feed have subscribers; who may subscribe where the exchange requires a login; how much one connection may subscribe to."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 
 import zmq
@@ -49,11 +50,14 @@ class Subscriptions:
         self.new: set[bytes] = set()
         self._own: dict[str, _Own] = {}
 
-    def read(self) -> bool:
-        """Reads some of the subscriptions that have arrived. Returns whether the prefixes may have changed."""
+    def read(self, turn_s: float) -> bool:
+        """Reads some of the subscriptions that have arrived, none after `turn_s`. Returns whether the prefixes may have changed."""
+        began_s = time.monotonic()
         self.new.clear()
         before = dict(self.prefixes) if len(self.prefixes) < TURN_MESSAGES_MAX else None
         for _ in range(TURN_MESSAGES_MAX):
+            if time.monotonic() - began_s > turn_s:
+                break
             try:
                 frame = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:

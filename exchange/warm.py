@@ -36,4 +36,4 @@ def warm_loop() -> None:
     list_orders(state, -1, np.zeros(0, ORDER))
     index_all(state)
     warm_encoders(state, events)
-    open_sockets(0, frozenset({0}))
+    open_sockets(0, 0, frozenset({0}))

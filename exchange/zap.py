@@ -12,8 +12,8 @@ from serl.exchange.peer import Refusals, user_id
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"serl"
 """With a domain, libzmq also asks about connections without CURVE."""
-TURN_REQUESTS_MAX, TURN_S_MAX = 16, 0.0002
-"""Connections admitted in one turn of the loop, and the time after which no further one is."""
+TURN_REQUESTS_MAX = 16
+"""Connections admitted in one turn of the loop."""
 
 
 class Zap:
@@ -28,11 +28,11 @@ class Zap:
         self.socket = context.socket(zmq.REP)
         self.socket.bind(ENDPOINT)
 
-    def answer(self) -> None:
-        """Answers requests that wait, up to the limits of a turn."""
+    def answer(self, turn_s: float) -> None:
+        """Answers requests that wait; begins none after `turn_s`."""
         began = time.monotonic()
         for _ in range(TURN_REQUESTS_MAX):
-            if time.monotonic() - began > TURN_S_MAX:
+            if time.monotonic() - began > turn_s:
                 return
             start = processor_time_s()
             try:

@@ -23,5 +23,9 @@ def raw_connection(endpoint: str, name: str = "feed", kind: bytes = b"SUB") -> s
     connection.sendall(GREETING + frame(ready, COMMAND))
     received = b""
     while len(received) < 64 + 2 or len(received) < 66 + received[65]:
-        received += connection.recv(4096)
+        data = connection.recv(4096)
+        if not data:
+            connection.close()
+            raise ConnectionResetError("closed before the end of the handshake")
+        received += data
     return connection

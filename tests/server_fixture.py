@@ -122,8 +122,10 @@ def start_exchange(
     folder: Path | None = None,
     endpoint: str | None = None,
     environment: dict[str, str] | None = None,
+    prelude: str = "",
 ) -> Iterator[Served]:
-    """A running exchange as a context manager. `config` (nested settings) is written to `folder`; pass "" for symbols or clock that it sets."""
+    """A running exchange as a context manager. `config` (nested settings) is written to `folder`; pass "" for symbols or clock that it sets.
+    `prelude`: as in `launch`."""
     options = [*(["--symbols", symbols] if symbols else []), *(["--clock", clock] if clock else [])]
     if journal is not None:
         options += ["--journal", str(journal)]
@@ -132,7 +134,7 @@ def start_exchange(
         path = folder / "exchange.yaml"
         path.write_text(yaml.safe_dump(config))
         options += ["--config", str(path)]
-    served = launch(*options, endpoint=endpoint, environment=environment)
+    served = launch(*options, endpoint=endpoint, environment=environment, prelude=prelude)
     try:
         yield served
     finally:

@@ -34,14 +34,14 @@ from serl.exchange.records import COMMAND
 from serl.exchange.row_checksum import row_checksum
 
 # Results of `accept`
-ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST = 0, 1, 2, 3, 4
+ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST, NEEDS_ANSWER = 0, 1, 2, 3, 4, 5
 # Results of `advance`, beside EVENTS_FULL and GROW of `execute`
 IDLE, OUT_FULL = 0, 3
 
 END_NS = 1 << 62
 """After every arrival: the promise of a participant that sends nothing more."""
 ROW_BYTES = COMMAND.itemsize
-BULK = 32
+BULK, PING = 32, 66
 BULK_HEADER_BYTES = 7
 
 
@@ -112,6 +112,12 @@ def _journal(
 
 
 @inlined
+def is_cancellation(kind: int) -> bool:
+    """Whether messages of a kind count against the rate of cancels."""
+    return 2 <= kind <= 3 or kind == 5
+
+
+@inlined
 def _refill(tokens: Any, rates: Any, session: int, elapsed_s: float) -> None:
     """Refills a session's token bucket, which holds a second's worth, for the time since its last message."""
     tokens[session] = min(max(rates[session], 1.0), tokens[session] + elapsed_s * rates[session])
@@ -160,7 +166,7 @@ def accept(
     """Accepts one message of a live session.
 
     ACCEPTED: journaled, or staged in lockstep. DELAYED: staged, and Python adds the latency. NEEDS_PYTHON: anything but
-    new, well-formed orders. SEGMENT_FULL: the command segment has no free row for participants. DUE_FIRST: waiting commands have come due
+    new, well-formed orders. NEEDS_ANSWER: a PING, or beyond a rate limit. SEGMENT_FULL: the command segment has no free row for participants. DUE_FIRST: waiting commands have come due
     and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
     row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted commands, each row of a bulk message too, count
     against the rate limit; CANCEL, REDUCE and MASS_CANCEL alone against one of their own.
@@ -180,11 +186,13 @@ def accept(
     gateway.last_in_ns[session] = monotonic_ns
     _refill(gateway.rate_tokens, gateway.messages_per_s, session, elapsed_s)
     _refill(gateway.cancel_tokens, gateway.cancels_per_s, session, elapsed_s)
-    cancels = 2 <= kind <= 3 or kind == 5
+    if kind == PING:
+        return NEEDS_ANSWER
+    cancels = is_cancellation(kind)
     tokens = gateway.cancel_tokens if cancels else gateway.rate_tokens
     rates = gateway.cancels_per_s if cancels else gateway.messages_per_s
     if not _can_pay(tokens, rates, session, 1):
-        return NEEDS_PYTHON
+        return NEEDS_ANSWER
     full = NEEDS_PYTHON if staged else SEGMENT_FULL  # Python rejects what cannot be staged
     count = 1
     if first >= usable:
@@ -196,7 +204,7 @@ def accept(
         if count <= 0:
             return NEEDS_PYTHON if count == 0 else full
         if not _can_pay(tokens, rates, session, count):
-            return NEEDS_PYTHON
+            return NEEDS_ANSWER
     elif not read_order(buffer, size, target[first]):
         return NEEDS_PYTHON
     now_ns = 0 if lockstep else clock_now_ns(gateway)

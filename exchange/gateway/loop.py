@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import apart, compiled, inlined, int64
 from serl.exchange.gateway.accept import (
     ACCEPTED,
     DELAYED,
     DUE_FIRST,
     IDLE,
+    NEEDS_ANSWER,
     NEEDS_PYTHON,
     OUT_FULL,
     SEGMENT_FULL,
@@ -17,6 +18,7 @@ from serl.exchange.gateway.accept import (
     advance,
     append_row,
 )  # fmt: skip
+from serl.exchange.gateway.refusals import write_answer
 from serl.exchange.gateway.state import (
     APPENDED,
     COMMIT_FD,
@@ -24,6 +26,7 @@ from serl.exchange.gateway.state import (
     DIRTY,
     DRAINED,
     DROPPED,
+    DROPPED_BYTES,
     EVENTS,
     HEADER_BYTES,
     JOURNAL_FAILED,
@@ -102,21 +105,27 @@ def write_routing_id(gateway: GatewayState, route: int, at: int) -> int:
 
 
 @inlined
+def _send(gateway: GatewayState, socket: int, session: int, address: int, size: int, now_ns: int) -> None:
+    """Sends a message to a session, which is marked SLOW if its pipe is full or gone: Python ends it."""
+    identity = write_routing_id(gateway, gateway.route[session], 32)
+    sent = zmq_send(socket, identity, ROUTING_ID_BYTES, SNDMORE | DONTWAIT)
+    if sent >= 0:
+        sent = zmq_send(socket, address, size, DONTWAIT)
+    if sent < 0:
+        gateway.status[session] = SLOW
+        gateway.counter[SLOW_SESSIONS] += 1
+    gateway.last_out_ns[session] = now_ns
+
+
+@inlined
 def send_reports(gateway: GatewayState, socket: int, now_ns: int) -> None:
     """Sends the unsent reports of every session. A session whose pipe is full or gone is marked SLOW: Python ends it."""
     for index in range(gateway.counter[DIRTY]):
         session = gateway.dirty[index]
         if gateway.status[session] == LIVE:
             start = write_reports_header(gateway, session)
-            identity = write_routing_id(gateway, gateway.route[session], 32)
-            sent = zmq_send(socket, identity, ROUTING_ID_BYTES, SNDMORE | DONTWAIT)
-            if sent >= 0:
-                body = gateway.out[session]
-                sent = zmq_send(socket, body.ctypes.data + start, gateway.out_end[session] - start, DONTWAIT)
-            if sent < 0:
-                gateway.status[session] = SLOW
-                gateway.counter[SLOW_SESSIONS] += 1
-            gateway.last_out_ns[session] = now_ns
+            body, size = gateway.out[session].ctypes.data + start, gateway.out_end[session] - start
+            _send(gateway, socket, session, body, size, now_ns)
         gateway.pending[session] = 0
         gateway.out_end[session] = HEADER_BYTES
     gateway.counter[DIRTY] = 0
@@ -190,8 +199,21 @@ def _may_be_hello(gateway: GatewayState, size: int) -> bool:
     )
 
 
+@apart
+def _answer(gateway: GatewayState, market: Any, socket: int, session: int, buffer: Any, now_ns: int) -> bool:
+    """Answers a message that changes nothing, after the reports so far; False if Python must."""
+    size = write_answer(gateway, market.last_command_id, session, buffer)
+    if size == 0:
+        return False
+    if gateway.pending[session] > 0:
+        send_reports(gateway, socket, now_ns)
+    if gateway.status[session] == LIVE:
+        _send(gateway, socket, session, gateway.answer.ctypes.data, size, now_ns)
+    return True
+
+
 @inlined
-def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int) -> int:
+def accept_pending(gateway: GatewayState, market: Any, journal: Any, socket: int, now_ns: int) -> int:
     """Calls `accept` on the message in gateway.message, which stays there unless it is ACCEPTED or DELAYED."""
     route, size = gateway.counter[PENDING_ROUTE], gateway.counter[PENDING_SIZE]
     session = find_session(gateway, route)
@@ -201,6 +223,7 @@ def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int
     ):
         gateway.counter[PENDING_SIZE] = 0
         gateway.counter[DROPPED] += 1
+        gateway.counter[DROPPED_BYTES] += max(size, 0)
         return ACCEPTED
     if session < 0 or size < 0:
         return NEEDS_PYTHON
@@ -208,6 +231,9 @@ def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int
     result = accept(
         gateway, market.last_command_id, commands, words, row_bytes, session, gateway.message[:size], now_ns
     )
+    if result == NEEDS_ANSWER:
+        answered = _answer(gateway, market, socket, session, gateway.message[:size], now_ns)
+        result = ACCEPTED if answered else NEEDS_PYTHON
     if result == ACCEPTED or result == DELAYED:
         gateway.counter[PENDING_SIZE] = 0
     return result
@@ -236,7 +262,7 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
                 return done, IDLE
             counter[MESSAGES_RECEIVED] += 1
             counter[PENDING_SIZE] = size
-        result = accept_pending(gateway, market, journal, now_ns)
+        result = accept_pending(gateway, market, journal, socket, now_ns)
         if result == NEEDS_PYTHON:
             return done, CONTROL_MESSAGE
         if result == SEGMENT_FULL:

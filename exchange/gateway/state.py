@@ -49,7 +49,9 @@ CLOSED_ROUTES = 23  # connections that the exchange closed
 DROPPED = 24  # messages of closed and muted connections that were dropped since the start
 DRAINED = 25  # times that no message was left on the orders socket
 MUTED_ROUTES = 26  # connections that heard that they are not logged in
-COUNTERS = 27
+DROPPED_BYTES = 27  # their sizes
+THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
+COUNTERS = 29
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -94,6 +96,11 @@ class GatewayState(NamedTuple):
     closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
     muted_route: NDArray[np.int64]  # (MUTED_REMEMBERED,) ring of the last ones that heard that they are not logged in
     muted_ns: NDArray[np.int64]  # (MUTED_REMEMBERED,) monotonic time at which they did
+    muted_messages: NDArray[np.int64]  # (MUTED_REMEMBERED,) messages of theirs that were dropped since
+    answer: NDArray[np.uint8]  # (256,) an answer of refusals.py
+    answers_left: NDArray[np.int64]  # (S,) how many of them the session has paid for
+    throttled: NDArray[np.uint8]  # (S, 2, bytes) what an ERROR `throttled` says after the number: of orders, of cancels
+    throttled_bytes: NDArray[np.int64]  # (S, 2) its size
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
@@ -135,6 +142,11 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         closed_route=np.full(CLOSED_REMEMBERED, -1, np.int64),
         muted_route=np.full(MUTED_REMEMBERED, -1, np.int64),
         muted_ns=np.zeros(MUTED_REMEMBERED, np.int64),
+        muted_messages=np.zeros(MUTED_REMEMBERED, np.int64),
+        answer=np.zeros(256, np.uint8),
+        answers_left=np.zeros(sessions, np.int64),
+        throttled=np.zeros((sessions, 2, 128), np.uint8),
+        throttled_bytes=np.zeros((sessions, 2), np.int64),
         zmq_message=np.zeros(8, np.int64),
         handle=np.zeros(0, np.int64),
     )
@@ -167,9 +179,10 @@ def is_closed(gateway: GatewayState, route: int) -> bool:
 
 @inlined
 def is_muted(gateway: GatewayState, route: int, now_ns: int) -> bool:
-    """Whether a connection heard within MUTE_NS that it is not logged in, so that only a HELLO of it is looked at."""
+    """Whether a connection heard within MUTE_NS that it is not logged in, so that only a HELLO of it is looked at. Counts its messages."""
     for index in range(min(gateway.counter[MUTED_ROUTES], MUTED_REMEMBERED)):
         if gateway.muted_route[index] == route and now_ns - gateway.muted_ns[index] < MUTE_NS:
+            gateway.muted_messages[index] += 1
             return True
     return False
 

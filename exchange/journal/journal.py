@@ -41,7 +41,8 @@ from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.compress import is_due
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
-from serl.exchange.journal.meta import open_meta, read_participants, save_participants, set_display_divisor, write_meta
+from serl.exchange.journal.meta import open_meta, read_participants, set_display_divisor, write_meta
+from serl.exchange.journal.participants_file import ParticipantsFile
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot
@@ -68,6 +69,7 @@ class Journal:
             self.meta = open_meta(folder, symbols)
             self.participants = read_participants(folder, self.id)
             self.meta["epoch"] += 1
+            self.participants_file = ParticipantsFile(folder, self.id, self.participants, self._sync_commands)
             self.save_participants()
             write_meta(folder, self.meta)
         except BaseException:
@@ -103,8 +105,21 @@ class Journal:
 
     def save_participants(self) -> None:
         """Saves the participants. Must run before their first command is journaled. Raises DiskFullError where there is no room."""
-        with no_space(self.folder):
-            save_participants(self.folder, self.id, self.participants)
+        self.participants_file.save()
+
+    def request_save(self) -> int:
+        """Has the participants saved in the background while the exchange serves, else at once. Returns a number for `participants_file.is_saved`."""
+        request = self.participants_file.request()
+        if self._flusher is None:
+            self.participants_file.save_requested()
+        else:
+            self._wake.set()
+        return request
+
+    def _sync_commands(self) -> None:
+        for segment in (*self._unsynced_segments, self.commands):
+            if segment.is_open:
+                segment.sync()
 
     def set_display_divisor(self, first: int, value: int) -> None:
         """Notes the limit under which the commands from `first` on are executed: a restart executes each under its own."""
@@ -234,6 +249,7 @@ class Journal:
             self._wake.wait(max(0.0, next_sync - time.monotonic()))
             self._wake.clear()
             try:
+                self.participants_file.save_requested()
                 self.store.write_finished()
                 self._save_snapshot()
                 self._compress()
@@ -289,6 +305,7 @@ class Journal:
         """Syncs everything and truncates the last segments to their rows."""
         self._stop_flushing()
         self.raise_if_failed()
+        self.participants_file.save_requested()
         self.write_events(gateway)
         self._save_snapshot()
         self._sync_finished()

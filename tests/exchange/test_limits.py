@@ -27,9 +27,9 @@ HALT, RESUME, END_DAY = int(CommandKind.HALT), int(CommandKind.RESUME), int(Comm
 
 
 @contextmanager
-def limited(folder: Path, clock: str = "live", **config: Any) -> Iterator[Served]:
+def limited(folder: Path, clock: str = "live", prelude: str = "", **config: Any) -> Iterator[Served]:
     """An exchange with these sections of its configuration."""
-    with start_exchange(config=config, folder=folder, clock=clock) as served:
+    with start_exchange(config=config, folder=folder, clock=clock, prelude=prelude) as served:
         yield served
 
 

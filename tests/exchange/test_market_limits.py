@@ -1,12 +1,14 @@
 """The limits of a market are exact and equal in both implementations."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.growth import grow_orders
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import EVENT, EventFlag, Reason
@@ -23,6 +25,20 @@ def test_the_limit_of_open_orders_is_exact(
     market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
     events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
     assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
+    market.validate()
+
+
+def test_growth_does_not_depend_on_how_many_levels_are_free() -> None:
+    """Python walked their list, which took a quarter of a second for an eighth of the largest market."""
+    market = Market(1, limits=MarketLimits(qty_lots_max=1, orders_open_max=2**20))
+    state = market.state
+    while len(state.orders) < 2**18:
+        state = grow_orders(state, 2 * len(state.orders))
+    began_s = time.thread_time()
+    state = grow_orders(state, 2**19)
+    assert time.thread_time() - began_s < 0.15
+    market.state = state
+    market.submit(parse_all("p1 c1 NEW buy 1@5; p1 c2 NEW sell 1@5"))
     market.validate()
 
 

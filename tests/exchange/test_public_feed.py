@@ -33,10 +33,10 @@ class PublicView:
         self.rows: list[Rows] = []
         self.private: list[Rows] = []
         self._new: list[Message] = []
-        subscriptions: Any = SimpleNamespace(prefixes=[b""], new=[], read=lambda: True)
+        subscriptions: Any = SimpleNamespace(prefixes=[b""], new=[], read=lambda turn_s: True)
         socket: Any = SimpleNamespace(send_multipart=self._receive)
         self._feed = Feed(socket, ["AMZN"], 1, 0, lambda participant: None, subscriptions)
-        self._feed.read_subscriptions(0, 0)
+        self._feed.read_subscriptions(0, 0, 1.0)
         self._queries = object.__new__(Queries)
         self._queries._core = SimpleNamespace(market=self.market, symbols=["AMZN"])  # pyrefly: ignore[bad-assignment]
         self._queries._sessions = SimpleNamespace(limits={"depth_max": 10, "snapshot_orders_max": 1000})  # pyrefly: ignore[bad-assignment]

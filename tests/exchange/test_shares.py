@@ -1,18 +1,23 @@
 """What sources of work besides orders get of the exchange's time: counted with a clock that only the work moves."""
 
 import time
-from collections import Counter
+from collections import Counter, deque
+from types import SimpleNamespace
+from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
+import zmq
 
-from serl.exchange import budget, connections
-from serl.exchange.budget import BURST_S, Shares
+from serl.exchange import budget, connections, requests
+from serl.exchange.budget import BURST_S, Budget, Shares
 from serl.exchange.config import LimitsConfig
 from serl.exchange.connections import Connections
 from serl.exchange.gateway.state import new_gateway
 from serl.exchange.open_sockets import OPEN
-from serl.exchange.peer import Refusals
+from serl.exchange.peer import Peer, Refusals
+from serl.exchange.requests import Requests
 from serl.exchange.strangers import ANSWERS_MIN, Strangers
 
 PIECE_S, SHARE = 0.001, 0.05
@@ -105,7 +110,9 @@ def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count
     """How often `count` connections are looked at in ten seconds of a busy loop, if a look takes took_s."""
     seen = [0]
 
-    def open_sockets(_stop: int, _ports: object) -> np.ndarray:
+    def open_sockets(start: int, _stop: int, _ports: object) -> np.ndarray:
+        if start > 0:
+            return np.zeros(0, OPEN)
         seen[0] += 1
         clock.now_s += took_s
         found = np.zeros(count, OPEN)
@@ -129,3 +136,48 @@ def test_connections_are_counted_in_a_share_of_the_time(monkeypatch: pytest.Monk
     seen, refusals = looks(clock, monkeypatch, 0.00001, 1005)
     assert seen <= 10.0 / connections.PERIOD_S + 1
     assert refusals.connections_closed == 5 * seen
+
+
+class Asked:
+    """A ROUTER: requests arrive as [route, data], replies are collected with their routes."""
+
+    def __init__(self) -> None:
+        self.arrived: deque[Any] = deque()
+        self.answered: list[bytes] = []
+
+    def put(self, route: bytes) -> None:
+        frame = SimpleNamespace(bytes=msgpack.packb([132, 1]), more=False, get=lambda name: "")
+        self.arrived.extend((route, frame))
+
+    def recv(self, *_flags: int, copy: bool = True) -> Any:
+        del copy
+        if not self.arrived:
+            raise zmq.Again
+        return self.arrived.popleft()
+
+    def send_multipart(self, parts: list[bytes], _flags: int) -> None:
+        self.answered.append(parts[0])
+
+
+def test_who_asks_little_does_not_wait_for_those_who_ask_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, socket = FakeTime(monkeypatch), Asked()
+    monkeypatch.setattr(requests, "processor_time_s", lambda: clock.now_s)
+
+    def reply(_message: list[Any], _peer: Peer) -> bytes:
+        clock.now_s += 0.01
+        return b""
+
+    answering = Requests(socket, reply, Budget(SHARE), Refusals())  # pyrefly: ignore[bad-argument-type]
+    heavy = [bytes([number]) for number in range(30)]
+    for route in heavy * 10:
+        socket.put(route)
+    while len(socket.answered) < 100:
+        answering.answer(0.0)
+    socket.put(b"light")
+    while b"light" not in socket.answered:
+        answering.answer(0.0)
+    assert len(socket.answered) <= 102
+    while len(socket.answered) < 301:
+        answering.answer(0.0)
+    assert Counter(socket.answered) == {**dict.fromkeys(heavy, 10), b"light": 1}
+    assert not answering.is_waiting

@@ -1,0 +1,61 @@
+"""participants.json: saved in the background while the exchange serves, because a disk may take as long as ten thousand orders."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from serl.exchange.errors import DiskFullError
+from serl.exchange.journal.meta import save_participants
+from serl.exchange.journal.segment import no_space
+
+
+class ParticipantsFile:
+    """Saves the participants of a journal."""
+
+    def __init__(
+        self, folder: Path, journal_id: str, entries: list[dict[str, Any]], sync_commands: Callable[[], None]
+    ) -> None:
+        """entries: the participants in the order of their numbers, which may change. sync_commands: returns when all commands are on the disk."""
+        self._folder, self._journal_id, self._entries, self._sync_commands = folder, journal_id, entries, sync_commands
+        self._saving = threading.Lock()
+        self._requested = self.requests_done = 0
+        self._error: DiskFullError | None = None
+
+    def save(self) -> None:
+        """Saves the participants. Raises DiskFullError where there is no room."""
+        with self._saving:
+            self._save(self._entries)
+
+    def request(self) -> int:
+        """Notes that the participants have changed; `save_requested` saves them. Returns a number for `is_saved`."""
+        self._requested += 1
+        return self._requested
+
+    def is_saved(self, request: int) -> bool:
+        """Whether the participants are saved as they were at a request. Raises DiskFullError if there was no room for them."""
+        if request > self.requests_done:
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def save_requested(self) -> None:
+        """Saves the participants if that was requested since the last time, and before them the commands so far: a cancel on disconnect is on the
+        disk before the file that says that it is not needed."""
+        request = self._requested
+        if request == self.requests_done:
+            return
+        with self._saving:
+            entries = [dict(entry) for entry in self._entries]
+            self._sync_commands()
+            try:
+                self._save(entries)
+                self._error = None
+            except DiskFullError as error:
+                self._error = error
+        self.requests_done = request
+
+    def _save(self, entries: list[dict[str, Any]]) -> None:
+        with no_space(self._folder):
+            save_participants(self._folder, self._journal_id, entries)

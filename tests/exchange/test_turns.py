@@ -1,0 +1,91 @@
+"""What an order waits for beside hostile clients: short pieces of other work, no disk, and nothing in Python that compiled code can do."""
+
+import itertools
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from tests.exchange.test_hostile import ask, assert_prompt
+from tests.exchange.test_limits import bulk, limited
+from tests.raw_zmtp import frame, raw_connection
+from tests.server_fixture import RawClient, start_exchange
+
+SLOW_DISK = """
+import time
+from serl.exchange.journal import meta
+write = meta.write_checked
+
+def slow(path, value):
+    if "newcomer" in str(value):
+        time.sleep(2)
+    write(path, value)
+
+meta.write_checked = slow
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"cancel_on_disconnect": True}])
+def test_a_login_that_is_saved_delays_no_order(options: dict[str, bool]) -> None:
+    with start_exchange(prelude=SLOW_DISK) as served:  # noqa: SIM117
+        with RawClient(served.endpoint) as raw, RawClient(served.endpoint) as newcomer:
+            raw.login("honest")
+            newcomer.send(64, 1, 1, "newcomer", "", -1, options)
+            began, slowest = time.monotonic(), 0.0
+            for command_id in itertools.count(1):
+                sent = time.monotonic()
+                raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+                raw.receive(80)
+                slowest = max(slowest, time.monotonic() - sent)
+                if newcomer.socket.poll(0):
+                    break
+            assert newcomer.receive()[0] == 96
+            assert time.monotonic() - began > 2, "the name is on the disk"
+            assert slowest < 1.5
+
+
+SLOW_CONTROL = """
+import time
+from serl.exchange.control import Control
+answer = Control.answer_pending
+Control.answer_pending = lambda self: (time.sleep(0.02), answer(self))
+"""
+
+
+def test_what_exceeds_a_rate_is_refused_without_python(tmp_path: Path) -> None:
+    limits = {"messages_per_s_max": 5, "control_messages_per_s_max": 0}
+    with limited(tmp_path, limits=limits, prelude=SLOW_CONTROL) as served, RawClient(served.endpoint) as raw:
+        raw.login("hasty")
+        began = time.monotonic()
+        for command_id in range(1, 306):
+            raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+            raw.send(66, -command_id)
+        answers = [raw.receive() for _ in range(610)]
+        assert [answer[1] for answer in answers if answer[0] == 98] == [-number for number in range(1, 306)]
+        refused = [answer for answer in answers if answer[0] == 97]
+        text = "command 305 was not accepted: more than 5 messages per second; resend it later"
+        assert refused[-1] == [97, "throttled", text]
+        assert time.monotonic() - began < 4, "not 610 times 0.02 s"
+        assert ask(served, "queries", 132, 1)[5]["errors"] == {"throttled": len(refused)}
+        raw.socket.send(bulk(400, 6, 100))
+        raw.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
+        assert raw.receive(97)[2].startswith("command 400 was not")
+        assert raw.receive(82)[1] == 1, "a duplicate, although it is beyond the rate"
+
+
+def test_a_flood_of_commands_without_a_login_is_closed(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"requests_share": 1e-6}) as served, RawClient(served.endpoint) as raw:
+        raw.login("honest")
+        command_id, sent = 1, 0
+        with raw_connection(served.endpoint, "orders", b"DEALER") as flood:
+            flood.settimeout(0.01)
+            with suppress(ConnectionError):
+                while sent < 3_000_000:
+                    assert_prompt(raw, command_id)
+                    command_id += 1
+                    with suppress(TimeoutError):
+                        flood.sendall(frame(msgpack.packb([1, 1, 0, 0, 1, 100, 1, 0, 0])) * 1000)
+                    sent += 1000
+        assert ask(served, "queries", 132, 1)[5]["messages"] - command_id < 100_000
