@@ -50,14 +50,19 @@ def _mean(one: HeldOutScores) -> str:
     return f"{one.mean_l1.mean:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low == low else "")
 
 
-def main() -> None:
-    """Train, simulate and print."""
+def parser() -> argparse.ArgumentParser:
+    """The command line parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flow", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("day", type=Path)
     parser.add_argument("--population", help="name or file of a population to score beside")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Train, simulate and print."""
+    arguments = parser().parse_args()
     found = figures(arguments.day, arguments.population, arguments.seed)
     if arguments.json:
         print(json.dumps(found))

@@ -312,9 +312,11 @@ def test_commands_on_behalf_of_others_need_an_operator_and_lockstep(served: Serv
         RawClient(exchange.endpoint) as mallory,
     ):
         mallory.send(Kind.HELLO, 1, 1, "mallory", "m", -1, {})
+        mallory.receive(Kind.WELCOME)
         mallory.send(Kind.ON_BEHALF, rows[:1].tobytes())
         assert mallory.receive(Kind.ERROR)[1] == "not_permitted"
         raw.send(Kind.HELLO, 1, 1, "history", "h", -1, {})
+        raw.receive(Kind.WELCOME)
         raw.send(Kind.ON_BEHALF, rows.tobytes())
         assert raw.receive(Kind.ERROR)[1] == "promise"
         raw.send(Kind.PROMISE, 5)

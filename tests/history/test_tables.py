@@ -102,7 +102,7 @@ def test_quotes_are_the_first_level(day: Day) -> None:
 
 @pytest.mark.parametrize("profile", ["terms", "phases", "generated"])
 def test_trades_are_the_matches_of_the_replay(profile: str, day: Day) -> None:
-    made = day if profile == "generated" else random_day(profile, 800)
+    made = day if profile == "generated" else random_day(profile, 2000 if profile == "phases" else 800)
     expected = []
     for _, row, events in steps(made):
         fills = events[events["kind"] == EventKind.FILL]

@@ -13,7 +13,7 @@ ROWS = {
 }  # fmt: skip
 
 
-@click.group()
+@click.group(epilog="Example: serl flow train GOOG_2012-06-21_10.zip -o goog-flow.yaml")
 def flow() -> None:
     """Train order flow that is generated event by event."""
 

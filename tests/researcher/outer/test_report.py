@@ -179,9 +179,9 @@ def test_a_budget_without_the_dynamic_market_takes_any_layout() -> None:
 def test_what_two_markets_must_share_is_what_training_compares() -> None:
     """Every difference of settings that training would refuse is told before: those of the interface, but for its units."""
     fields = {field.name for field in dataclasses.fields(Interface)}
-    assert fields - {"names", "scales", "low", "high"} == set(SHARED) - {
+    assert fields - {"names", "scales", "low", "high", "forecaster", "horizons_s"} == set(SHARED) - {
         "left_out"
-    }  # names are of levels and what is left out
+    }  # names are of levels and what is left out; the researcher has no forecasts
 
 
 def test_endpoints_of_the_command_line() -> None:
