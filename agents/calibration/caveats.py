@@ -5,8 +5,9 @@ from serl.agents.calibration.score import HeldOutScores, SeedSample
 TOUCH_ONLY = (
     "expected a day with at least two levels a side, got the touch alone: where orders behind it rest and when they are cancelled cannot "
     "be measured, and on such days fitted populations were further from the held-out hours than zero intelligence; use a day with more "
-    "levels, or give --touch-only to fit it all the same"
+    "levels"
 )
+TOUCH_ONLY_OPTION = ", or give --touch-only to fit it all the same"
 ONE_SIDED_EXCESS_MAX = 0.01
 """Of the time: more than that, and a policy that is tested in the population meets a market that the day does not have."""
 

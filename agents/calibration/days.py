@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 
-from serl.agents.calibration.caveats import TOUCH_ONLY
+from serl.agents.calibration.caveats import TOUCH_ONLY, TOUCH_ONLY_OPTION
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.measure import check_window
 from serl.agents.calibration.objective import Window
@@ -55,9 +55,11 @@ def _errors_of(name: str) -> Iterator[None]:
 
 def cut_days(
     fitted: Sequence[NamedDay], tests: Sequence[NamedDay], train: tuple[int, int], held_out: tuple[int, int], *,
-    symbol: str | None, levels: int, touch_only: bool,
+    symbol: str | None, levels: int, touch_only: bool | None,
 ) -> list[CalibrationDay]:  # fmt: skip
     """The fitted days, then the test days, all with as many levels as the fitted day with the fewest (levels 0) shows.
+
+    touch_only: whether a day that shows the touch alone is fitted; None: it is not, and there is no option for it.
 
     CalibrationError if a day is given twice, if tick or lot sizes differ, if a day shows the touch alone, if a test day shows fewer levels
     than the fitted ones, or a training window has too little data; errors as build_tape and Tape.window.
@@ -66,7 +68,8 @@ def cut_days(
     shown = min(_levels_shown(one.day, levels) for one in fitted)
     if shown == 1 and not touch_only:
         alone = next(one.name for one in fitted if _levels_shown(one.day, levels) == 1)
-        raise CalibrationError(f"{alone}: {TOUCH_ONLY}")
+        option = "" if touch_only is None else TOUCH_ONLY_OPTION
+        raise CalibrationError(f"{alone}: {TOUCH_ONLY}{option}")
     for one in tests:
         if _levels_shown(one.day, levels) < shown:
             raise CalibrationError(

@@ -98,7 +98,7 @@ def train_flow(
     on_epoch: Callable[[], object] = lambda: None, on_score: Callable[[str], object] = lambda name: None,
 ) -> TrainedFlow:  # fmt: skip
     """Trains on the training hours of days and scores in their held-out hours and those of the test days. Errors as cut_days and samples_of."""
-    cut = cut_days(days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=False)
+    cut = cut_days(days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=None)
     training = [one.train for one in cut if one.train is not None]
     tapes, tick_size = [one.tape for one in training], cut[0].symbol.tick_size
     samples = [samples_of(tape) for tape in tapes]
