@@ -71,9 +71,9 @@ def test_interval_acknowledges_before_the_sync(tmp_path: Path) -> None:
     """The contrast that shows that the test above holds the right call."""
     served = start(tmp_path)
     try:
-        (tmp_path / "hold").touch()
         with RawClient(served.endpoint) as client:
-            client.login("ann")
+            client.login("ann")  # which waits until the name is saved
+            (tmp_path / "hold").touch()
             order(client, 1)
             assert client.receive(Kind.REPORTS)[2][0][2] == 1
     finally:
