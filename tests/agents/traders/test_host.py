@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 import yaml
 
+from serl.agents.calibration.calibrate import write_population
+from serl.agents.calibration.flow.population import flow_population
 from serl.agents.traders.host import Host
+from serl.agents.traders.kinds.neural_flow import NeuralFlowProfile
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.clients.blocking import connect
@@ -54,15 +57,20 @@ def events(folder: Path, until_ns: int) -> Rows:
 
 
 @pytest.mark.long
-def test_a_paced_lockstep_run_of_the_calibrated_population_equals_the_one_in_process(tmp_path: Path) -> None:
-    """It reacts to its own orders within microseconds; on a clock that keeps running, late orders would fill the book."""
-    population = load_population("amzn")
+@pytest.mark.parametrize("name", ["amzn", "generated"])
+def test_a_paced_lockstep_run_of_a_whole_flow_equals_the_one_in_process(name: str, tmp_path: Path) -> None:
+    """Such a trader reacts to its own orders within microseconds; on a clock that keeps running, late orders would fill the book."""
+    source = name
+    if name == "generated":
+        source = str(tmp_path / "generated.yaml")
+        write_population(flow_population(NeuralFlowProfile().numbers, name, "0.01", 10_000.0), Path(source))
+    population = load_population(source)
     until_ns = population.open_ns + 5 * MINUTE_NS
     simulation = Simulation(population, 1)
     simulation.advance(until_ns)
     rows = replay_events(simulation.day())
     with served(tmp_path, population, 1, "lockstep:60") as exchange:
-        run = agents(exchange, "amzn", 1, "09:35")
+        run = agents(exchange, source, 1, "09:35")
         output, _ = run.communicate(timeout=120)
         assert run.returncode == 0, output
         exchange.stop()
