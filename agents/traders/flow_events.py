@@ -140,24 +140,12 @@ def open_book(agent: Any, numbers: Any, market: Any, requests: Any) -> None:
     """Fills empty sides around the last price, or the value."""
     middle = int(market.last_ticks if market.last_ticks > 0 else value_at(market, market.time_ns))
     spread = max(1, int(numbers[_SPREAD]))
+    ask = market.ask_ticks if market.ask_ticks > 0 else middle + spread // 2
+    bid = market.bid_ticks if market.bid_ticks > 0 else middle - spread // 2
     if market.bid_ticks == 0:
-        _open_side(
-            agent,
-            numbers,
-            market,
-            requests,
-            BUY,
-            (market.ask_ticks if market.ask_ticks > 0 else middle + spread // 2) - spread,
-        )
+        _open_side(agent, numbers, market, requests, BUY, ask - spread)
     if market.ask_ticks == 0:
-        _open_side(
-            agent,
-            numbers,
-            market,
-            requests,
-            SELL,
-            (market.bid_ticks if market.bid_ticks > 0 else middle - spread // 2) + spread,
-        )
+        _open_side(agent, numbers, market, requests, SELL, bid + spread)
 
 
 @inlined

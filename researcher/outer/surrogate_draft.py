@@ -17,7 +17,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.mutation import cross, mutate
 from serl.researcher.outer.records import EvaluatedCandidate
 from serl.researcher.tuning.features import features_of
-from serl.researcher.tuning.surrogate import Posterior, posterior, predicted
+from serl.researcher.tuning.surrogate import Posterior, predicted
 
 Floats = NDArray[np.float64]
 SCORED_MIN = 8
@@ -40,8 +40,8 @@ def best_of_pool(
     new = [features_of({**others, kind: made}) for made in pool]
     features = [features_of({other: one.text for other, one in each.candidate.modules.items()}) for each in known]
     scores, errors = _measured(known)
-    best = float(posterior(features, scores, errors).mean.max())
-    return pool[int(np.argmax(expected_improvement(predicted(features, scores, errors, new), best)))]
+    measured, unmeasured = predicted(features, scores, errors, new)
+    return pool[int(np.argmax(expected_improvement(unmeasured, float(measured.mean.max()))))]
 
 
 def _variant(kind: Kind, text: str, elites: Sequence[str], rng: np.random.Generator) -> str:

@@ -54,19 +54,20 @@ def distances(table: Floats) -> Floats:
 
 def posterior(features: Sequence[Features], scores: Floats, errors: Floats) -> Posterior:
     """The true scores, given measured `scores` (n,) with standard `errors` (n,); 0 where the error is not known."""
-    if len(scores) < 2 or float(np.var(scores)) == 0.0:
-        return Posterior(scores.copy(), errors.copy(), float(np.sqrt(np.mean(errors**2))))
-    fitted = _fit(_kernels(matrix(features), len(scores)), scores, errors)
-    return fitted.at(slice(None))
+    return predicted(features, scores, errors, ())[0]
 
 
-def predicted(features: Sequence[Features], scores: Floats, errors: Floats, new: Sequence[Features]) -> Posterior:
-    """The true scores of specifications that were not measured, `new` (m,), given those that were; see `posterior`."""
-    if len(scores) < 2 or float(np.var(scores)) == 0.0:
-        level = float(scores.mean()) if len(scores) else 0.0
-        return Posterior(np.full(len(new), level), np.zeros(len(new)), 0.0)
-    fitted = _fit(_kernels(matrix([*features, *new]), len(scores)), scores, errors)
-    return fitted.at(slice(len(scores), None))
+def predicted(
+    features: Sequence[Features], scores: Floats, errors: Floats, new: Sequence[Features]
+) -> tuple[Posterior, Posterior]:
+    """As `posterior`, and the true scores of specifications that were not measured, `new` (m,), from the same fit."""
+    n = len(scores)
+    if n < 2 or float(np.var(scores)) == 0.0:
+        level = float(scores.mean()) if n else 0.0
+        measured = Posterior(scores.copy(), errors.copy(), float(np.sqrt(np.mean(errors**2))))
+        return measured, Posterior(np.full(len(new), level), np.zeros(len(new)), 0.0)
+    fitted = _fit(_kernels(matrix([*features, *new]), n), scores, errors)
+    return fitted.at(slice(n)), fitted.at(slice(n, None))
 
 
 @dataclass(frozen=True)

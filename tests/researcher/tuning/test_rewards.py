@@ -46,14 +46,14 @@ def test_the_surrogate_predicts_what_was_not_measured() -> None:
     better, within = [], []
     for seed in range(5):
         features, true, measured = additive(96, 0.5, seed)
-        found = predicted(features[:64], measured[:64], np.full(64, 0.5), features[64:])
+        found = predicted(features[:64], measured[:64], np.full(64, 0.5), features[64:])[1]
         left = true[64:]
         better.append(np.mean((found.mean - left) ** 2) / np.mean((left - measured[:64].mean()) ** 2))
         within.append(np.mean(np.abs(found.mean - left) < 2 * found.sd))
     assert np.mean(better) < 0.5 and np.mean(within) > 0.85
-    same = predicted(features[:64], measured[:64], np.full(64, 0.5), features[:64])
+    same = predicted(features[:64], measured[:64], np.full(64, 0.5), features[:64])[1]
     assert same.mean == pytest.approx(posterior(features[:64], measured[:64], np.full(64, 0.5)).mean)
-    level = predicted(features[:1], measured[:1], np.ones(1), features[1:3])
+    level = predicted(features[:1], measured[:1], np.ones(1), features[1:3])[1]
     assert level.mean.tolist() == [measured[0]] * 2, "one measurement tells nothing of others"
 
 
