@@ -16,6 +16,7 @@ from serl.gateways.accounts import GatewayAccount
 from serl.gateways.binance.account import Account
 from serl.gateways.binance.api import Gateway
 from serl.gateways.binance.api_keys import read_api_key
+from serl.gateways.binance.connections import BACKLOG, ConnectionLimits, http_protocol, permitted
 from serl.gateways.binance.hub import Hub
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.link import AccountLink
@@ -52,6 +53,7 @@ class Settings(NamedTuple):
     token: str = ""
     curve: Path | None = None
     limits: LimitSettings = LimitSettings()
+    connections: ConnectionLimits = ConnectionLimits()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -63,7 +65,7 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(512)
+        listening.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
@@ -119,7 +121,8 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
             accounts[key] = Account(each, api_keys[key], link, market.listings)
         hub = Hub()
         streams = Streams(market, hub)
-        server = uvicorn.Server(_config(Application(Gateway(market, accounts, Limits(settings.limits)), hub)))
+        application = Application(Gateway(market, accounts, Limits(settings.limits)), hub)
+        server = uvicorn.Server(_config(application, permitted(settings.connections)))
         tasks = [
             asyncio.create_task(steps)
             for steps in (market.run(), streams.run(), *(each.link.run() for each in accounts.values()))
@@ -135,9 +138,9 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _config(application: Application) -> uvicorn.Config:
+def _config(application: Application, connections: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
-        application, log_level="warning", access_log=False, lifespan="off", ws=WebSocketProtocol, ws_max_size=MESSAGE_BYTES_MAX,
+        application, http=http_protocol(connections), backlog=BACKLOG, log_level="warning", access_log=False, lifespan="off", ws=WebSocketProtocol, ws_max_size=MESSAGE_BYTES_MAX,
         ws_per_message_deflate=False, ws_ping_interval=PING_S, ws_ping_timeout=PONG_S, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, date_header=False, loop="asyncio",
     )  # fmt: skip
 
