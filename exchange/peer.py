@@ -1,6 +1,5 @@
 """The sender of a message, as libzmq knows it, and the log of refused messages."""
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,11 +7,7 @@ from typing import NamedTuple
 import zmq
 
 from serl.exchange.libzmq import message_property
-from serl.exchange.log import log
-
-LINES_MAX = 10
-"""Refusals logged per PERIOD_S; the next line says how many were left out."""
-PERIOD_S = 10.0
+from serl.exchange.log import LineLimit, log
 
 
 class Peer(NamedTuple):
@@ -63,20 +58,14 @@ class Refusals:
         self.credentials = self.connections_closed = 0
         self.heard: set[int] = set()
         """Descriptors of connections, besides those of sessions, that a message was read from; connections.py clears it."""
-        self._period = 0.0
-        self._lines = self._omitted = 0
+        self._lines = LineLimit()
 
     def log(self, address: str, what: str) -> None:
         """Logs one refusal. what: e.g. `HELLO of 'alice'`."""
         self.credentials += 1
-        now_s = time.monotonic()
-        if now_s - self._period >= PERIOD_S:
-            self._period, self._lines = now_s, 0
-        if self._lines == LINES_MAX:
-            self._omitted += 1
+        omitted = self._lines.admit()
+        if omitted < 0:
             return
-        self._lines += 1
-        omitted, self._omitted = self._omitted, 0
         more = f" ({omitted} more were not logged)" if omitted else ""
         text = f"refused from {address or 'unknown'}: {what}{more}"
         log("credentials_refused", text, address=address, request=what, not_logged=omitted)

@@ -10,6 +10,7 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.gateways.addresses import read_address
+from serl.gateways.connections import ConnectionLimits, connection_options
 
 if TYPE_CHECKING:
     from serl.gateways.accounts import Accounts
@@ -66,26 +67,16 @@ def binance() -> None:
     type=click.IntRange(0),
     help="New orders that an account may send in a day; 0: no limit.",
 )
-@click.option(
-    "--connections", default=1024, show_default=True, type=click.IntRange(1), help="Maximum number of open connections."
-)
-@click.option(
-    "--connections-per-address",
-    default=300,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Maximum number of open connections of one address.",
-)
+@connection_options(1024, 300)
 @curve_option
 @token_options("Token of a participant that may read data")
 def start(
     connect: str, listen: str, file: Path | None, names: tuple[str, ...], quote: str, balance: str | None, folder: Path | None,
-    weight_per_minute: int, orders_per_10s: int, orders_per_day: int, connections: int, connections_per_address: int,
+    weight_per_minute: int, orders_per_10s: int, orders_per_day: int, connections: ConnectionLimits,
     curve: Path | None, token: str,
 ) -> None:  # fmt: skip
     """Serve REST, streams and the WebSocket API of Binance for a running exchange, until Ctrl-C."""
     from serl.exchange.log import log_to_stderr
-    from serl.gateways.binance.connections import ConnectionLimits
     from serl.gateways.binance.limits import LimitSettings
     from serl.gateways.binance.server import Settings, run
 
@@ -96,7 +87,7 @@ def start(
     settings = Settings(
         connect, read_address("--listen", listen, LISTEN), accounts, folder or _folder(connect), quote, token, curve,
         LimitSettings(weight_per_minute, orders_per_10s, orders_per_day),
-        ConnectionLimits(connections, connections_per_address),
+        connections,
     )  # fmt: skip
 
     def print_ready(address: str, symbols: list[str]) -> None:

@@ -16,7 +16,7 @@ from serl.gateways.accounts import GatewayAccount
 from serl.gateways.binance.account import Account
 from serl.gateways.binance.api import Gateway
 from serl.gateways.binance.api_keys import read_api_key
-from serl.gateways.binance.connections import BACKLOG, ConnectionLimits, http_protocol, permitted
+from serl.gateways.binance.http import http_protocol
 from serl.gateways.binance.hub import Hub
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.link import AccountLink
@@ -27,8 +27,10 @@ from serl.gateways.binance.rest import Rest
 from serl.gateways.binance.socket_api import ApiSocket
 from serl.gateways.binance.socket_streams import StreamSocket
 from serl.gateways.binance.streams import Streams
+from serl.gateways.connections import BACKLOG, ConnectionLimits, permitted
 
 MESSAGE_BYTES_MAX = 65_536
+CONNECTIONS = ConnectionLimits(total=1024, per_address=300)
 KEEP_ALIVE_S = 65
 """Idle HTTP connections stay open for this long; bots keep theirs for many requests."""
 
@@ -53,7 +55,7 @@ class Settings(NamedTuple):
     token: str = ""
     curve: Path | None = None
     limits: LimitSettings = LimitSettings()
-    connections: ConnectionLimits = ConnectionLimits()
+    connections: ConnectionLimits = CONNECTIONS
 
 
 def bind(host: str, port: int) -> socket.socket:

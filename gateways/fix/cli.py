@@ -10,6 +10,7 @@ from serl.exchange.config import is_loopback
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.gateways.addresses import read_address
+from serl.gateways.connections import ConnectionLimits, connection_options
 
 
 @click.group(epilog="Example: serl fix start --account alice")
@@ -42,9 +43,11 @@ def fix() -> None:
     help="Folder of sequence numbers and sent messages.",
 )
 @click.option("--comp-id", default="SERL", show_default=True, help="CompID of the gateway: the clients' TargetCompID.")
+@connection_options(256, 128)
 @curve_option
 def start(
-    connect: str, listen: str, accounts: Path | None, names: tuple[str, ...], store: Path, comp_id: str, curve: Path | None
+    connect: str, listen: str, accounts: Path | None, names: tuple[str, ...], store: Path, comp_id: str, connections: ConnectionLimits,
+    curve: Path | None,
 ) -> None:  # fmt: skip
     """Serve FIX clients until Ctrl-C. A client logs on with its SenderCompID and Password (554)."""
     from serl.exchange.keys import read_keys
@@ -82,4 +85,4 @@ def start(
     ]
     if accounts is None:
         lines += [f"  account  SenderCompID {login}, Password {account.secret}" for login, account in found.items()]
-    asyncio.run(serve(Settings(connect, store, curve, comp_id), found, host, port, "\n".join(lines)))
+    asyncio.run(serve(Settings(connect, store, curve, comp_id, connections), found, host, port, "\n".join(lines)))

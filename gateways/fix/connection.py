@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from serl.exchange.errors import SerlError
-from serl.exchange.log import log
+from serl.exchange.log import LineLimit, log
 from serl.gateways.fix.codec import BEGIN_STRING, Framer, Message, UtcClock, encode, plain
 from serl.gateways.fix.session import BYE, FixSession
 from serl.gateways.fix.settings import LAST_WRITE_S, LOGON_S, UNREAD_BYTES_MAX
@@ -47,11 +47,16 @@ Find = Callable[["Connection", Message], "tuple[Business | None, str]"]
 """The business of a Logon, or None and why it is refused ("": silently)."""
 
 
+_STRANGERS = LineLimit()
+
+
 class Connection(asyncio.Protocol):
     """A connection. It belongs to a session from its Logon on."""
 
-    def __init__(self, comp_id: str, find: Find, left: Callable[["Connection"], None]) -> None:
-        self._comp_id, self._find, self._left = comp_id, find, left
+    def __init__(
+        self, comp_id: str, admit: Callable[["Connection"], str], find: Find, left: Callable[["Connection"], None]
+    ) -> None:
+        self._comp_id, self._admit, self._find, self._left = comp_id, admit, find, left
         self._framer = Framer()
         self._business: Business | None = None
         self._logging_on: asyncio.Task[None] | None = None
@@ -61,9 +66,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused = self._closed = False
-        self.peer = ""
-        #: why it is closed at once
-        self.refused = ""
+        self.address = self.peer = ""
 
     # ---- of asyncio
 
@@ -71,9 +74,11 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer = "{}:{}".format(*(transport.get_extra_info("peername") or ("?", "?"))[:2])
-        if self.refused:
-            self.cut(self.refused)
+        self.address, port, *_ = transport.get_extra_info("peername") or ("?", "?")
+        self.peer = f"{self.address}:{port}"
+        refusal = self._admit(self)
+        if refusal:
+            self.cut(refusal)
             return
         self._timer = asyncio.get_running_loop().call_later(LOGON_S, self.cut, "no Logon")
 
@@ -256,7 +261,11 @@ class Connection(asyncio.Protocol):
         """Ends the connection at once, with what was written last if the client reads it. reason: for the log; "" for none."""
         name = self._business.session.login if self._business is not None else "a stranger"
         if reason and not self._closed:
-            log("fix_cut", f"{name} ({self.peer}): connection closed: {reason}", login=name, reason=reason)
+            text = f"{name} ({self.peer}): connection closed: {reason}"
+            if self._business is None:
+                text = _STRANGERS.limit(text)
+            if text:
+                log("fix_cut", text, login=name, reason=reason)
         self._closed = True
         if self._transport is not None:
             if self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:

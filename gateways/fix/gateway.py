@@ -9,11 +9,12 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, GatewayAccount
+from serl.gateways.connections import BACKLOG, permitted
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.connection import Business, Connection
 from serl.gateways.fix.drop_copy import DropCopies
 from serl.gateways.fix.session import LOGOUT_S
-from serl.gateways.fix.settings import CONNECTIONS_MAX, Settings
+from serl.gateways.fix.settings import Settings
 from serl.gateways.fix.trading import Trading
 
 _TICK_S = 0.1
@@ -26,6 +27,7 @@ class Gateway:
 
     def __init__(self, settings: Settings, accounts: Accounts) -> None:
         self._settings, self._accounts = settings, accounts
+        self._limits = permitted(settings.connections)
         self._businesses: dict[str, Trading | DropCopies] = {}
         self._connections: set[Connection] = set()
         self._owners: dict[Business, Connection] = {}
@@ -37,7 +39,7 @@ class Gateway:
     async def listen(self, host: str, port: int) -> None:
         """Begins to accept connections; `port` is then the real one. Raises ConfigError."""
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port)
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, backlog=BACKLOG)
         except OSError as error:
             raise ConfigError(
                 f"--listen {host}:{port}: {os.strerror(error.errno or 0)}; choose another address or port"
@@ -72,11 +74,15 @@ class Gateway:
                 business.store.close()
 
     def _accept(self) -> Connection:
-        connection = Connection(self._settings.comp_id, self._find, self._left)
-        if len(self._connections) >= CONNECTIONS_MAX:
-            connection.refused = f"expected at most {CONNECTIONS_MAX} connections (CONNECTIONS_MAX), got more"
+        return Connection(self._settings.comp_id, self._admit, self._find, self._left)
+
+    def _admit(self, connection: Connection) -> str:
+        """Takes a connection. Returns why it is refused, "" if it is not."""
+        limit = self._limits.exceeded((each.address for each in self._connections), connection.address)
+        if limit:
+            return f"expected at most {limit} connections (--connections, --connections-per-address), got more"
         self._connections.add(connection)
-        return connection
+        return ""
 
     def _find(self, connection: Connection, message: Message) -> tuple[Business | None, str]:
         """The session of a Logon; None and why it gets none."""

@@ -3,8 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-CONNECTIONS_MAX = 256
-"""Connections at once, logged on or not; further ones are closed."""
+from serl.gateways.connections import ConnectionLimits
+
+CONNECTIONS = ConnectionLimits(total=256, per_address=128)
+"""Logged on or not; further ones are closed."""
 LOGON_S = 10.0
 """The time that a new connection has for its Logon."""
 LAST_WRITE_S = 5.0
@@ -21,3 +23,4 @@ class Settings:
     store: Path
     curve: Path | None = None
     comp_id: str = "SERL"
+    connections: ConnectionLimits = CONNECTIONS

@@ -12,6 +12,7 @@ from serl.exchange.errors import ConfigError
 from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts, require_secrets
 from serl.gateways.addresses import read_address
+from serl.gateways.connections import ConnectionLimits, connection_options
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ def ouch() -> None:
     show_default=True,
     help="Disconnect a client that sends nothing for this many seconds.",
 )
-@click.option("--connections", default=256, show_default=True, help="Maximum number of open connections.")
+@connection_options(256, 128)
 @curve_option
 @token_options("Token of a participant that may read data, for --itch")
 def start(
     connect: str, listen: str, itch: str | None, accounts_file: Path | None, names: tuple[str, ...], state: Path, silence_s: float,
-    connections: int, curve: Path | None, token: str,
+    connections: ConnectionLimits, curve: Path | None, token: str,
 ) -> None:  # fmt: skip
     """Serve OUCH 5.0 over SoupBinTCP for users of a running exchange, until Ctrl-C."""
     from serl.gateways.ouch.gateway import OuchGateway
@@ -71,7 +72,7 @@ def start(
     addresses = {"OUCH 5.0": read_address("--listen", listen, LISTEN)}
     if itch is not None:
         addresses["ITCH 5.0"] = read_address("--itch", itch, "127.0.0.1:9851")
-    limits = SoupLimits(silence_s=silence_s, connections_max=connections)
+    limits = SoupLimits(silence_s=silence_s, connections=connections)
     gateway = OuchGateway(
         connect,
         accounts,

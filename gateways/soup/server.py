@@ -7,18 +7,21 @@ than the buffer of its transport.
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.log import LineLimit
+from serl.gateways.connections import BACKLOG, ConnectionLimits, permitted
 from serl.gateways.soup import packets
 from serl.gateways.soup.packets import Login
 from serl.gateways.soup.stream import StreamLog
 
 TICK_S = 0.1
 """How often heartbeats and time limits are looked at."""
+CONNECTIONS = ConnectionLimits(total=256, per_address=128)
 SILENCE_MAX_S = 60.0
 """The longest heartbeat timeout that a client of version 4.0 may ask for."""
 
@@ -32,7 +35,7 @@ class SoupLimits:
         silence_s: a client that sends nothing for this long is disconnected.
         login_s: a connection must log in within this time.
         blocked_s: a client that reads nothing of what it is sent for this long is disconnected.
-        connections_max: connections at once; further ones are closed.
+        connections: connections at once; further ones are closed.
         packet_bytes_max: a longer packet of a client ends its connection.
         unread_bytes_max: bytes that wait in memory for a client to read them.
     """
@@ -41,7 +44,7 @@ class SoupLimits:
     silence_s: float = 15.0
     login_s: float = 5.0
     blocked_s: float = 15.0
-    connections_max: int = 256
+    connections: ConnectionLimits = CONNECTIONS
     packet_bytes_max: int = 1024
     unread_bytes_max: int = 1 << 20
 
@@ -99,8 +102,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self.peer = str((transport.get_extra_info("peername") or ("?",))[0])
         transport.set_write_buffer_limits(self._limits.unread_bytes_max)
-        if len(self._server.connections) >= self._limits.connections_max:
-            self._server.report(f"{self.peer}: closed, {self._limits.connections_max} connections are open")
+        limit = self._limits.connections.exceeded((each.peer for each in self._server.connections), self.peer)
+        if limit:
+            self._report(f"{self.peer}: closed, {limit} connections are open")
             transport.abort()
             return
         self._server.connections.add(self)
@@ -191,7 +195,7 @@ class Connection(asyncio.Protocol):
                     f"expected a sequence number of up to {stream.log.count + 1}, got {login.sequence}",
                 )
         except Refusal as refusal:
-            self._server.report(f"{self.peer}: login of {login.user!r} refused: {refusal}")
+            self._report(f"{self.peer}: login of {login.user!r} refused: {refusal}")
             self._write(packets.packet(packets.LOGIN_REJECTED, refusal.reason))
             self._transport.close()
             return None
@@ -221,6 +225,11 @@ class Connection(asyncio.Protocol):
         self._sent_s = time.monotonic()
         self._transport.write(data)
 
+    def _report(self, text: str) -> None:
+        line = text if self._stream is not None else self._server.strangers.limit(text)
+        if line:
+            self._server.report(line)
+
     def explain(self, text: str) -> None:
         """Tells the client in a debug packet what it did wrong."""
         if not self._is_blocked:
@@ -229,7 +238,7 @@ class Connection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Ends the connection; the client is told why in a debug packet."""
         if not self._transport.is_closing():
-            self._server.report(f"{self.peer}: disconnected: {reason}")
+            self._report(f"{self.peer}: disconnected: {reason}")
             self.explain(reason)
             self._transport.close()
 
@@ -249,7 +258,7 @@ class Connection(asyncio.Protocol):
                 self.close(f"expected a login within {self._limits.login_s:g} s")
         elif self._is_blocked:
             if now_s - self._read_s > self._limits.blocked_s:
-                self._server.report(f"{self.peer}: disconnected: read nothing for {self._limits.blocked_s:g} s")
+                self._report(f"{self.peer}: disconnected: read nothing for {self._limits.blocked_s:g} s")
                 self._transport.abort()
         elif now_s - self._received_s > self._silence_s and self._transport.is_reading():
             self.close(f"expected a heartbeat within {self._silence_s:g} s")
@@ -266,6 +275,8 @@ class SoupServer:
         self.session = session
         self.authorize = authorize
         self.report = report
+        self.strangers = LineLimit()
+        """Of what is reported of connections that are not logged in."""
         self.limits = limits
         self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -274,7 +285,8 @@ class SoupServer:
     async def listen(self, host: str, port: int) -> int:
         """Starts; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, port)
+        self.limits = replace(self.limits, connections=permitted(self.limits.connections))
+        self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
         self._tick()
         return int(self._server.sockets[0].getsockname()[1])
 

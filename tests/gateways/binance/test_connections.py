@@ -1,7 +1,6 @@
 """Connections that only take room: each is refused or ends, and others do not notice."""
 
 import json
-import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -10,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from serl.exchange.open_files import raise_open_files
-from serl.gateways.binance.connections import HEAD_BYTES_MAX, REQUEST_S, RESERVED, ConnectionLimits
+from serl.gateways.binance.http import HEAD_BYTES_MAX, REQUEST_S
+from serl.gateways.binance.server import CONNECTIONS
 from tests.gateways.binance.gateway_fixture import UNLIMITED, WAIT_S, Gateway, start_gateway
+from tests.gateways.flood import flooded
 from tests.server_fixture import Served
 
 PER_ADDRESS = 20
@@ -100,20 +100,14 @@ def test_a_request_that_does_not_arrive_ends_its_connection(gateway: Gateway, st
 
 @pytest.mark.long
 def test_ten_thousand_connections_leave_the_others_theirs(exchange: Served, tmp_path: Path) -> None:
-    count = 10_000
-    with ExitStack() as closing:
-        gateway = closing.enter_context(start_gateway(exchange.endpoint, tmp_path, *UNLIMITED))
-        files = ConnectionLimits().total + RESERVED  # as it has in a shell that permits fewer at first
-        resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE, (files, files))
-        allowed = raise_open_files(count + 500)
-        if allowed is not None and allowed < count + 500:
-            pytest.skip(f"wants {count + 500} open files, gets {allowed}")
-        reader = closing.enter_context(gateway.socket("/ws/demousdt@bookTicker"))
+    with (
+        start_gateway(exchange.endpoint, tmp_path, *UNLIMITED) as gateway,
+        gateway.socket("/ws/demousdt@bookTicker") as reader,
+    ):
         gateway.public("ping")  # keeps its connection
-        for _ in range(count):
-            closing.enter_context(opened(gateway, "127.0.0.2"))
-        gateway.placed("BUY", 1, "12.00")
-        assert reader.receive(b="12.00000000")
-        with opened(gateway, "127.0.0.3") as newcomer:
-            assert b"200 OK" in answer(newcomer)
-        gateway.clear()
+        with flooded(gateway.process.pid, int(gateway.address.rpartition(":")[2]), CONNECTIONS):
+            gateway.placed("BUY", 1, "12.00")
+            assert reader.receive(b="12.00000000")
+            with opened(gateway, "127.0.0.3") as newcomer:
+                assert b"200 OK" in answer(newcomer)
+            gateway.clear()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from serl.gateways.fix.settings import CONNECTIONS_MAX, UNREAD_BYTES_MAX
+from serl.gateways.fix.settings import CONNECTIONS, UNREAD_BYTES_MAX
 from tests.gateways.fix.client import FixClient, timestamp
 from tests.gateways.fix.scenarios import alive
-from tests.gateways.fix.server_fixture import Gateway, start_gateway
+from tests.gateways.fix.server_fixture import Gateway, launch, start_gateway, write_accounts
+from tests.gateways.flood import flooded
 from tests.server_fixture import Served
 
 
@@ -77,7 +78,7 @@ def test_connections_beyond_the_limit_are_closed(gateway: Gateway) -> None:
     """Those that were there before go on."""
     with gateway.client() as client:
         client.logon()
-        strangers = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(CONNECTIONS_MAX - 1)]
+        strangers = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(CONNECTIONS.per_address - 1)]
         with FixClient(gateway.port) as beyond:
             assert beyond.ended()
         alive(client)
@@ -93,6 +94,25 @@ def test_connections_beyond_the_limit_are_closed(gateway: Gateway) -> None:
         if answer is not None:
             return
     raise AssertionError("the gateway still refuses connections")
+
+
+@pytest.mark.long
+def test_ten_thousand_connections_leave_the_others_theirs(exchange: Served, tmp_path: Path) -> None:
+    gateway = launch(
+        exchange.endpoint, write_accounts(tmp_path / "accounts.yaml", ["early", "late"]), tmp_path / "store"
+    )
+    try:
+        with gateway.client("early") as client:
+            client.logon()
+            with flooded(gateway.process.pid, gateway.port, CONNECTIONS):
+                alive(client)
+                with gateway.client("late") as newcomer:
+                    newcomer.logon()
+                    alive(newcomer)
+    finally:
+        lines = gateway.stop().splitlines()
+    refused = [line for line in lines if "got more" in line]
+    assert 1 <= len(refused) < 100, "few lines, however many connections"
 
 
 def test_many_sessions_at_once(gateway: Gateway) -> None:

@@ -9,6 +9,8 @@ import pytest
 from serl.clients.blocking import connect
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
+from serl.gateways.soup.server import CONNECTIONS
+from tests.gateways.flood import flooded
 from tests.gateways.ouch.client import (
     Gateway,
     SoupClient,
@@ -176,3 +178,19 @@ def kill_under_load(started: Gateway, alice: SoupClient, bot: Bot) -> None:
     while (packet := alice.packet()) != (b"", b""):
         if packet[0] == b"S":
             bot.apply(packet[1])
+
+
+@pytest.mark.long
+def test_ten_thousand_connections_leave_the_others_theirs(tmp_path: Path) -> None:
+    with start_exchange() as exchange, gateway(exchange.endpoint, tmp_path) as started:
+        port = started.port()
+        with SoupClient(port) as client:
+            client.log_in("alice")
+            assert client.message()["type"] == "S"
+            with flooded(started.process.pid, port, CONNECTIONS):
+                client.send(enter(1))
+                assert client.message()["type"] == "A"
+                with SoupClient(port) as newcomer:
+                    newcomer.log_in("bob")
+        lines = (tmp_path / "stderr").read_text().splitlines()
+    assert 1 <= len(lines) < 100, "few lines, however many connections"

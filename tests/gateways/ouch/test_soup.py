@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from serl.exchange.errors import ConfigError
+from serl.gateways.connections import ConnectionLimits
 from serl.gateways.soup.packets import NO_SESSION, NOT_AUTHORIZED, Login, packet, read_login
 from serl.gateways.soup.server import Connection, Refusal, SoupLimits, SoupServer
 from serl.gateways.soup.stream import Mark, StreamLog
@@ -23,7 +24,7 @@ QUICK = SoupLimits(
     silence_s=0.6,
     login_s=0.5,
     blocked_s=0.4,
-    connections_max=4,
+    connections=ConnectionLimits(total=4, per_address=4),
     packet_bytes_max=512,
     unread_bytes_max=1 << 14,
 )
@@ -275,12 +276,12 @@ def test_a_later_login_of_a_user_ends_the_earlier(tmp_path: Path) -> None:
 
 def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
     async def main(it: Service) -> None:
-        held = [await it.connect() for _ in range(QUICK.connections_max)]
+        held = [await it.connect() for _ in range(QUICK.connections.total)]
         reader, _ = await it.connect()
         assert await read(reader) == (b"", b"")
         assert "4 connections are open" in it.reported[0]
         held[0][1].close()
-        await until(lambda: len(it.server.connections) < QUICK.connections_max)
+        await until(lambda: len(it.server.connections) < QUICK.connections.total)
         await it.logged_in()
 
     run(tmp_path, main)

@@ -1,49 +1,18 @@
-"""How many TCP connections there may be, and how long a request may take to arrive: who only connects takes no place from others for long."""
+"""HTTP connections: how many there may be, and how long a request may take to arrive. Who only connects takes no place from others for long."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from serl.exchange.log import log
-from serl.exchange.open_files import raise_open_files
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.hub import encode
+from serl.gateways.connections import ConnectionLimits
 
-BACKLOG = 512
-"""Connections that are accepted in a turn of the event loop; until a refused one is closed, asyncio accepts three turns more."""
-RESERVED = 128 + 4 * BACKLOG
-"""Descriptors kept for the exchange's sockets, the files of orders, the standard streams, and connections that are being refused."""
 REQUEST_S = 10.0
 """A request that has not arrived whole after this long ends its connection; so does a connection without a request."""
 HEAD_BYTES_MAX = 65_536
 """Of a request up to its body; the parser has no limit of its own."""
-
-
-class ConnectionLimits(NamedTuple):
-    """How many connections may be open.
-
-    Attributes:
-        total: of all addresses.
-        per_address: of one of them.
-    """
-
-    total: int = 1024
-    per_address: int = 300
-
-
-def permitted(limits: ConnectionLimits) -> ConnectionLimits:
-    """Lets the process open as many connections, as far as the system permits. Returns what it permits, and logs if that is less."""
-    allowed = raise_open_files(limits.total + RESERVED)
-    if allowed is None or allowed >= limits.total + RESERVED:
-        return limits
-    total = max(1, allowed - RESERVED)
-    log(
-        "few_descriptors",
-        f"--connections: expected a limit of {limits.total + RESERVED} open files for {limits.total} connections, got {allowed}: "
-        f"{total} connections are served; raise it with ulimit -n",
-    )
-    return limits._replace(total=total)
 
 
 def http_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -67,10 +36,12 @@ class _HttpProtocol(AutoHTTPProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """See asyncio.Protocol."""
-        error = self._excess(str(transport.get_extra_info("peername")[0]))
-        if error is not None:
+        # a connection that is being upgraded has no address for a moment
+        addresses = (each.client[0] if each.client is not None else "" for each in self.connections)
+        limit = self.connection_limits.exceeded(addresses, str((transport.get_extra_info("peername") or ("?",))[0]))
+        if limit:
             self._is_refused = True
-            _refuse(transport, error)
+            _refuse(transport, limit)
             return
         super().connection_made(transport)
         self._await_request()
@@ -95,15 +66,6 @@ class _HttpProtocol(AutoHTTPProtocol):
             self._stop_waiting()
             super().connection_lost(exc)
 
-    def _excess(self, address: str) -> BinanceError | None:
-        """The limit that one more connection of an address exceeds. O(open connections), a few microseconds each hundred."""
-        total, per_address = self.connection_limits
-        if len(self.connections) >= total:
-            return _too_many(total)
-        # a connection that is being upgraded has no address for a moment
-        count = sum(each.client is not None and each.client[0] == address for each in self.connections)
-        return _too_many(per_address) if count >= per_address else None
-
     def _await_request(self) -> None:
         if self.transport.get_protocol() is not self:  # a WebSocket by now, which has pings
             self._stop_waiting()
@@ -116,12 +78,9 @@ class _HttpProtocol(AutoHTTPProtocol):
             self._deadline = None
 
 
-def _too_many(limit: int) -> BinanceError:
-    return BinanceError(-1034, f"Too many concurrent connections; current limit is '{limit}'.", 429)
-
-
-def _refuse(transport: Any, error: BinanceError) -> None:
+def _refuse(transport: Any, limit: int) -> None:
     """Answers, whatever the request, and closes."""
+    error = BinanceError(-1034, f"Too many concurrent connections; current limit is '{limit}'.", 429)
     body = encode(error.body()).encode()
     transport.write(
         b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: application/json;charset=UTF-8\r\n"

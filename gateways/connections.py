@@ -1,0 +1,77 @@
+"""How many TCP connections a gateway accepts, of all clients together and of each address."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import click
+
+from serl.exchange.log import log
+from serl.exchange.open_files import raise_open_files
+
+BACKLOG = 512
+"""Connections that asyncio accepts in a turn of its loop. Until a refused one is closed, it accepts three turns more."""
+RESERVED = 128 + 4 * BACKLOG
+"""Descriptors kept for the exchange's sockets, files, the standard streams, and connections that are being refused."""
+
+
+class ConnectionLimits(NamedTuple):
+    """How many connections may be open.
+
+    Attributes:
+        total: of all addresses.
+        per_address: of one of them.
+    """
+
+    total: int
+    per_address: int
+
+    def exceeded(self, open_addresses: Iterable[str], address: str) -> int:
+        """The limit that one more connection of an address exceeds; 0 if it is permitted. O(open connections), microseconds per hundred."""
+        total = own = 0
+        for each in open_addresses:
+            total += 1
+            own += each == address
+        return self.total if total >= self.total else self.per_address if own >= self.per_address else 0
+
+
+def permitted(limits: ConnectionLimits) -> ConnectionLimits:
+    """Lets the process open as many connections, as far as the system permits. Returns what it permits, and logs if that is less."""
+    wanted = limits.total + RESERVED
+    allowed = raise_open_files(wanted)
+    if allowed is None or allowed >= wanted:
+        return limits
+    total = max(1, allowed - RESERVED)
+    log(
+        "few_descriptors",
+        f"--connections: expected a limit of {wanted} open files for {limits.total} connections, got {allowed}: "
+        f"{total} connections are served; raise it with ulimit -n",
+    )
+    return limits._replace(total=total)
+
+
+def connection_options(total: int, per_address: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds --connections and --connections-per-address, with these defaults, to a command, which receives `connections`, ConnectionLimits."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option(
+            "--connections",
+            default=total,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Maximum number of open connections.",
+        )
+        @click.option(
+            "--connections-per-address",
+            default=per_address,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Maximum number of open connections of one address.",
+        )
+        @functools.wraps(command)
+        def with_connections(connections: int, connections_per_address: int, **options: Any) -> None:
+            command(connections=ConnectionLimits(connections, connections_per_address), **options)
+
+        return with_connections
+
+    return add
