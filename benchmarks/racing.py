@@ -19,7 +19,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.evaluate import ignore_stage
-from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.executors import ExecutorName, trainer
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.score import scoring_set
 from serl.researcher.inner.settings import Settings
@@ -45,7 +45,7 @@ def write_bars(path: Path) -> Path:
     return path
 
 
-def _timed(contenders: Sequence[Contender], seeds: int) -> float:
+def timed(contenders: Sequence[Contender], seeds: int) -> float:
     """Seconds in which WORKERS threads run these trainings."""
     began, tickets = time.perf_counter(), [(one, seed) for seed in range(seeds) for one in contenders]
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -55,20 +55,25 @@ def _timed(contenders: Sequence[Contender], seeds: int) -> float:
     return time.perf_counter() - began
 
 
-def _bars(folder: Path) -> dict[str, float]:
+def bars_contenders(folder: Path, on: ExecutorName = "local") -> list[Contender]:
+    """Two candidates for bars, ready to be timed: everything is compiled, workers run, scoring sets are there."""
     config = load_config(Path("bars"), [write_bars(folder / "walk.parquet")])
     drawn = uniform.draw(Kind.REWARD, np.random.default_rng(0))  # the example trains the same policy as the default
     candidates = Candidate({}), Candidate({Kind.REWARD: Module("spec", drawn)})
     short = [
-        Contender(one, config.inner, Budget(2000, 0), folder / "short" / one.key, ignore_stage, trainer("local"))
+        Contender(one, config.inner, Budget(2000, 0), folder / "short" / one.key, ignore_stage, trainer(on))
         for one in candidates
     ]
-    _timed(short, SEEDS)  # compiles, starts the workers and makes the scoring sets
-    found = [
-        Contender(one, config.inner, Budget(200_000, 0), folder / "full" / one.key, ignore_stage, trainer("local"))
+    timed(short, SEEDS)
+    return [
+        Contender(one, config.inner, Budget(200_000, 0), folder / "full" / one.key, ignore_stage, trainer(on))
         for one in candidates
     ]
-    seconds = _timed(found, SEEDS)
+
+
+def _bars(folder: Path) -> dict[str, float]:
+    found = bars_contenders(folder)
+    seconds = timed(found, SEEDS)
     own, theirs = ([trial.score for trial in one.top()] for one in reversed(found))
     errors = [paired([mine], [other], 1.0).se_bps for mine, other in zip(own, theirs, strict=True)]
     assert min(errors) > 0, "expected two policies that differ"

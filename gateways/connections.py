@@ -1,18 +1,30 @@
 """How many TCP connections a gateway accepts, of all clients together and of each address."""
 
 import functools
+import os
+import socket
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import click
 
 from serl.exchange.log import log
 from serl.exchange.open_files import raise_open_files
 
-BACKLOG = 512
-"""Connections that asyncio accepts in a turn of its loop. Until a refused one is closed, it accepts three turns more."""
+BACKLOG = 32
+"""Connections that asyncio accepts in a turn of its loop, so that a flood of them lets others have their turn. Until a refused one is closed, it
+accepts three turns more."""
+QUEUE = 1024
+"""Connections that wait in the system until they are accepted."""
 RESERVED = 128 + 4 * BACKLOG
 """Descriptors kept for the exchange's sockets, files, the standard streams, and connections that are being refused."""
+
+
+class SupportsFileno(Protocol):
+    """A socket."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -48,6 +60,13 @@ def permitted(limits: ConnectionLimits) -> ConnectionLimits:
         f"{total} connections are served; raise it with ulimit -n",
     )
     return limits._replace(total=total)
+
+
+def lengthen_queues(sockets: Iterable[SupportsFileno]) -> None:
+    """Lets QUEUE connections wait at listening sockets: asyncio has one number, BACKLOG, for both."""
+    for each in sockets:
+        with socket.socket(fileno=os.dup(each.fileno())) as same:
+            same.listen(QUEUE)
 
 
 def connection_options(total: int, per_address: int) -> Callable[[Callable[..., None]], Callable[..., None]]:

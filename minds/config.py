@@ -95,6 +95,7 @@ class MindsConfig(_Settings):
     model: str | None = Field(None, description="tiny, coder or a GGUF file, served on this machine for the run")
     endpoint: Endpoint | None = Field(None, description="an OpenAI-compatible endpoint, instead of `model`")
     threads: int = Field(1, ge=1, description="processor threads of `model`")
+    slots: int = Field(1, ge=1, le=64, description="answers that `model` generates side by side")
     parallel: int = Field(8, ge=1, le=256, description="calls at a time")
     temperature: float = Field(0.7, ge=0, le=2)
     answer_tokens: int = Field(256, ge=32, le=8192, description="longest answer; a longer one is refused as truncated")

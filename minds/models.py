@@ -51,6 +51,6 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterato
     require("language models", "openai", "xllamacpp", extra="researcher")
     from serl.researcher.llm.served import served_model
 
-    with served_model(config.model, threads=config.threads) as served:
+    with served_model(config.model, threads=config.threads, slots=config.slots) as served:
         endpoint = served.endpoint.model_copy(update={"context_tokens": 4096})  # served_model's default
         yield Client(endpoint, record=record)

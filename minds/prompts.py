@@ -153,7 +153,8 @@ def decision_messages(
     name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
 ) -> list[Message]:
     """The conversation that asks for a decision, cut to the context as `observation_text` leaves out."""
-    system = f"{persona_text(name, persona, disguise)}\n{rules_text(config, disguise)}"
+    # what is the same for all minds comes first: a model's server evaluates an equal beginning once
+    system = f"{rules_text(config, disguise)}\n{persona_text(name, persona, disguise)}"
     room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
     for less in range(len(seen.posts) + len(seen.memories) + len(seen.events) + 1):
         text = observation_text(seen, config, disguise, less=less)

@@ -27,7 +27,7 @@ from serl.gateways.binance.rest import Rest
 from serl.gateways.binance.socket_api import ApiSocket
 from serl.gateways.binance.socket_streams import StreamSocket
 from serl.gateways.binance.streams import Streams
-from serl.gateways.connections import BACKLOG, ConnectionLimits, permitted
+from serl.gateways.connections import BACKLOG, QUEUE, ConnectionLimits, lengthen_queues, permitted
 
 MESSAGE_BYTES_MAX = 65_536
 CONNECTIONS = ConnectionLimits(total=1024, per_address=300)
@@ -67,7 +67,7 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(BACKLOG)
+        listening.listen(QUEUE)
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
@@ -93,6 +93,12 @@ class Application:
         else:
             await receive()
             await send({"type": "websocket.close"})
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        lengthen_queues(sockets or ())
 
 
 def run(settings: Settings, on_ready: Callable[[str, list[str]], None]) -> None:
@@ -124,7 +130,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
         hub = Hub()
         streams = Streams(market, hub)
         application = Application(Gateway(market, accounts, Limits(settings.limits)), hub)
-        server = uvicorn.Server(_config(application, permitted(settings.connections)))
+        server = _Server(_config(application, permitted(settings.connections)))
         tasks = [
             asyncio.create_task(steps)
             for steps in (market.run(), streams.run(), *(each.link.run() for each in accounts.values()))

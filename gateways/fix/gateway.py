@@ -9,7 +9,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, GatewayAccount
-from serl.gateways.connections import BACKLOG, permitted
+from serl.gateways.connections import BACKLOG, lengthen_queues, permitted
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.connection import Business, Connection
 from serl.gateways.fix.drop_copy import DropCopies
@@ -44,6 +44,7 @@ class Gateway:
             raise ConfigError(
                 f"--listen {host}:{port}: {os.strerror(error.errno or 0)}; choose another address or port"
             ) from None
+        lengthen_queues(self._server.sockets)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def run(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.log import LineLimit
-from serl.gateways.connections import BACKLOG, ConnectionLimits, permitted
+from serl.gateways.connections import BACKLOG, ConnectionLimits, lengthen_queues, permitted
 from serl.gateways.soup import packets
 from serl.gateways.soup.packets import Login
 from serl.gateways.soup.stream import StreamLog
@@ -287,6 +287,7 @@ class SoupServer:
         loop = asyncio.get_running_loop()
         self.limits = replace(self.limits, connections=permitted(self.limits.connections))
         self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+        lengthen_queues(self._server.sockets)
         self._tick()
         return int(self._server.sockets[0].getsockname()[1])
 

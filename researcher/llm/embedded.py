@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--parent", type=int, required=True)
     arguments = parser.parse_args()
     stopped = threading.Event()
@@ -55,7 +56,9 @@ def start(arguments: argparse.Namespace) -> Any:
     params.model.path = str(arguments.model)
     params.model_alias = {arguments.name} if isinstance(params.model_alias, set) else arguments.name
     params.hostnames, params.port = [HOST], arguments.port
-    params.n_ctx, params.n_parallel, params.n_gpu_layers = arguments.context, 1, 0
+    # the slots share the context
+    params.n_ctx, params.n_parallel = arguments.context * arguments.slots, arguments.slots
+    params.n_gpu_layers = 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
     params.cache_ram_mib, params.ui, params.warmup, params.verbosity = CACHE_MIB, False, False, 1
     if arguments.lora:

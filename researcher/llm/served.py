@@ -30,9 +30,9 @@ class ServedModel:
     serving: tuple[Path | None, Path | None]
     """Adapter and weights of the last `restart`."""
 
-    def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
+    def __init__(self, model: str, port: int, threads: int, context_tokens: int, slots: int) -> None:
         require("the embedded language model", "xllamacpp")
-        self._name, self._threads, self._context = model, threads, context_tokens
+        self._name, self._threads, self._context, self._slots = model, threads, context_tokens, slots
         self._port = port
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -89,7 +89,7 @@ class ServedModel:
         changed = [models.sha256_of(file)[:12] for file in (weights, lora) if file]
         name = "+".join([self._name if self._name in models.MODELS else path.stem, *changed])
         arguments = [str(path), "--name", name, "--port", str(self._port), "--threads", str(self._threads)]
-        arguments += ["--context", str(self._context), "--parent", str(os.getpid())]
+        arguments += ["--context", str(self._context), "--slots", str(self._slots), "--parent", str(os.getpid())]
         arguments += ["--lora", str(lora)] if lora else []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "serl.researcher.llm.embedded", *arguments],
@@ -123,13 +123,19 @@ class ServedModel:
 
 @contextmanager
 def served_model(
-    model: str = "tiny", lora: Path | None = None, port: int = 0, *, threads: int = 1, context_tokens: int = 4096
+    model: str = "tiny",
+    lora: Path | None = None,
+    port: int = 0,
+    *,
+    threads: int = 1,
+    context_tokens: int = 4096,
+    slots: int = 1,
 ) -> Iterator[ServedModel]:
     """Serve a model on this machine for the duration of the context: `tiny`, `coder` or the path of a GGUF file.
 
-    Port 0: any free port. ModelFileError if the model is missing, ModelServerError if the server does not start.
+    Port 0: any free port. slots: answers that are generated side by side; with several, what a seed gives depends on the other answers. ModelFileError if the model is missing, ModelServerError if the server does not start.
     """
-    served = ServedModel(model, port, threads, context_tokens)
+    served = ServedModel(model, port, threads, context_tokens, slots)
     try:
         served.restart(lora)
         yield served

@@ -84,14 +84,24 @@ def test_a_head_without_end_closes_the_connection(gateway: Gateway) -> None:
 
 
 @pytest.mark.long  # waits for the time limit
+def test_a_connection_without_a_request_ends(gateway: Gateway) -> None:
+    with opened(gateway) as connection:
+        began_s = time.monotonic()
+        assert connection.recv(1) == b""
+        assert REQUEST_S - 1 < time.monotonic() - began_s < REQUEST_S + 5
+
+
+@pytest.mark.long  # waits for the time limit
 @pytest.mark.parametrize(
-    "start", [b"", PING[:-2], b"POST /api/v3/order HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", PING + PING[:-2]]
+    "start",
+    [b"GET /api", PING[:-2], b"POST /api/v3/order HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", PING + PING[:-2]],
 )
 def test_a_request_that_does_not_arrive_ends_its_connection(gateway: Gateway, start: bytes) -> None:
+    """One byte after another does not prolong it."""
     with opened(gateway) as connection:
         connection.sendall(start)
         began_s = time.monotonic()
-        with pytest.raises(ConnectionError):  # one byte after another does not prolong it
+        with pytest.raises(ConnectionError):
             while time.monotonic() < began_s + 2 * REQUEST_S:
                 time.sleep(0.5)
                 connection.sendall(b"x")
