@@ -13,17 +13,24 @@ from serl.gateways.binance.http import HEAD_BYTES_MAX, REQUEST_S
 from serl.gateways.binance.server import CONNECTIONS
 from tests.gateways.binance.gateway_fixture import UNLIMITED, WAIT_S, Gateway, start_gateway
 from tests.gateways.flood import flooded
-from tests.server_fixture import Served
+from tests.server_fixture import Served, start_exchange
 
 PER_ADDRESS = 20
 PING = b"GET /api/v3/ping HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Served]:
+    """An exchange, on which a gateway does not take the sessions of the one that tests share."""
+    with start_exchange(symbols="DEMO") as served:
+        yield served
+
+
 @pytest.fixture
-def limited(exchange: Served, tmp_path: Path) -> Iterator[Gateway]:
+def limited(apart: Served, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway that permits few connections."""
     limits = ("--connections", "30", "--connections-per-address", str(PER_ADDRESS))
-    with start_gateway(exchange.endpoint, tmp_path, *UNLIMITED, *limits) as gateway:
+    with start_gateway(apart.endpoint, tmp_path, *UNLIMITED, *limits) as gateway:
         yield gateway
 
 
@@ -109,9 +116,9 @@ def test_a_request_that_does_not_arrive_ends_its_connection(gateway: Gateway, st
 
 
 @pytest.mark.long
-def test_ten_thousand_connections_leave_the_others_theirs(exchange: Served, tmp_path: Path) -> None:
+def test_ten_thousand_connections_leave_the_others_theirs(apart: Served, tmp_path: Path) -> None:
     with (
-        start_gateway(exchange.endpoint, tmp_path, *UNLIMITED) as gateway,
+        start_gateway(apart.endpoint, tmp_path, *UNLIMITED) as gateway,
         gateway.socket("/ws/demousdt@bookTicker") as reader,
     ):
         gateway.public("ping")  # keeps its connection

@@ -9,7 +9,7 @@ from tests.server_fixture import Served, start_exchange
 
 SYMBOLS = [
     {"name": "AMZN"}, {"name": "GOOG"}, {"name": "MSFT"},
-    {"name": "BOND", "tick_size": "0.05", "lot_size": "10"},
+    {"name": "BOND", "tick_size": "0.05", "lot_size": "10"}, {"name": "OTHER"},
 ]  # fmt: skip
 
 

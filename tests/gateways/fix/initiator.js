@@ -3,7 +3,7 @@ require('reflect-metadata')
 const { AsciiSession, SessionLauncher } = require('jspurefix')
 
 const [port, login, password] = process.argv.slice(2)
-const symbol = { Symbol: 'GOOG' }
+const symbol = { Symbol: 'OTHER' }
 const now = () => new Date()
 
 class Trader extends AsciiSession {
