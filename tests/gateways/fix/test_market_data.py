@@ -123,7 +123,7 @@ def test_securities(alice: FixClient) -> None:
     pairs = alice.receive_pairs("y")
     assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND"]
     assert (
-        ("146", "4") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
+        ("146", "5") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
     )
     alice.send("x", (320, "one"), (559, 0), (55, "NONE"))
     assert alice.receive("y")["560"] == "2"
