@@ -97,8 +97,9 @@ class Trading(StoredApplication):
         self._market = MarketData(self.session, exchange, self._reports.quotings, owner)
         self._reference = ReferenceData(self.session, exchange, self._reports.quotings, owner)
         self._receivers = self._entry.receivers | self._market.receivers | self._reference.receivers
-        if self.store.last_report != venue.last_report:
-            self.store.append([REPORT, venue.last_report])
+        # venue.last_report may be later: reports can arrive together with the answer to the login
+        if self.store.last_report != venue.begins_after:
+            self.store.append([REPORT, venue.begins_after])
         self.store.flush()
 
     def start(self) -> None:

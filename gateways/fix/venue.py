@@ -37,6 +37,8 @@ class ReportSession(Session):
         self._messages: dict[int, list[int]] = {}
         #: the last command that the exchange had at the login
         self.last_command_id = 0
+        #: the report before the first one that follows the login
+        self.begins_after = -1
         #: reports are missing: the exchange started with another journal, or stores them no longer
         self.gap = False
 
@@ -113,6 +115,7 @@ class ReportSession(Session):
         if before >= 0 and next_report != before + 1:
             self.gap = True
             self.last_report = next_report - 1
+        self.begins_after = self.last_report
 
 
 def single(rows: bytes) -> bytes:

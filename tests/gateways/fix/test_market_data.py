@@ -121,7 +121,7 @@ def test_a_request_twice(alice: FixClient) -> None:
 def test_securities(alice: FixClient) -> None:
     alice.send("x", (320, "list"), (559, 4))
     pairs = alice.receive_pairs("y")
-    assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND"]
+    assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND", "OTHER"]
     assert (
         ("146", "5") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
     )
