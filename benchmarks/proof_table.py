@@ -15,7 +15,7 @@ Found = Mapping[tuple[str, str], Sequence[float]]
 
 
 GAPS_BPS = {"liquid": 0.460, "trending": 2.539, "informed": 0.688, "closing": 0.560, "slow": 0.650}
-"""Ceiling minus default on fresh days, means of seeds 0 to 9 (docs/results.md): the room in a task."""
+"""Ceiling minus default on fresh days, means of seeds 0 to 9 (docs/results.md): the room in a task, where these two have no runs of their own."""
 
 
 class Estimate(NamedTuple):
@@ -64,11 +64,20 @@ def differences(found: Found, contrast: Contrast, tasks: Sequence[str]) -> list[
     ]
 
 
-def in_gaps(by_task: Sequence[Sequence[float]], tasks: Sequence[str]) -> Estimate | None:
-    """The pooled mean with each task's differences as a share of its room, so that no task outweighs the others; None for other tasks."""
-    if not all(task in GAPS_BPS for task in tasks):
+def rooms_bps(found: Found, tasks: Sequence[str]) -> list[float] | None:
+    """Ceiling minus default by task, means over these seeds, or else those of GAPS_BPS; None if a room is unknown or none."""
+    if all((each, task) in found for each in (CEILING, DEFAULT) for task in tasks):
+        rooms = [float(np.mean(found[CEILING, task]) - np.mean(found[DEFAULT, task])) for task in tasks]
+    else:
+        rooms = [GAPS_BPS.get(task, 0.0) for task in tasks]
+    return rooms if min(rooms) > 0 else None
+
+
+def in_rooms(by_task: Sequence[Sequence[float]], rooms: Sequence[float] | None) -> Estimate | None:
+    """The pooled mean with each task's differences as a share of its room, so that no task outweighs the others; None without rooms."""
+    if rooms is None:
         return None
-    return pooled([[one / GAPS_BPS[task] for one in values] for task, values in zip(tasks, by_task, strict=True)])
+    return pooled([[one / room for one in values] for room, values in zip(rooms, by_task, strict=True)])
 
 
 def gap_share(found: Found, method: str, tasks: Sequence[str]) -> Estimate | None:
@@ -86,7 +95,8 @@ def summary(found: Found, methods: Sequence[str], tasks: Sequence[str]) -> dict[
     """All figures as plain JSON. The first method is compared with each of the others."""
     contrasts = [Contrast(methods[0], method) for method in methods[1:] if method != CEILING]
     by_task = [differences(found, one, tasks) for one in contrasts]
-    estimates, shares = [pooled(one) for one in by_task], [in_gaps(one, tasks) for one in by_task]
+    rooms = rooms_bps(found, tasks)
+    estimates, shares = [pooled(one) for one in by_task], [in_rooms(one, rooms) for one in by_task]
     half = gap_share(found, methods[0], tasks)
     corrected = holm([one.p for one in estimates])
     corrected_shares = holm([one.p for one in shares if one])

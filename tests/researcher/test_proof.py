@@ -81,9 +81,12 @@ def test_statistics_against_known_values() -> None:
     error = np.sqrt((5 / 3) / 4 + (4 / 3) / 4) / 2
     assert (found.mean, found.freedom) == (2.75, 6)
     assert found.high - found.mean == pytest.approx(2.447 * error)
-    in_rooms = proof_table.in_gaps([[0.46, 0.92], [1.4, 0.7]], ["liquid", "slow"])
+    in_rooms = proof_table.in_rooms([[0.46, 0.92], [1.4, 0.7]], proof_table.rooms_bps({}, ["liquid", "slow"]))
     assert in_rooms and in_rooms.mean == pytest.approx((1.5 + 1.05 / 0.65) / 2)
-    assert proof_table.in_gaps([[1.0, 2.0]], ["thin"]) is None
+    assert proof_table.in_rooms([[1.0, 2.0]], proof_table.rooms_bps({}, ["thin"])) is None
+    measured = {("ceiling", "thin"): [3.0, 5.0], ("default", "thin"): [1.0, 2.0]}
+    assert proof_table.rooms_bps(measured, ["thin"]) == [2.5]
+    assert proof_table.rooms_bps({**measured, ("ceiling", "thin"): [1.0, 1.0]}, ["thin"]) is None
 
 
 @pytest.mark.long
