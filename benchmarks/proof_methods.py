@@ -10,12 +10,13 @@ from serl.researcher.tasks import load_task
 FULL, RANDOM, TPE, CEILING, DEFAULT = "full", "random", "tpe", "ceiling", "default"
 LOW_LEVEL = {"updates_per_iteration": 4}
 """52 updates in a run of 13 iterations."""
+DRAWN_FIRST = {"drawn_first": 32}
 METHODS: dict[str, dict[str, Any]] = {
-    FULL: {"proposer": "dek", "low_level": LOW_LEVEL},
-    "no-low": {"proposer": "dek", "low_level": False},
-    "no-high": {"proposer": "dek", "low_level": LOW_LEVEL, "high_level": None},
-    "no-model": {"proposer": "search"},
-    "no-racing": {"proposer": "dek", "low_level": LOW_LEVEL},
+    FULL: {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
+    "no-low": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": False},
+    "no-high": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL, "high_level": None},
+    "no-model": {"proposer": "search", "search": DRAWN_FIRST},
+    "no-racing": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
     "eureka": {"proposer": "eureka", "low_level": False},
     RANDOM: {"proposer": "random"},
     "climb": {"proposer": "climb"},

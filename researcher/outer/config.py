@@ -80,6 +80,9 @@ class Search(_Part):
     model_share: float = Field(
         0.5, ge=0, le=1, description="share of candidates that only language models make, so that they learn on"
     )
+    drawn_first: int = Field(
+        0, ge=0, description="candidates that are drawn uniformly before the operators choose among themselves"
+    )
     bins: int = Field(3, ge=1, description="cells of the archive along each behaviour")
     retries_max: int = Field(
         3, ge=0, description="mutations in place of an attempt that gave no candidate, or one that is known already"
@@ -187,6 +190,10 @@ class OuterConfig(_Part):
         if beginning and not beginning & set(self.search.operators):
             raise ValueError(
                 f"search.operators: expected {' or '.join(sorted(beginning))} among them, got {', '.join(self.search.operators)}; others need parents"
+            )
+        if self.search.drawn_first and "uniform" not in self.search.operators:
+            raise ValueError(
+                f"search.drawn_first: expected uniform among search.operators, got {', '.join(self.search.operators)}; add it, or set 0"
             )
         names = [self.endpoint.model if self.endpoint else self.model, *(one.model for one in self.endpoints)]
         if len(set(names)) != len(names):

@@ -45,7 +45,7 @@ class DekProposer:
         rng = np.random.default_rng([self._config.seed, iteration, slot])
         past, known = self._past(max(1, iteration - self._config.lag)), self._known()
         attempts, drafts = list[Attempt](), list[Draft]()
-        arm = self._arm(past, rng)
+        arm = self._arm(past, rng) if not self._is_drawn(iteration, slot) else Arm("uniform")
         for _ in range(1 + self._config.search.retries_max):
             made = self._operators.apply(arm, past, rng)
             candidate, duplicate = made.candidate, _duplicate(made, known)
@@ -60,6 +60,10 @@ class DekProposer:
                 break
             arm = next((one for one in mechanical if one.operator == "mutate"), mechanical[-1])
         return Proposal(None, tuple(drafts), places, tuple(attempts))
+
+    def _is_drawn(self, iteration: int, slot: int) -> bool:
+        """Whether a candidate is one of the first `drawn_first`; iteration 0 is the incumbent."""
+        return (iteration - 1) * self._config.candidates + slot < self._config.search.drawn_first
 
     def _arm(self, past: PastResults, rng: np.random.Generator) -> Arm:
         """An arm without parents for a `fresh_share`, else one with parents, and for a `model_share` one with a model; among these the bandit

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Module, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run, uniform
@@ -61,6 +62,28 @@ def best_of(folder: Path, proposer: str, seed: int) -> float:
     best = database.one("SELECT max(pa_bps) FROM candidates")
     database.close()
     return float(best)
+
+
+def test_the_first_candidates_are_drawn_uniformly(tmp_path: Path) -> None:
+    """Beyond the first iteration, in which there is nothing else to do without a model."""
+
+    def operators_of(drawn_first: int) -> list[str]:
+        search = {"ahead": 0, "drawn_first": drawn_first}
+        config = config_of(proposer="search", kinds=["policy"], iterations=5, candidates=4, seed=1, search=search)
+        database = run.begin(tmp_path / str(drawn_first), config, "test", resume=False)
+        run.research(config, tmp_path / str(drawn_first), database, smooth)
+        rows = database.rows("SELECT operator FROM attempts WHERE used ORDER BY iteration, slot")
+        database.close()
+        return [row["operator"] for row in rows]
+
+    drawn, chosen = operators_of(10), operators_of(0)
+    assert set(drawn[:10]) == {"uniform"}
+    assert set(drawn[10:]) - {"uniform"} and set(chosen[4:10]) - {"uniform"}, "elsewhere others have their turn"
+
+
+def test_what_is_drawn_first_must_be_among_the_operators() -> None:
+    with pytest.raises(ConfigError, match=r"search.drawn_first: expected uniform among search.operators, got fresh"):
+        config_of(proposer="dek", search={"drawn_first": 3, "operators": ["fresh"]})
 
 
 @pytest.mark.long
