@@ -29,7 +29,11 @@ NOT_RUN = {
     ): "hours in any size; test_proof.py runs a quick one",
     (
         "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods full",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods full random default climb tpe ceiling",
+    ): "hours in any size; test_proof.py runs a quick one",
+    (
+        "results.md",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods full random default climb tpe no-model",
     ): "hours in any size; test_proof.py runs a quick one",
     (
         "generated-flow.md",

@@ -90,6 +90,11 @@ def fill_until_rejected(client: RawClient, first_id: int) -> int:
             return last
 
 
+def copy_journal(journal: Path, to: Path) -> None:
+    """Copies the journal of a running exchange; snapshots that are being written may be gone before they are copied."""
+    shutil.copytree(journal, to, ignore=shutil.ignore_patterns("*.tmp.*"))
+
+
 def test_a_full_disk_rejects_and_resumes(small: tuple[Served, Path], tmp_path: Path) -> None:
     served, disk = small
     with RawClient(served.endpoint) as client, RawClient(served.endpoint, "queries") as query:
@@ -111,7 +116,7 @@ def test_a_full_disk_rejects_and_resumes(small: tuple[Served, Path], tmp_path: P
             assert not error, error
         query.send(Kind.HASH, 1)
         sequence, digest = query.receive()[5]
-        shutil.copytree(disk / "journal", tmp_path / "copy")
+        copy_journal(disk / "journal", tmp_path / "copy")
     served.kill()
     assert served.process.stdout is not None
     output = served.process.stdout.read()
@@ -134,7 +139,7 @@ def test_a_stop_with_a_full_disk_loses_nothing(small: tuple[Served, Path], tmp_p
         last = fill_until_rejected(client, 1)
         with RawClient(served.endpoint) as other:
             assert other.login("bob")[:2] == [Kind.ERROR, "disk_full"]
-        shutil.copytree(disk / "journal", tmp_path / "copy")
+        copy_journal(disk / "journal", tmp_path / "copy")
         assert "Traceback" not in served.stop() and served.process.returncode == 0
     again = launch("--symbols", "A", "--journal", str(tmp_path / "copy"))
     try:
