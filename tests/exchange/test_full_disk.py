@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,8 @@ def test_a_full_disk_rejects_and_resumes(small: tuple[Served, Path], tmp_path: P
         last += 1
         (disk / "filler").unlink()
         answered, error = send(client, orders(last + 1, 512))
-        while error:  # rejected until the exchange has noticed the room
+        while error:  # rejected until the exchange has noticed the room; who goes on too fast meanwhile is disconnected
+            time.sleep(0.01)
             answered, error = send(client, orders(last + 1, 512))
         last = answered
         for _ in range(20):
