@@ -41,7 +41,12 @@ class LineLimit:
     def limit(self, text: str) -> str:
         """The line to log, with what was left out before; "": none."""
         omitted = self.admit()
-        return "" if omitted < 0 else f"{text} ({omitted} more were not logged)" if omitted else text
+        return "" if omitted < 0 else with_omitted(text, omitted)
+
+
+def with_omitted(text: str, omitted: int) -> str:
+    """A line, with how many were left out before it."""
+    return f"{text} ({omitted} more were not logged)" if omitted else text
 
 
 class JsonFormatter(logging.Formatter):

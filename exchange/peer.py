@@ -7,7 +7,7 @@ from typing import NamedTuple
 import zmq
 
 from serl.exchange.libzmq import message_property
-from serl.exchange.log import LineLimit, log
+from serl.exchange.log import LineLimit, log, with_omitted
 
 
 class Peer(NamedTuple):
@@ -66,6 +66,5 @@ class Refusals:
         omitted = self._lines.admit()
         if omitted < 0:
             return
-        more = f" ({omitted} more were not logged)" if omitted else ""
-        text = f"refused from {address or 'unknown'}: {what}{more}"
+        text = with_omitted(f"refused from {address or 'unknown'}: {what}", omitted)
         log("credentials_refused", text, address=address, request=what, not_logged=omitted)

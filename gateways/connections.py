@@ -47,6 +47,12 @@ class ConnectionLimits(NamedTuple):
         return self.total if total >= self.total else self.per_address if own >= self.per_address else 0
 
 
+REQUESTS = ConnectionLimits(total=1024, per_address=300)
+"""Of gateways whose clients open connections for requests and streams as they need them."""
+SESSIONS = ConnectionLimits(total=256, per_address=128)
+"""Of gateways with one connection for a session."""
+
+
 def permitted(limits: ConnectionLimits) -> ConnectionLimits:
     """Lets the process open as many connections, as far as the system permits. Returns what it permits, and logs if that is less."""
     wanted = limits.total + RESERVED
@@ -69,20 +75,20 @@ def lengthen_queues(sockets: Iterable[SupportsFileno]) -> None:
             same.listen(QUEUE)
 
 
-def connection_options(total: int, per_address: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def connection_options(limits: ConnectionLimits) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds --connections and --connections-per-address, with these defaults, to a command, which receives `connections`, ConnectionLimits."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @click.option(
             "--connections",
-            default=total,
+            default=limits.total,
             show_default=True,
             type=click.IntRange(1),
             help="Maximum number of open connections.",
         )
         @click.option(
             "--connections-per-address",
-            default=per_address,
+            default=limits.per_address,
             show_default=True,
             type=click.IntRange(1),
             help="Maximum number of open connections of one address.",

@@ -10,7 +10,7 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
 from serl.gateways.addresses import read_address
-from serl.gateways.connections import ConnectionLimits, connection_options
+from serl.gateways.connections import REQUESTS, ConnectionLimits, connection_options
 
 if TYPE_CHECKING:
     from serl.gateways.accounts import Accounts
@@ -67,7 +67,7 @@ def binance() -> None:
     type=click.IntRange(0),
     help="New orders that an account may send in a day; 0: no limit.",
 )
-@connection_options(1024, 300)
+@connection_options(REQUESTS)
 @curve_option
 @token_options("Token of a participant that may read data")
 def start(

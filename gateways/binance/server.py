@@ -27,10 +27,9 @@ from serl.gateways.binance.rest import Rest
 from serl.gateways.binance.socket_api import ApiSocket
 from serl.gateways.binance.socket_streams import StreamSocket
 from serl.gateways.binance.streams import Streams
-from serl.gateways.connections import BACKLOG, QUEUE, ConnectionLimits, lengthen_queues, permitted
+from serl.gateways.connections import BACKLOG, QUEUE, REQUESTS, ConnectionLimits, lengthen_queues, permitted
 
 MESSAGE_BYTES_MAX = 65_536
-CONNECTIONS = ConnectionLimits(total=1024, per_address=300)
 KEEP_ALIVE_S = 65
 """Idle HTTP connections stay open for this long; bots keep theirs for many requests."""
 
@@ -55,7 +54,7 @@ class Settings(NamedTuple):
     token: str = ""
     curve: Path | None = None
     limits: LimitSettings = LimitSettings()
-    connections: ConnectionLimits = CONNECTIONS
+    connections: ConnectionLimits = REQUESTS
 
 
 def bind(host: str, port: int) -> socket.socket:

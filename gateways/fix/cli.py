@@ -10,7 +10,7 @@ from serl.exchange.config import is_loopback
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.gateways.addresses import read_address
-from serl.gateways.connections import ConnectionLimits, connection_options
+from serl.gateways.connections import SESSIONS, ConnectionLimits, connection_options
 
 
 @click.group(epilog="Example: serl fix start --account alice")
@@ -43,7 +43,7 @@ def fix() -> None:
     help="Folder of sequence numbers and sent messages.",
 )
 @click.option("--comp-id", default="SERL", show_default=True, help="CompID of the gateway: the clients' TargetCompID.")
-@connection_options(256, 128)
+@connection_options(SESSIONS)
 @curve_option
 def start(
     connect: str, listen: str, accounts: Path | None, names: tuple[str, ...], store: Path, comp_id: str, connections: ConnectionLimits,

@@ -3,10 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-from serl.gateways.connections import ConnectionLimits
+from serl.gateways.connections import SESSIONS, ConnectionLimits
 
-CONNECTIONS = ConnectionLimits(total=256, per_address=128)
-"""Logged on or not; further ones are closed."""
 LOGON_S = 10.0
 """The time that a new connection has for its Logon."""
 LAST_WRITE_S = 5.0
@@ -23,4 +21,4 @@ class Settings:
     store: Path
     curve: Path | None = None
     comp_id: str = "SERL"
-    connections: ConnectionLimits = CONNECTIONS
+    connections: ConnectionLimits = SESSIONS

@@ -12,7 +12,7 @@ from serl.exchange.errors import ConfigError
 from serl.garbage import collect_while_serving
 from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_accounts, require_secrets
 from serl.gateways.addresses import read_address
-from serl.gateways.connections import ConnectionLimits, connection_options
+from serl.gateways.connections import SESSIONS, ConnectionLimits, connection_options
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def ouch() -> None:
     show_default=True,
     help="Disconnect a client that sends nothing for this many seconds.",
 )
-@connection_options(256, 128)
+@connection_options(SESSIONS)
 @curve_option
 @token_options("Token of a participant that may read data, for --itch")
 def start(

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.log import LineLimit
-from serl.gateways.connections import BACKLOG, ConnectionLimits, lengthen_queues, permitted
+from serl.gateways.connections import BACKLOG, SESSIONS, ConnectionLimits, lengthen_queues, permitted
 from serl.gateways.soup import packets
 from serl.gateways.soup.packets import Login
 from serl.gateways.soup.stream import StreamLog
 
 TICK_S = 0.1
 """How often heartbeats and time limits are looked at."""
-CONNECTIONS = ConnectionLimits(total=256, per_address=128)
 SILENCE_MAX_S = 60.0
 """The longest heartbeat timeout that a client of version 4.0 may ask for."""
 
@@ -44,7 +43,7 @@ class SoupLimits:
     silence_s: float = 15.0
     login_s: float = 5.0
     blocked_s: float = 15.0
-    connections: ConnectionLimits = CONNECTIONS
+    connections: ConnectionLimits = SESSIONS
     packet_bytes_max: int = 1024
     unread_bytes_max: int = 1 << 20
 

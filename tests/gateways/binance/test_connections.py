@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serl.gateways.binance.http import HEAD_BYTES_MAX, REQUEST_S
-from serl.gateways.binance.server import CONNECTIONS
+from serl.gateways.connections import REQUESTS
 from tests.gateways.binance.gateway_fixture import UNLIMITED, WAIT_S, Gateway, start_gateway
 from tests.gateways.flood import flooded
 from tests.server_fixture import Served, start_exchange
@@ -122,7 +122,7 @@ def test_ten_thousand_connections_leave_the_others_theirs(apart: Served, tmp_pat
         gateway.socket("/ws/demousdt@bookTicker") as reader,
     ):
         gateway.public("ping")  # keeps its connection
-        with flooded(gateway.process.pid, int(gateway.address.rpartition(":")[2]), CONNECTIONS):
+        with flooded(gateway.process.pid, int(gateway.address.rpartition(":")[2]), REQUESTS):
             gateway.placed("BUY", 1, "12.00")
             assert reader.receive(b="12.00000000")
             with opened(gateway, "127.0.0.3") as newcomer:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from serl.gateways.fix.settings import CONNECTIONS, UNREAD_BYTES_MAX
+from serl.gateways.connections import SESSIONS
+from serl.gateways.fix.settings import UNREAD_BYTES_MAX
 from tests.gateways.fix.client import FixClient, timestamp
 from tests.gateways.fix.scenarios import alive
 from tests.gateways.fix.server_fixture import Gateway, launch, start_gateway, write_accounts
@@ -78,7 +79,7 @@ def test_connections_beyond_the_limit_are_closed(gateway: Gateway) -> None:
     """Those that were there before go on."""
     with gateway.client() as client:
         client.logon()
-        strangers = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(CONNECTIONS.per_address - 1)]
+        strangers = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(SESSIONS.per_address - 1)]
         with FixClient(gateway.port) as beyond:
             assert beyond.ended()
         alive(client)
@@ -104,7 +105,7 @@ def test_ten_thousand_connections_leave_the_others_theirs(exchange: Served, tmp_
     try:
         with gateway.client("early") as client:
             client.logon()
-            with flooded(gateway.process.pid, gateway.port, CONNECTIONS):
+            with flooded(gateway.process.pid, gateway.port, SESSIONS):
                 alive(client)
                 with gateway.client("late") as newcomer:
                     newcomer.logon()

@@ -9,7 +9,7 @@ import pytest
 from serl.clients.blocking import connect
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
-from serl.gateways.soup.server import CONNECTIONS
+from serl.gateways.connections import SESSIONS
 from tests.gateways.flood import flooded
 from tests.gateways.ouch.client import (
     Gateway,
@@ -187,7 +187,7 @@ def test_ten_thousand_connections_leave_the_others_theirs(tmp_path: Path) -> Non
         with SoupClient(port) as client:
             client.log_in("alice")
             assert client.message()["type"] == "S"
-            with flooded(started.process.pid, port, CONNECTIONS):
+            with flooded(started.process.pid, port, SESSIONS):
                 client.send(enter(1))
                 assert client.message()["type"] == "A"
                 with SoupClient(port) as newcomer:
