@@ -56,7 +56,7 @@ def start(arguments: argparse.Namespace) -> Any:
     params.model.path = str(arguments.model)
     params.model_alias = {arguments.name} if isinstance(params.model_alias, set) else arguments.name
     params.hostnames, params.port = [HOST], arguments.port
-    # the slots share the context
+    # llama.cpp divides the context among the slots
     params.n_ctx, params.n_parallel = arguments.context * arguments.slots, arguments.slots
     params.n_gpu_layers = 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads

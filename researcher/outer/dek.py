@@ -62,7 +62,7 @@ class DekProposer:
         return Proposal(None, tuple(drafts), places, tuple(attempts))
 
     def _is_drawn(self, iteration: int, slot: int) -> bool:
-        """Whether a candidate is one of the first `drawn_first`; iteration 0 is the incumbent."""
+        """Whether a candidate is one of the first `drawn_first`. Iterations count from 1."""
         return (iteration - 1) * self._config.candidates + slot < self._config.search.drawn_first
 
     def _arm(self, past: PastResults, rng: np.random.Generator) -> Arm:
