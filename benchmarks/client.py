@@ -47,24 +47,26 @@ def acknowledged(message: list[Any]) -> int:
     return max(report[2] for report in reports)
 
 
-def bulk_messages(rows: Rows) -> list[bytes]:
-    """The rows in messages of BULK_ROWS."""
-    return [msgpack.packb([32, rows[at : at + BULK_ROWS].tobytes()]) for at in range(0, len(rows), BULK_ROWS)]
+def bulk_messages(rows: Rows, bulk_rows: int = BULK_ROWS) -> list[bytes]:
+    """The rows in bulk messages."""
+    return [msgpack.packb([32, rows[at : at + bulk_rows].tobytes()]) for at in range(0, len(rows), bulk_rows)]
 
 
-def send_bulk(socket: "zmq.Socket[bytes]", messages: list[bytes], first_id: int, count: int) -> None:
+def send_bulk(
+    socket: "zmq.Socket[bytes]", messages: list[bytes], first_id: int, count: int, bulk_rows: int = BULK_ROWS
+) -> None:
     """Send bulk messages of `count` commands from first_id on, until all are acknowledged."""
     sent = done = 0
     while done < count:
-        while sent < len(messages) and sent * BULK_ROWS - done < BULK_WINDOW * BULK_ROWS:
+        while sent < len(messages) and sent * bulk_rows - done < BULK_WINDOW * BULK_ROWS:
             socket.send(messages[sent], copy=False)
             sent += 1
         done = max(done, acknowledged(answer(socket)) - first_id + 1)
 
 
-def send_rows(socket: "zmq.Socket[bytes]", rows: Rows) -> None:
+def send_rows(socket: "zmq.Socket[bytes]", rows: Rows, bulk_rows: int = BULK_ROWS) -> None:
     """The same with rows."""
-    send_bulk(socket, bulk_messages(rows), int(rows["command_id"][0]), len(rows))
+    send_bulk(socket, bulk_messages(rows, bulk_rows), int(rows["command_id"][0]), len(rows), bulk_rows)
 
 
 @njit(cache=True)

@@ -29,13 +29,14 @@ import numpy as np
 import zmq
 
 from benchmarks import client
-from benchmarks.hostile_attacks import ATTACKS
+from benchmarks.hostile_attacks import ATTACKS, BULK_ROWS
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
 
 RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
 CONFIG: dict[str, object] = {
-    "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000},
+    "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000, "bulk_rows_max": BULK_ROWS},
+    "other_accounts": {"orders_open_max": 1000},
     "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
 }
 """What an exchange sets that does not trust its participants."""
@@ -128,7 +129,7 @@ class _Honest:
         rows, random = np.zeros(RESTING, COMMAND), np.random.default_rng(1)
         rows["kind"], rows["time_in_force"], rows["qty_lots"] = 1, 1, 1
         rows["price_ticks"], rows["command_id"] = random.integers(100, 600, RESTING), np.arange(1, RESTING + 1)
-        client.send_rows(self._socket, rows)
+        client.send_rows(self._socket, rows, BULK_ROWS)
         self._id = RESTING
 
     def measure(self) -> tuple[float, float]:

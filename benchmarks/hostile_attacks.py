@@ -14,6 +14,8 @@ import zmq
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
 
+BULK_ROWS = 128
+"""Of a bulk message: as many as the exchange takes."""
 PACE_S = 0.25
 """Between two expensive requests: four a second."""
 
@@ -111,7 +113,7 @@ def _never_reads(endpoint: str) -> None:
     socket = _session(endpoint)
     socket.rcvhwm = 1
     for number in itertools.count():
-        socket.send(_rows(1 + number * 1024, 1024))
+        socket.send(_rows(1 + number * BULK_ROWS, BULK_ROWS))
 
 
 ATTACKS: dict[str, Callable[[str], None]] = {
@@ -128,7 +130,7 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "multipart": _endless_frames,
     "connections": _connections,
     "names": _names,
-    "bulk": lambda endpoint: _flood(_session(endpoint), lambda n: _rows(1 + n * 1024, 1024)),
+    "bulk": lambda endpoint: _flood(_session(endpoint), lambda n: _rows(1 + n * BULK_ROWS, BULK_ROWS)),
     "cancels": lambda endpoint: _flood(_session(endpoint), lambda n: msgpack.packb([2, n, 1, 0])),
     "pings": lambda endpoint: _flood(_session(endpoint), lambda n: msgpack.packb([66, n])),
     "junk": lambda endpoint: _flood(_connect(endpoint, "orders"), lambda n: b"\xc1"),

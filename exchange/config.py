@@ -103,13 +103,9 @@ class SymbolConfig(MarketRules):
         raise ValueError(f"expected a positive decimal number like '0.01', got {value!r}")
 
 
-class AccountConfig(_Section):
-    """Limits of a participant, 0 = none (docs/orders.md, Accounts), and its first balances. Its latency, message rate and fees replace
-    the exchange's and the symbols'."""
+class AccountLimits(_Section):
+    """Limits of an account, 0 = none (docs/orders.md, Accounts), and fees that replace the symbols'."""
 
-    latency: LatencyConfig | None = None
-    messages_per_s_max: float | None = Field(None, ge=0)
-    self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
     order_lots_max: int = Field(0, ge=0)
     order_notional_max: int = Field(0, ge=0)
     collar_ticks: int = Field(0, ge=0)
@@ -118,6 +114,30 @@ class AccountConfig(_Section):
     fees: FeesConfig | None = None
     balance_checks: bool = False
     short_sales: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether it sets anything."""
+        return bool(self.model_fields_set)
+
+    def settings(self) -> list[tuple[Setting, int]]:
+        """The settings and values of the ACCOUNT commands that apply it; none without limits."""
+        if not self.has_limits:
+            return []
+        values = self._values()
+        return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
+
+    def _values(self) -> dict[str, Any]:
+        """Settings by name, among others."""
+        return self.model_dump() | (self.fees or FeesConfig()).model_dump() | {"own_fees": self.fees is not None}
+
+
+class AccountConfig(AccountLimits):
+    """The account of a participant with its first balances. Its latency and message rate replace the exchange's."""
+
+    latency: LatencyConfig | None = None
+    messages_per_s_max: float | None = Field(None, ge=0)
+    self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
     balances: dict[str, str] = {}
 
     @property
@@ -126,13 +146,8 @@ class AccountConfig(_Section):
         fields = self.model_fields_set
         return not fields or not fields <= {"latency", "messages_per_s_max", "balances"}
 
-    def settings(self) -> list[tuple[Setting, int]]:
-        """The settings and values of the ACCOUNT commands that apply it; none without limits."""
-        if not self.has_limits:
-            return []
-        values = self.model_dump(exclude={"balances"}) | (self.fees or FeesConfig()).model_dump()
-        values |= {"self_trade": SelfTrade[self.self_trade.upper()], "own_fees": self.fees is not None}
-        return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"self_trade": SelfTrade[self.self_trade.upper()]}
 
 
 class ClockConfig(_Section):
@@ -252,6 +267,7 @@ class ExchangeConfig(_Section):
 
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
     accounts: dict[str, AccountConfig] = {}
+    other_accounts: AccountLimits = AccountLimits()
     latency: DefaultLatencyConfig = DefaultLatencyConfig()
     time_zone: str = "UTC"
     full_rule_book: bool = False
@@ -266,7 +282,7 @@ class ExchangeConfig(_Section):
     def needs_full_rule_book(self) -> bool:
         """Whether the full rule book is loaded at the start, rather than by the first order that needs it."""
         default_rules = all(symbol == SymbolConfig.model_validate(symbol.reference) for symbol in self.symbols)
-        limited = any(account.has_limits for account in self.accounts.values())
+        limited = any(account.has_limits for account in (self.other_accounts, *self.accounts.values()))
         return self.full_rule_book or limited or not default_rules
 
     @property
@@ -391,7 +407,12 @@ def _check_consistency(config: ExchangeConfig) -> None:
         _check_band(symbol, config.limits.price_ticks_max)
     fee_max = FEE_LOTS_MAX // config.limits.qty_lots_max
     schedules = {f"symbols.{symbol.name}": symbol.fees for symbol in config.symbols}
-    schedules |= {f"accounts.{name}": account.fees for name, account in config.accounts.items() if account.fees}
+    accounts = {f"accounts.{name}": account for name, account in config.accounts.items()}
+    schedules |= {
+        name: account.fees
+        for name, account in ({"other_accounts": config.other_accounts} | accounts).items()
+        if account.fees
+    }
     for owner, fees in schedules.items():
         for rule, value in fees.rules():
             if abs(value) > fee_max:

@@ -31,6 +31,7 @@ from serl.exchange.gateway.state import (
     SALT,
     new_gateway,
 )  # fmt: skip
+from serl.exchange.growth import Room
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
@@ -46,6 +47,8 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
+ROOM_SLOTS = 1 << 21
+"""Open orders up to which the book grows without being copied: 200 MB of addresses, 600 MB with all order types."""
 RETRY_S = 0.2
 """Between two attempts to make room on a full disk."""
 
@@ -71,6 +74,7 @@ class Core:
         self.gateway = new_gateway(config.limits)
         self.journal.set_salt(self.gateway)
         self._next_retry = 0.0
+        self._copies = Room(ROOM_SLOTS)
         self.socket = 0  # raw handle of the orders socket; 0 = none, and then no sessions either
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that the loop polls; the exchange sets them
         self.before_event_rotation: list[Callable[[], None]] = []  # called before the current event segment is replaced
@@ -138,6 +142,7 @@ class Core:
         """Compiles or loads the functions called between two runs of the loop, so that no client waits for them later."""
         self.execute_journaled()
         Market.warm()
+        self.market.copied(self._copies)  # for its memory
 
     def add_capacity(self, reason: int) -> bool:
         """Provides what the compiled loop ran out of: a new event segment, a larger market, a new command segment.
@@ -150,6 +155,7 @@ class Core:
             self.map_segments()
         elif reason == NEED_MARKET_CAPACITY:
             self.market.grow()
+            self.journal.wake()
         elif reason == NEED_COMMAND_SEGMENT:
             return self.make_room() if self.journal.is_full else self._rotate_commands()
         return True
@@ -211,8 +217,17 @@ class Core:
 
     def save_snapshot(self) -> None:
         """Saves the state after the last command; a restart begins there. In the background while the exchange serves."""
-        saved = SavedSnapshot(self.command_sequence, self.time_ns, self.event_sequence, self.market.snapshot())
-        self.journal.save_snapshot(saved, self.gateway)
+        if self.journal.is_saving_snapshot:  # from the last copy
+            self._copies = Room(ROOM_SLOTS)
+        copy = self.market.copied(self._copies)
+        numbers = self.command_sequence, self.time_ns, self.event_sequence
+        self.journal.save_snapshot(lambda: SavedSnapshot(*numbers, copy.snapshot()), self.gateway)
+
+    def populate(self) -> None:
+        """Has the memory provided that the book and its copies grow into. For the journal's thread."""
+        slots = len(self.market.state.orders)
+        self.market.room.populate(slots, len(self.market.state.table))
+        self._copies.populate(slots)
 
     def close(self) -> None:
         """Writes a snapshot, syncs and closes the journal."""
@@ -306,9 +321,9 @@ class Core:
             self.gateway.counter[LAST_COMMAND_NS] = saved.now_ns
             self.gateway.counter[NEXT_SEQUENCE] = saved.sequence + 1
             self._first_event = saved.event_sequence + 1
-            self.market = Market.restore(saved.market, symbols=names, limits=limits)
+            self.market = Market.restore(saved.market, symbols=names, limits=limits, room_slots=ROOM_SLOTS)
             return saved.sequence
-        self.market = Market(names, limits=limits)
+        self.market = Market(names, limits=limits, room_slots=ROOM_SLOTS)
         self.gateway.counter[NEXT_SEQUENCE] = 1
         self._first_event = 1
         return 0

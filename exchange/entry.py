@@ -80,8 +80,8 @@ class Entry:
     an argument is not a 64-bit integer, or there is no such symbol or participant; then nothing was sent.
     """
 
-    def __init__(self, names: list[str], limits: MarketLimits, state: State) -> None:
-        self.names, self.limits = names, limits
+    def __init__(self, names: list[str], limits: MarketLimits, state: State, room_slots: int = 0) -> None:
+        self.names, self.limits, self.room = names, limits, growth.Room(room_slots)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._events, self._trades = np.zeros(EVENT_ROWS, EVENT), np.zeros(TRADES_KEPT, TRADE)
         self._spilled: list[Any] = []
@@ -217,7 +217,7 @@ class Entry:
 
     def grow(self) -> None:
         """Provides what the compiled code asked for: the full rule book, more orders or more far levels."""
-        self.state = growth.grow(self.state, self.limits)
+        self.state = growth.grow(self.state, self.limits, self.room)
 
     def _new(
         self, side: int, qty_lots: Integer, price_ticks: Integer | None, symbol: Symbol, participant: Integer, time_in_force: TimeInForce,

@@ -1,17 +1,79 @@
 """Grows a market's arrays when the compiled code, which allocates nothing, asks for it."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.code_cache import alone
 from serl.exchange.compiling import entry
 from serl.exchange.kernel.commands import execute_fast
-from serl.exchange.kernel.order_index import index_all
+from serl.exchange.kernel.order_index import move_entries
 from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues
 from serl.exchange.limits import MarketLimits
 from serl.exchange.log import log
+from serl.exchange.memory import populate
 from serl.exchange.pointed import OWN_WORDS, bound
+
+STEP_SLOTS = 16_384
+"""Slots that a pool with room grows by at most, because nothing trades meanwhile."""
+AHEAD_SLOTS = 4 * STEP_SLOTS
+"""Slots beyond the present ones whose memory is there."""
+
+
+class Room:
+    """Memory in which arrays of orders grow in place: room for `slots` of them, 0 = none. Beyond that, they are copied."""
+
+    def __init__(self, slots: int = 0) -> None:
+        self._slots = slots
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._populated: dict[str, int] = {}
+        self._table: NDArray[np.int64] | None = None  # the next one
+
+    def next_slots(self, slots: int) -> int:
+        """How many slots a pool with `slots` grows to."""
+        return 2 * slots if slots >= self._slots else min(2 * slots, slots + STEP_SLOTS, self._slots)
+
+    def longer(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
+        """The rows, and zeros behind them; they are copied if they do not lie here, or there is no room."""
+        array = self._arrays.get(name)
+        if array is None or array.ctypes.data != rows.ctypes.data or len(array) < slots:
+            array = self._new(name, rows, slots)
+            array[: len(rows)] = rows
+        return array[:slots]
+
+    def copy(self, name: str, rows: NDArray[Any]) -> NDArray[Any]:
+        """A copy of the rows, in place of the last one of that name."""
+        array = self._arrays.get(name)
+        if array is None or len(array) < len(rows):
+            array = self._new(name, rows, len(rows))
+        array[: len(rows)] = rows
+        return array[: len(rows)]
+
+    def _new(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
+        array = np.zeros(max(slots, self._slots), rows.dtype)
+        if self._slots:
+            self._populated[name], self._arrays[name] = 0, array
+        return array
+
+    def table(self, size: int) -> NDArray[np.int64]:
+        """An empty one."""
+        table, self._table = self._table, None
+        return np.zeros(size, np.int64) if table is None or len(table) != size else table
+
+    def populate(self, slots: int, table_size: int = 0) -> None:
+        """Has the system provide the memory of the steps beyond `slots`, and of the table after that of `table_size`. For another thread
+        than that of the exchange's loop, which would wait for it longer than for everything else."""
+        stop = min(slots + AHEAD_SLOTS, self._slots)
+        for name, array in list(self._arrays.items()):
+            if self._populated[name] < stop:
+                populate(array, self._populated[name], stop)
+                self._populated[name] = stop
+        if table_size and self._table is None:
+            table = np.zeros(2 * table_size, np.int64)
+            populate(table, 0, len(table))
+            self._table = table
 
 
 @cache
@@ -39,7 +101,7 @@ def rebound(state: State) -> State:
     return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
-def grow(state: State, limits: MarketLimits) -> State:
+def grow(state: State, limits: MarketLimits, room: Room) -> State:
     """The state with what the compiled code asked for: the full rule book, more far levels or more orders; one of them per call."""
     if state.counters["wants_full_book"][0]:  # each for itself: what else is due, the compiled code asks for again
         state.counters["wants_full_book"] = 0
@@ -48,7 +110,7 @@ def grow(state: State, limits: MarketLimits) -> State:
     if state.counters["wants_far_levels"][0] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
         state.counters["wants_far_levels"] = 0
         return grow_far(state, 2 * far)
-    return grow_orders(state, min(2 * len(state.orders), capacity_for(limits.orders_open_max)))
+    return grow_orders(state, min(room.next_slots(len(state.orders)), capacity_for(limits.orders_open_max)), room)
 
 
 def capacity_for(orders: int) -> int:
@@ -56,26 +118,22 @@ def capacity_for(orders: int) -> int:
     return 1 << max(5, (orders - 1).bit_length())
 
 
-def grow_orders(state: State, capacity: int) -> State:
+def grow_orders(state: State, capacity: int, room: Room) -> State:
     """The same state with room for `capacity` orders."""
     before = len(state.orders)
     assert capacity > before, "the pool is at its limit: the kernel rejects with BOOK_FULL instead"
-    orders, slots = np.zeros(capacity, state.orders.dtype), np.zeros(capacity, state.levels.dtype)
-    orders[:before], slots[:before] = state.orders, state.levels
-    grown = state._replace(orders=orders, levels=slots, table=np.zeros(2 * capacity, np.int64))
-    if len(state.extras):
-        extras, heap = np.zeros(capacity, state.extras.dtype), np.zeros(capacity, np.int32)
-        extras[:before], heap[:before] = state.extras, state.heap
-        grown = grown._replace(extras=extras, heap=heap)
+    names = ("orders", "levels", "extras", "heap") if len(state.extras) else ("orders", "levels")
+    longer: dict[str, Any] = {name: room.longer(name, getattr(state, name), capacity) for name in names}
+    if len(state.table) < 2 * capacity:
+        longer["table"] = room.table(2 * capacity_for(capacity))
+        move_entries(state.table, longer["table"])
+    grown = state._replace(**longer)
     link_free(grown, before)
     for free, field, rows in (("free_order", "next", grown.orders), ("free_level", "first", grown.levels)):
-        rows[-1][field] = state.counters[free][
-            0
-        ]  # the new ones go in front: levels have a long list, because few are used
+        # the new ones go in front: levels have a long list, because few are used
+        rows[-1][field] = state.counters[free][0]
         state.counters[free] = before
-    grown = bound(grown, state.handle[:OWN_WORDS])
-    index_all(grown)
-    return grown
+    return bound(grown, state.handle[:OWN_WORDS])
 
 
 def grow_far(state: State, far: int) -> State:

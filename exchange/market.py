@@ -5,7 +5,9 @@ order_id = market.buy(10, 22_345, symbol="AMZN")
 market.cancel(order_id)
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +15,14 @@ from numpy.typing import NDArray
 from serl.exchange.account import Account
 from serl.exchange.entry import Entry
 from serl.exchange.errors import ConfigError
-from serl.exchange.growth import capacity_for, grow_far, grow_orders
+from serl.exchange.growth import Room, capacity_for, grow_far, grow_orders
 from serl.exchange.holdings import Holding, holdings
 from serl.exchange.integers import Integer, Symbol
-from serl.exchange.kernel.dump import list_orders, list_specials, restore_orders
+from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import State, new_state
 from serl.exchange.limits import MarketLimits, symbol_names
+from serl.exchange.listing import copied_books, listed_orders, listed_specials
 from serl.exchange.records import (
     BALANCES,
     COLLECTING,
@@ -51,18 +54,32 @@ DEFAULT_LIMITS = MarketLimits()
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 
 
+class Copy(NamedTuple):
+    """A market at one time. Not for several threads at once."""
+
+    rest: Snapshot  # without orders
+    books: State
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of that time. Lets other threads run. O(orders)."""
+        return dataclasses.replace(self.rest, orders=listed_orders(self.books), specials=listed_specials(self.books))
+
+
 class Market(Entry):
     """Order books of several symbols and the accounts of their participants; `Entry` has the commands.
 
-    `symbols`: their names, or how many there are; ConfigError for an invalid list or number.
+    `symbols`: their names, or how many there are; ConfigError for an invalid list or number. `room_slots`: up to so many open orders
+    the market grows in place, which takes a millisecond or so, and not longer with every order in it; the addresses are set aside, the memory is not.
     """
 
-    def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS, room_slots: int = 0
+    ) -> None:
         names, capacity = symbol_names(symbols), capacity_for(min(FIRST_ORDERS, limits.orders_open_max))
         state = new_state(len(names), limits.participants_max, limits.window_ticks, capacity, 2 * limits.window_ticks)
         for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
             state.counters[name] = getattr(limits, name)
-        super().__init__(names, limits, state)
+        super().__init__(names, limits, state, room_slots)
 
     def grant_operator(self, participant: Integer) -> None:
         """Lets a participant halt, resume, print and end the day. ConfigError if there is no such participant."""
@@ -71,7 +88,7 @@ class Market(Entry):
     @staticmethod
     def grown(state: State) -> State:
         """The same state with room for twice as many orders."""
-        return grow_orders(state, 2 * len(state.orders))
+        return grow_orders(state, 2 * len(state.orders), Room())
 
     @staticmethod
     def warm() -> None:
@@ -100,15 +117,11 @@ class Market(Entry):
 
     def orders(self, symbol: Symbol | None = None) -> Rows:
         """Resting orders of a symbol, or of all, as ORDER rows, sorted by symbol, side (bids first), price (best first) and time priority."""
-        number = -1 if symbol is None else self._symbol(symbol)
-        out = np.zeros(int(self.state.counters["orders_open"][0]), ORDER)
-        count = list_orders(self.state, number, out)
-        return out[:count]
+        return listed_orders(self.state, -1 if symbol is None else self._symbol(symbol))
 
     def specials(self) -> Rows:
         """SPECIAL rows of the orders that are not displayed, or have a display, expiry, link or self-trade prevention of their own."""
-        out = np.zeros(int(self.state.counters["orders_open"][0]) if len(self.state.extras) else 0, SPECIAL)
-        return out[: list_specials(self.state, out)] if len(out) else out
+        return listed_specials(self.state)
 
     def indicative(self, symbol: Symbol = 0) -> tuple[int, int, int]:
         """(price_ticks, volume_lots, imbalance_lots) of the auction if it were held now; zeros without volume, or outside a collecting phase."""
@@ -130,11 +143,18 @@ class Market(Entry):
 
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""
+        return self._snapshot_with(self.orders(), self.specials())
+
+    def copied(self, room: Room) -> "Copy":
+        """A copy from which another thread can make the snapshot, in a fraction of the time; until the next copy into the same room."""
+        return Copy(self._snapshot_with(np.zeros(0, ORDER), np.zeros(0, SPECIAL)), copied_books(self.state, room))
+
+    def _snapshot_with(self, orders: Rows, specials: Rows) -> Snapshot:
         state = self.state
         used = participants_used(state.last_command_id, state.report, state.accounts, state.deposits)
         return Snapshot(
-            orders=self.orders(),
-            specials=self.specials(),
+            orders=orders,
+            specials=specials,
             counters=np.concatenate([state.counters[name] for name in SNAPSHOT_COUNTERS]),
             last_command_id=state.last_command_id[:used].copy(),
             report=state.report[:used].copy(),
@@ -148,12 +168,14 @@ class Market(Entry):
         )
 
     @classmethod
-    def restore(cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits) -> "Market":
+    def restore(
+        cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits, room_slots: int = 0
+    ) -> "Market":
         """The market that a snapshot was made of; its state hash is the same. Operators must be granted again."""
-        market = cls(symbols, limits=limits)
+        market = cls(symbols, limits=limits, room_slots=room_slots)
         needed = len(snapshot.orders) + len(snapshot.specials)
         if needed > len(market.state.orders):  # at once: each growth walks the free orders
-            market.state = grow_orders(market.state, capacity_for(needed))
+            market.state = grow_orders(market.state, capacity_for(needed), market.room)
         state = market.state
         used = len(snapshot.report)
         state.last_command_id[:used] = snapshot.last_command_id

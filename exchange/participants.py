@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.config import ExchangeConfig
+from serl.exchange.config import AccountLimits, ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE
@@ -48,6 +48,17 @@ class Participants:
     def exchange(self) -> int:
         """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
         return self.number_or_new(EXCHANGE_NAME)
+
+    def accounts(self) -> dict[int, AccountLimits]:
+        """The configured accounts by participant; creates those that are named and have never logged in."""
+        for name in self._config.accounts:
+            self.number_or_new(name)
+        return {number: self.account(number) for number in self._numbers.values()}
+
+    def account(self, number: int) -> AccountLimits:
+        """The configured account of a participant; operators have none unless it is named."""
+        others = AccountLimits() if self.is_operator(number) else self._config.other_accounts
+        return self._config.accounts.get(self.name(number), others)
 
     def name(self, number: int) -> str:
         """The name of a participant."""
@@ -111,10 +122,24 @@ class Participants:
     def _unused(self) -> int:
         """A participant without configuration that never did anything: its number goes to another name."""
         count = len(self._numbers)
-        for number in _unused(self._core, count):
+        for number in self._unused_numbers(count):
             if self.name(number) not in self._config.accounts:
                 return number
         raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
+
+    def _unused_numbers(self, count: int) -> list[int]:
+        """Those of the first `count` that never sent or received anything, have no session, no account settings of their own, and are no
+        operators."""
+        state: Any = self._core.market.state
+        gateway = self._core.gateway
+        others = np.zeros(state.accounts.shape[1], np.int64)
+        for setting, value in self._config.other_accounts.settings():
+            others[setting] = value
+        used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
+        used |= (state.accounts[:count] != 0).any(axis=1) & (state.accounts[:count] != others).any(axis=1)
+        used |= state.deposits[:count].any(axis=1) | (state.operator[:count] != 0)
+        used[gateway.participant[gateway.status != FREE]] = True
+        return [int(number) for number in np.flatnonzero(~used)]
 
     # -- operators ------------------------------------------------------------------------------------------------------
 
@@ -185,13 +210,3 @@ class Participants:
     def _has_session(self, number: int) -> bool:
         gateway = self._core.gateway
         return bool(np.any((gateway.participant == number) & (gateway.status != FREE)))
-
-
-def _unused(core: Core, count: int) -> list[int]:
-    """Those of the first `count` that never sent or received anything, have no session, no account settings, and are no operators."""
-    state: Any = core.market.state
-    gateway = core.gateway
-    used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
-    used |= state.accounts[:count].any(axis=1) | state.deposits[:count].any(axis=1) | (state.operator[:count] != 0)
-    used[gateway.participant[gateway.status != FREE]] = True
-    return [int(number) for number in np.flatnonzero(~used)]

@@ -5,14 +5,14 @@ Its commands carry the time at which they were due, so a day has the same tape a
 would begin with an auction waits for the RESUME.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from serl.exchange.assets import Assets
 from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
-from serl.exchange.config import ExchangeConfig
+from serl.exchange.config import AccountLimits, ExchangeConfig
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, asset_rows, deposit_rows, rule_rows
 from serl.exchange.venue import Venue
@@ -41,18 +41,18 @@ class Schedule:
         self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
-    def start(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
-        """Applies the configured rules, accounts and current phases where they differ, and ends the day if its end passed while the
-        exchange was stopped."""
+    def start(self, config: ExchangeConfig, accounts: Mapping[int, AccountLimits], now_ns: int) -> None:
+        """Applies the configured rules, accounts (by participant) and current phases where they differ, and ends the day if its end passed
+        while the exchange was stopped."""
         self._bands.start(now_ns)
         rows: list[Rows] = []
         market = self._venue.market
         for number, symbol in enumerate(config.symbols):
             rows += rule_rows(symbol, number, market.state.symbols[number], config.limits.price_ticks_max)
-        accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
         assets = Assets(config.symbols)
-        if any(account.balances or account.balance_checks for account in accounts.values()):
+        checked = any(account.balance_checks for account in (config.other_accounts, *accounts.values()))
+        if checked or any(account.balances for account in config.accounts.values()):
             rows += asset_rows(assets, market.state.assets)
         rows += deposit_rows(accounts, assets, market.state.deposits)
         past = list(self._calendar.pop_until(now_ns))

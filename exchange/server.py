@@ -172,8 +172,8 @@ class Exchange:
             warm_rule_book()
         self.clock.start()
         with private_files():
-            self.schedule.start(config, self.sessions.participants.number_or_new, self.clock.now_ns())
-        self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
+            self.schedule.start(config, self.sessions.participants.accounts(), self.clock.now_ns())
+        self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway, self.core.populate)
         self._commit_pipe = np.zeros(int(config.journal.durability == "batch"), POLL_ITEM)
         if len(self._commit_pipe):
             self._commit_pipe["fd"] = self.core.journal.start_committing(self.core.gateway)

@@ -12,6 +12,7 @@ from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
+from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.refusals import throttled_text
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
@@ -21,6 +22,7 @@ from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.participants import Participants
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
+from serl.exchange.settings import setting_rows
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
@@ -123,10 +125,22 @@ class Sessions:
         self.participants.set_cancel_on_disconnect(participant, options.get("cancel_on_disconnect") is True)
         if not self.participants.is_saved(participant):
             return False
+        self._apply_account(participant)
         self._descriptors[int(slots[0])] = peer.descriptor
         self._open_session(int(slots[0]), route, participant, options)
         self._welcome(int(slots[0]), last_report)
         return True
+
+    def _apply_account(self, participant: int) -> None:
+        """Applies the configured settings to an account that has none, of a new participant. Raises RequestError if the disk is full."""
+        current = self._core.market.state.accounts[participant]
+        if not current.any() and (rows := setting_rows(participant, self.participants.account(participant), current)):
+            sent = np.concatenate(rows)
+            sent["participant"], sent["time_ns"] = self.participants.exchange(), self._clock.now_ns()
+            try:
+                self._core.submit(sent)
+            except DiskFullError as error:
+                raise RequestError("disk_full", str(error)) from None
 
     def _check_login(self, name: str, participant: int | None, credential: Credential, address: str) -> None:
         if not is_name(name):

@@ -1,12 +1,12 @@
 """Turns the configuration of symbols and accounts into the commands that apply it; docs/orders.md explains each setting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.assets import Assets
-from serl.exchange.config import AccountConfig, SymbolConfig
+from serl.exchange.config import AccountConfig, AccountLimits, SymbolConfig
 from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
@@ -73,16 +73,23 @@ def _rule(symbol: int, rule: Rule, value: int, from_ticks: int = 0) -> Rows:
     return command(CommandKind.RULE, symbol=symbol, flags=rule, price_ticks=value, order_id=from_ticks)
 
 
-def account_rows(accounts: dict[int, AccountConfig], current: NDArray[np.int64]) -> list[Rows]:
+def account_rows(accounts: Mapping[int, AccountLimits], current: NDArray[np.int64]) -> list[Rows]:
     """ACCOUNT rows where configured settings differ from the market's: `current`, Snapshot.accounts, int64 (participants,
     ACCOUNT_COLUMNS). A participant that is not in `accounts` has no limits and no fees of its own."""
     rows = []
     for participant in sorted(accounts.keys() | set(np.flatnonzero(current[:, CONFIGURED].any(axis=1)).tolist())):
-        wanted: Sequence[tuple[Setting, int]] = accounts[participant].settings() if participant in accounts else ()
-        for setting, value in wanted or [(setting, 0) for setting in CONFIGURED]:
-            if current[participant, setting] != value:
-                rows.append(command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value))
+        rows += setting_rows(participant, accounts.get(participant, AccountLimits()), current[participant])
     return rows
+
+
+def setting_rows(participant: int, account: AccountLimits, current: NDArray[np.int64]) -> list[Rows]:
+    """The same of one participant: `current`, int64 (ACCOUNT_COLUMNS,)."""
+    wanted = account.settings() or [(setting, 0) for setting in CONFIGURED]
+    return [
+        command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value)
+        for setting, value in wanted
+        if current[setting] != value
+    ]
 
 
 def asset_rows(assets: Assets, current: NDArray[np.int64]) -> list[Rows]:
@@ -91,11 +98,12 @@ def asset_rows(assets: Assets, current: NDArray[np.int64]) -> list[Rows]:
     return [_rule(symbol, Rule(Rule.BASE_ASSET + place), int(assets.rows[symbol, place])) for symbol, place in places]
 
 
-def deposit_rows(accounts: dict[int, AccountConfig], assets: Assets, deposits: NDArray[np.int64]) -> list[Rows]:
+def deposit_rows(accounts: Mapping[int, AccountLimits], assets: Assets, deposits: NDArray[np.int64]) -> list[Rows]:
     """DEPOSIT rows of the configured balances of accounts that have no deposits: `deposits`, Snapshot.deposits. ConfigError for an unknown
     asset or a wrong amount."""
     rows = []
-    for participant, account in sorted(accounts.items()):
+    named = {participant: account for participant, account in accounts.items() if isinstance(account, AccountConfig)}
+    for participant, account in sorted(named.items()):
         amounts = {assets.number(name): assets.amount_units(name, text) for name, text in account.balances.items()}
         if not deposits[participant].any():
             rows += [deposit_row(participant, asset, units) for asset, units in amounts.items()]

@@ -10,7 +10,7 @@ from serl.exchange.gateway.state import index_sessions, new_gateway
 from serl.exchange.gateway.timing import clock_ns
 from serl.exchange.kernel.dump import list_orders
 from serl.exchange.kernel.levels import levels
-from serl.exchange.kernel.order_index import index_all
+from serl.exchange.kernel.order_index import move_entries
 from serl.exchange.kernel.state import new_state
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.open_sockets import open_sockets
@@ -34,6 +34,6 @@ def warm_loop() -> None:
     read_order(gateway.message, 0, rows[0])
     levels(state, 0, 0, np.zeros(0, LEVEL))
     list_orders(state, -1, np.zeros(0, ORDER))
-    index_all(state)
+    move_entries(state.table, np.zeros_like(state.table))
     warm_encoders(state, events)
     open_sockets(0, 0, frozenset({0}))

@@ -73,7 +73,7 @@ class SimulatedVenue:
 
     def start(self) -> None:
         """Applies the rules; call it once the market can execute commands."""
-        self.schedule.start(self._config, lambda name: EXCHANGE, self.time_ns)
+        self.schedule.start(self._config, {}, self.time_ns)
 
     def advance(self, until_ns: int, last_ns: int, run: Callable[[int], bool]) -> None:
         """Runs everybody's commands before `until_ns`, and what is scheduled up to `last_ns`, in order.

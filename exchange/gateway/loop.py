@@ -86,6 +86,8 @@ FRAMES_SKIPPED_MAX = 256
 """Surplus frames of a message that are dropped before the loop goes on."""
 TURN_EVENTS_MAX = 16_384
 """Events after which the loop returns, so that the feed is published."""
+SEND_EVENTS = 1024
+"""Events after which reports are sent, though more messages wait: nobody waits for the reports of a bulk message after his own."""
 UNDURABLE_MAX = 16_384
 """Commands that wait to be on the disk, after which the loop receives no more."""
 POLL_ITEM_BYTES = POLL_ITEM.itemsize
@@ -243,7 +245,7 @@ def accept_pending(gateway: GatewayState, market: Any, journal: Any, socket: int
 def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit: int, now_ns: int) -> tuple[int, int]:
     """Accepts up to `limit` messages: (their number, IDLE or the reason to return to Python)."""
     counter = gateway.counter
-    first_event = counter[EVENTS]
+    first_event = sent = counter[EVENTS]
     done = 0
     while True:
         status = execute_journaled(gateway, market, journal, socket, now_ns)
@@ -253,6 +255,9 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
             return done, JOURNAL_FAILURE
         if done == limit or counter[EVENTS] - first_event > TURN_EVENTS_MAX:
             return limit, IDLE
+        if counter[EVENTS] - sent >= SEND_EVENTS:
+            send_reports(gateway, socket, now_ns)
+            sent = counter[EVENTS]
         if count_undurable(gateway) >= UNDURABLE_MAX:
             return done, IDLE
         if counter[PENDING_SIZE] == 0:

@@ -16,10 +16,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,15 @@ RESERVED_ROWS = 1024
 """Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
 
 
+class _Waiting(NamedTuple):
+    """A snapshot that is not saved yet."""
+
+    make: Callable[[], SavedSnapshot]
+    events: EventLog
+    event_count: int  # in that log, before the snapshot
+    commands: Segment
+
+
 class Journal:
     """An open journal folder; one exchange at a time (held by a file lock)."""
 
@@ -79,9 +88,7 @@ class Journal:
         self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._snapshot: tuple[SavedSnapshot, EventLog, int, Segment] | None = (
-            None  # the newest one that is not saved yet
-        )
+        self._snapshot: _Waiting | None = None  # the newest one that is not saved yet
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
@@ -160,11 +167,11 @@ class Journal:
         """Writes every event so far to its file. Raises DiskFullError where there is no room."""
         self.store.write(int(gateway.counter[EVENTS]))
 
-    def save_snapshot(self, snapshot: SavedSnapshot, gateway: GatewayState) -> None:
-        """Writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while the
-        exchange serves. The commands up to there are synced before it too: otherwise a power cut could leave a gap in the journal that the
+    def save_snapshot(self, make: Callable[[], SavedSnapshot], gateway: GatewayState) -> None:
+        """Makes and writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while
+        the exchange serves. The commands up to there are synced before it too: otherwise a power cut could leave a gap in the journal that the
         snapshot hides. Without room for it, restarts begin with an earlier one."""
-        self._snapshot = snapshot, self.events, int(gateway.counter[EVENTS]), self.commands
+        self._snapshot = _Waiting(make, self.events, int(gateway.counter[EVENTS]), self.commands)
         if self._flusher is None:
             self._save_snapshot()
         else:
@@ -185,12 +192,11 @@ class Journal:
 
     def _save_snapshot(self) -> None:
         while (waiting := self._snapshot) is not None:
-            snapshot, events, count, commands = waiting
-            self.store.write_before(events, count)
-            for segment in (*self._unsynced_segments, commands):
+            self.store.write_before(waiting.events, waiting.event_count)
+            for segment in (*self._unsynced_segments, waiting.commands):
                 if segment.is_open:
                     segment.sync()
-            snapshots.save(self.folder, self.id, snapshot)
+            snapshots.save(self.folder, self.id, waiting.make())
             if self._snapshot is waiting:
                 self._snapshot = None
             try:
@@ -225,8 +231,12 @@ class Journal:
             text = "the disk has room again: new orders are accepted"
         log("disk_full" if full else "disk_has_room", f"{self.folder}: {text}")
 
-    def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
-        """Starts a thread that writes event logs and syncs to the disk every `interval_s`.
+    def wake(self) -> None:
+        """Has the thread of `start_flushing` do now what it has to do."""
+        self._wake.set()
+
+    def start_flushing(self, interval_s: float, gateway: GatewayState, also: Callable[[], None] = lambda: None) -> None:
+        """Starts a thread that writes event logs and syncs to the disk every `interval_s`, and each time calls `also`.
 
         After one failure, the compiled loop accepts no message and sends no report: what a failed sync left unwritten is unknown, and
         a later success would not prove anything, because the kernel marks the pages clean after a failed sync. A full disk is no such
@@ -235,7 +245,7 @@ class Journal:
 
         def flush() -> None:
             try:
-                self._flush(interval_s, gateway)
+                self._flush(interval_s, gateway, also)
             except BaseException as error:  # whatever ended this thread, nothing more reaches the disk
                 self._failure = error
                 gateway.counter[JOURNAL_FAILED] = 1
@@ -243,11 +253,12 @@ class Journal:
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
 
-    def _flush(self, interval_s: float, gateway: GatewayState) -> None:
+    def _flush(self, interval_s: float, gateway: GatewayState, also: Callable[[], None]) -> None:
         next_sync = time.monotonic() + interval_s
         while not self._stopping:
             self._wake.wait(max(0.0, next_sync - time.monotonic()))
             self._wake.clear()
+            also()
             try:
                 self.participants_file.save_requested()
                 self.store.write_finished()

@@ -9,7 +9,7 @@ from serl.exchange.kernel.state import BID, QUEUES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 
-@compiled
+@compiled(nogil=True)
 def list_orders(state: State, only: int, out: Rows) -> int:
     """Writes the resting orders of symbol `only` (-1: of all) to the ORDER rows of `out`, in canonical order; how many."""
     count = 0
@@ -79,7 +79,7 @@ def _write_special(state: State, slot: int, row: SpecialRow) -> None:
     row.self_trade = extra.self_trade
 
 
-@compiled
+@compiled(nogil=True)
 def list_specials(state: State, out: Rows) -> int:
     """Writes the orders that an ORDER row cannot describe to the SPECIAL rows of `out`, in canonical order; how many."""
     count, symbols = 0, state.halted.size

@@ -117,9 +117,13 @@ def remove(state: State, participant: int, order_id: int, slot: int) -> None:
 
 
 @compiled
-def index_all(state: State) -> None:
-    """Fills an empty table from the pool: every slot with something open."""
-    for slot in range(state.orders.size):
-        order = state.orders[slot]
-        if order.open_lots > 0:
-            insert(state, order.participant, order.order_id, slot)
+def move_entries(table: Any, longer: Any) -> None:
+    """Fills an empty table, a power of two in size, with the entries of another one. It reads no order and goes through both in order."""
+    mask = longer.size - 1
+    for index in range(table.size):
+        entry = table[index]
+        if entry != 0:
+            place = (entry >> 32) & mask
+            while longer[place] != 0:
+                place = (place + 1) & mask
+            longer[place] = entry

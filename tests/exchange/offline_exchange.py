@@ -36,7 +36,7 @@ class OfflineExchange:
         self.schedule = Schedule(core, config, lambda: EXCHANGE, lambda: now_ns, lambda: NEVER)
         self._first = self._appended
         self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
-        self.schedule.start(config, self._names.__getitem__, now_ns)
+        self.schedule.start(config, {self._names[name]: own for name, own in config.accounts.items()}, now_ns)
         self._command_id = core.command_sequence
 
     @property

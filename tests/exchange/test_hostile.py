@@ -212,8 +212,9 @@ def test_more_connections_than_descriptors_do_not_end_the_exchange(tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_names_that_do_nothing_lock_no_newcomer_out(tmp_path: Path) -> None:
-    with limited(tmp_path, limits={"participants_max": 8}) as served:
+@pytest.mark.parametrize("others", [{}, {"orders_open_max": 3}])
+def test_names_that_do_nothing_lock_no_newcomer_out(tmp_path: Path, others: dict[str, int]) -> None:
+    with limited(tmp_path, limits={"participants_max": 8}, other_accounts=others) as served:
         with RawClient(served.endpoint) as trader:
             trader.login("trader")
             assert_prompt(trader, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.growth import grow_orders
+from serl.exchange.growth import Room, grow_orders
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import EVENT, EventFlag, Reason
@@ -33,9 +33,9 @@ def test_growth_does_not_depend_on_how_many_levels_are_free() -> None:
     market = Market(1, limits=MarketLimits(qty_lots_max=1, orders_open_max=2**20))
     state = market.state
     while len(state.orders) < 2**18:
-        state = grow_orders(state, 2 * len(state.orders))
+        state = grow_orders(state, 2 * len(state.orders), Room())
     began_s = time.thread_time()
-    state = grow_orders(state, 2**19)
+    state = grow_orders(state, 2**19, Room())
     assert time.thread_time() - began_s < 0.15
     market.state = state
     market.submit(parse_all("p1 c1 NEW buy 1@5; p1 c2 NEW sell 1@5"))

@@ -49,7 +49,8 @@ def _another_salt(real: Any) -> Any:
 def _save_off(commands: int, events: int) -> Any:
     def save(self: Core) -> None:
         sequences = self.command_sequence - commands, self.time_ns, self.event_sequence - events
-        self.journal.save_snapshot(SavedSnapshot(*sequences, self.market.snapshot()), self.gateway)
+        saved = SavedSnapshot(*sequences, self.market.snapshot())
+        self.journal.save_snapshot(lambda: saved, self.gateway)
 
     return save
 
@@ -98,9 +99,8 @@ def _close_unsynced(self: Any, rows: int | None = None) -> None:
 
 def _save_events_only(self: Any) -> None:
     while (waiting := self._snapshot) is not None:
-        snapshot, log, count, _ = waiting
-        self.store.write_before(log, count)
-        snapshots.save(self.folder, self.id, snapshot)
+        self.store.write_before(waiting.events, waiting.event_count)
+        snapshots.save(self.folder, self.id, waiting.make())
         if self._snapshot is waiting:
             self._snapshot = None
 

@@ -1,0 +1,40 @@
+"""The open orders of a market as rows, and copies of its books from which another thread lists them."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.growth import Room
+from serl.exchange.kernel.dump import list_orders, list_specials
+from serl.exchange.kernel.state import State
+from serl.exchange.pointed import bound
+from serl.exchange.records import ORDER, Rows
+from serl.exchange.snapshot import SPECIAL
+
+POOLS = ("orders", "levels", "extras")
+BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
+"""With POOLS, the arrays that a list is made from; far_price and far_level as well, of which little is used."""
+
+
+def listed_orders(state: State, symbol: int = -1) -> Rows:
+    """The resting orders of a symbol, -1: of all, as ORDER rows, sorted by symbol, side (bids first), price (best first) and time priority."""
+    out = np.zeros(int(state.counters["orders_open"][0]), ORDER)
+    return out[: list_orders(state, symbol, out)]
+
+
+def listed_specials(state: State) -> Rows:
+    """SPECIAL rows of the orders that are not displayed, or have a display, expiry, link or self-trade prevention of their own."""
+    out = np.zeros(int(state.counters["orders_open"][0]) if len(state.extras) else 0, SPECIAL)
+    return out[: list_specials(state, out)] if len(out) else out
+
+
+def copied_books(state: State, room: Room) -> State:
+    """A state whose books nothing changes until the next copy into the same room, for the functions above. O(orders)."""
+    copies: dict[str, Any] = {name: room.copy(name, getattr(state, name)) for name in POOLS}
+    copies |= {name: getattr(state, name).copy() for name in BOOKS}
+    used = int(state.far_count.max())
+    for name in ("far_price", "far_level"):
+        far = getattr(state, name)
+        copies[name] = np.zeros_like(far)
+        copies[name][..., :used] = far[..., :used]
+    return bound(state._replace(**copies))
