@@ -24,7 +24,7 @@ GROUPS = {
         ),
         "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
         "docs": ("serl.cli_docs:docs", "Open the documentation in a browser, with search."),
-        "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
+        "dashboard": ("serl.cli_dashboard:dashboard", "Show a market, the researcher and LLM traders in a browser."),
     },
     "Market": {
         "exchange": (

@@ -110,6 +110,7 @@ def test_a_full_disk_rejects_and_resumes(small: tuple[Served, Path], tmp_path: P
         (disk / "filler").unlink()
         answered, error = send(client, orders(last + 1, 512))
         while error:  # rejected until the exchange has noticed the room; who goes on too fast meanwhile is disconnected
+            assert error[:2] == [Kind.ERROR, "disk_full"], error
             time.sleep(0.01)
             answered, error = send(client, orders(last + 1, 512))
         last = answered

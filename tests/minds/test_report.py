@@ -1,12 +1,9 @@
 """The report of a run: its figures, and text of models that is hostile."""
 
-import asyncio
 import json
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,12 +11,9 @@ from click.testing import CliRunner
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.cli import serl
-from serl.minds.files import DECISIONS, STATISTICS, DecisionFile, write_statistics
-from tests.minds.scripted import NOTHING, Answer, clock_of, name_of, order, prompt_of, run, scripted, settings
-from tests.researcher.llm.fake import fake_endpoint
-from tests.server_fixture import start_exchange
+from serl.minds.files import DECISIONS, STATISTICS, DecisionFile
+from tests.minds.hostile_run import record
 
-HOSTILE = "</td><script>alert('1')</script><img src=x onerror=alert(2)> & \u202e\u0000 \"'"
 ALLOWED = {"html", "head", "meta", "title", "style", "body", "header", "main", "h1", "h2", "dl", "dt", "dd", "p", "code", "div", "table",
            "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "line", "text", "rect", "details", "summary", "ul", "li", "span", "small", "br"}  # fmt: skip
 
@@ -45,38 +39,10 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def answer(request: dict[str, Any]) -> Answer | str:
-    """A seller, a buyer, and one that writes prose; all that models write is hostile."""
-    minute = int(clock_of(request)[3:5]) - 30 if clock_of(request) else -1
-    if "Look back" in prompt_of(request):
-        return {"insight": f"Lesson {HOSTILE}", "importance": 60}
-    if name_of(request) == "prose-0":
-        return HOSTILE
-    action = order("sell", 10, 101) if name_of(request) == "holder-0" else order("buy", 4)
-    texts = {"reason": f"because {HOSTILE}", "post": f"post {HOSTILE}"}
-    return (action if minute == (name_of(request) == "buyer-0") else NOTHING) | texts
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of a run with three minds, one of them with an event."""
-    path = tmp_path_factory.mktemp("run")
-    event = {"kind": "news", "time": "09:31", "symbol": "AMZN", "text": f"AMZN falls {HOSTILE}", "value": 2.5}
-    (path / "events.jsonl").write_text(json.dumps(event))
-    personas = [
-        {"name": "holder", "shares": {"AMZN": 10}},
-        {"name": "buyer", "cash": 1000, "style": HOSTILE},
-        {"name": "prose"},
-    ]
-    config = settings(personas=personas, events="events.jsonl", memory={"reflect_every": 2})
-    with (
-        start_exchange(symbols="AMZN", clock="lockstep") as served,
-        fake_endpoint(scripted(answer)) as fake,
-        DecisionFile(path) as decisions,
-    ):
-        found = asyncio.run(run(config, served.endpoint, fake, path, log=decisions.add))
-    write_statistics(path / STATISTICS, found)
-    yield path
+    return record(tmp_path_factory.mktemp("run"))
 
 
 def report(folder: Path, *options: str) -> str:

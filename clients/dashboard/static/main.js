@@ -128,9 +128,10 @@ function drawBook(book, prices) {
 }
 
 function drawPages() {
-  if (store.sections.pages?.researcher && !element("pages").querySelector("[href=researcher]")) {
-    const link = make("a", "", "Researcher");
-    link.setAttribute("href", "researcher");
+  for (const [page, text] of [["researcher", "Researcher"], ["minds", "Minds"]]) {
+    if (!store.sections.pages?.[page] || element("pages").querySelector(`[href=${page}]`)) continue;
+    const link = make("a", "", text);
+    link.setAttribute("href", page);
     element("pages").append(link);
   }
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from serl.cli_dashboard import dashboard
 from serl.clients.dashboard.flow import BARS_MAX, Flow
-from serl.researcher.browse.cli import dashboard
 
 OPEN_S = 34_200
 

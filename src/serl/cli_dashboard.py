@@ -1,11 +1,15 @@
-"""`serl dashboard`: the market and the researcher in a browser."""
+"""`serl dashboard`: the market, the researcher and LLM traders in a browser."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from serl.clients.dashboard import PORT
 from serl.exchange.cli_login import curve_option, token_options
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 """A folder that may not exist yet."""
@@ -24,21 +28,23 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--flow", type=FOLDER, help="Folder of `serl agents start --flow`.")
 @click.option("--researcher", "run", type=FOLDER, help="Folder of a run of the researcher; adds its page.")
+@click.option(
+    "--minds", type=FOLDER, help="Folder of a run of LLM traders (`serl minds start --output`); adds their page."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: any free port.")
 def dashboard(
     connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], flow: Path | None, run: Path | None,
-    host: str, port: int,
+    minds: Path | None, host: str, port: int,
 ) -> None:  # fmt: skip
     """Serve a web page of a running exchange until Ctrl-C. Waits for the exchange if it is not running yet."""
     from serl.clients.dashboard.account import Account
     from serl.clients.dashboard.board import Board
     from serl.clients.dashboard.link import Link
     from serl.clients.dashboard.server import serve
-    from serl.researcher.browse.routes import routes
 
     board = Board()
-    board.put("pages", {"researcher": run is not None})
+    board.put("pages", {"researcher": run is not None, "minds": minds is not None})
     holder = Account(connect, account or "dashboard", token, curve, active=account is not None)
     link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
@@ -46,4 +52,18 @@ def dashboard(
         click.echo(f"dashboard {address}")
         click.echo(f"operator  {operators}")
 
-    serve(board, link, host, port, routes(run) if run else [], print_addresses)
+    serve(board, link, host, port, _pages(run, minds), print_addresses)
+
+
+def _pages(run: Path | None, minds: Path | None) -> "list[BaseRoute]":
+    """The routes of the pages beside the market's."""
+    routes = []
+    if run is not None:
+        from serl.researcher.browse.routes import routes as researcher_routes
+
+        routes += researcher_routes(run)
+    if minds is not None:
+        from serl.minds.browse.routes import routes as minds_routes
+
+        routes += minds_routes(minds)
+    return routes

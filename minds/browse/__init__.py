@@ -1,0 +1,1 @@
+"""The page of LLM traders in the dashboard."""
