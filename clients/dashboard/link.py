@@ -13,6 +13,8 @@ from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.flow import Flow
+from serl.clients.dashboard.news_board import TOPIC as NEWS_TOPIC
+from serl.clients.dashboard.news_board import NewsBoard
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.standings import Standings
 from serl.clients.dashboard.symbol import CHANNELS, HISTORY_BYTES, TRADES, SymbolView
@@ -52,6 +54,7 @@ class Link(threading.Thread):
         self._sockets = Sockets(endpoint, curve, token)
         self._vitals = Vitals(endpoint)
         self._standings = Standings(self._sockets, self._operator_token)
+        self._news = NewsBoard(token)
         self._executions = [Progress(path) for path in executions]
         self._flow = None if flow is None else Flow(flow)
         self._topics: dict[bytes, SymbolView] = {}
@@ -85,6 +88,8 @@ class Link(threading.Thread):
             self._vitals.feed_messages += 1
             if (view := self._topics.get(topic)) is not None:
                 view.apply(message)
+            elif topic == NEWS_TOPIC:
+                self._news.apply(message, self._board.views)
         self._sockets.process_replies()
         self._account.update()
         self._request_snapshots()
@@ -107,6 +112,9 @@ class Link(threading.Thread):
             self._board.put("watch", [view.watch_row() for view in views])
         mids = {view.number: view.mid_ticks for view in views}
         self._board.put("exchange", self._vitals.as_json())
+        if views:
+            self._news.ask_for_missing(self._sockets, self._board.views)
+            self._board.put("news", self._news.as_json())
         if self._board.has_operator and (statistics := self._vitals.statistics):
             self._standings.update(statistics)
             self._board.put("standings", self._standings.as_json(self._board.views, mids))
@@ -149,6 +157,7 @@ class Link(threading.Thread):
         self._vitals.reset()
         self._account.reset()
         self._standings.reset()
+        self._news.reset()
         for view in self._board.views.values():
             view.reset()
 
@@ -175,6 +184,8 @@ class Link(threading.Thread):
         }
         for topic in self._topics.keys() - followed:
             self._sockets.subscribe(topic)
+        if not followed:
+            self._sockets.subscribe(NEWS_TOPIC)
 
     def _request_snapshots(self) -> None:
         """Requests missing snapshots, of some symbols at a time."""

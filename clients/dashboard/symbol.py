@@ -17,6 +17,8 @@ CHANNELS = ("l2", "trade", "status", "rows")
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
 DAY_S = 86_400
+LEANS_S = 10.0
+"""A forecast that is older, in exchange time, is no longer drawn."""
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
 """Memory for one column or trade; larger ones leave room for fewer."""
 HISTORY_BYTES = COLUMNS * COLUMN_BYTES
@@ -47,6 +49,9 @@ class SymbolView:
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
         self.candles = Candles()
+        #: of the last forecast, by horizon: P(up) - P(down)
+        self._leans: dict[str, float] = {}
+        self._leans_ns = 0
         self._column_ns = -1
         self._column: dict[str, Any] | None = None
         self._column_version: tuple[object, ...] = ()
@@ -82,6 +87,13 @@ class SymbolView:
         self.halted, self.phase, self.reason = bool(items[0]), Phase(items[1]), HaltReason(items[2])
         if not self.is_collecting:
             self.indicative = None
+
+    def set_leans(self, leans: dict[str, float], time_ns: int) -> None:
+        """Sets P(up) - P(down) of a forecast by horizon, and when it was published."""
+        self._leans, self._leans_ns = leans, time_ns
+
+    def _leans_at(self, time_ns: int) -> dict[str, float]:
+        return self._leans if time_ns - self._leans_ns <= LEANS_S * SECOND_NS else {}
 
     @property
     def is_collecting(self) -> bool:
@@ -126,8 +138,15 @@ class SymbolView:
             return
         self._column_ns = time_ns
         self.candles.add(self._traded)
-        if self._column is None or self._column_version != self.version or self._rows or self._traded:
-            self._column = self._new_column()
+        leans = self._leans_at(time_ns)
+        if (
+            self._column is None
+            or self._column_version != self.version
+            or self._rows
+            or self._traded
+            or self._column["leans"] != leans
+        ):
+            self._column = self._new_column() | {"leans": leans}
             # the next one is the same if nothing happens until then
             self._column_version = () if self._rows or self._traded else self.version
         self._column["t"] = time_of_day_s(time_ns)
@@ -153,6 +172,7 @@ class SymbolView:
         """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
+        self._leans = {}
         self.reason = HaltReason.NONE
         self._column_ns, self._column, self._last_match = -1, None, 0
         self.columns.clear()

@@ -6,6 +6,7 @@ import { Executions } from "./executions.js";
 import { facts, PriceFormat, haltText, joined, make, phaseText, speedText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
+import { NewsPanel } from "./news.js";
 import { LookBack } from "./look_back.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
@@ -18,7 +19,7 @@ import { Watchlist } from "./watchlist.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "standings", "pages"];
+const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "standings", "news", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -38,6 +39,7 @@ const account = new AccountPanel(element("account"), element("account-body"), op
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
 const watchlist = new Watchlist(element("watch"), element("watch-rows"), selectSymbol);
 const standings = new Standings(element("standings"), element("standings-rows"));
+const news = new NewsPanel(element("news"), element("news-rows"));
 const kinds = new Kinds(element("kinds"), element("kinds-rows"));
 const executions = new Executions(element("executions"));
 
@@ -101,6 +103,7 @@ function draw() {
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
   if (parts.has("watch") || parts.has("market") || parts.has("columns")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
   if (parts.has("standings")) standings.draw(store.sections.standings);
+  if (parts.has("news")) news.draw(store.sections.news ?? []);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);

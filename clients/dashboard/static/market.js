@@ -5,6 +5,9 @@ import { indicativePrice } from "./format.js";
 /** Possible steps of a price axis, in ticks. */
 export const TICK_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
+/** Colours of forecasts by horizon, the shortest first. */
+const FORECASTS = ["accent", "text", "buy", "sell"];
+
 export class MarketCharts {
   constructor(root) {
     this.grid = null;
@@ -27,11 +30,15 @@ export class MarketCharts {
       axes: { price: prices, lots: { ...axisCompact, size: 52 } },
       scales: { price: { range: aroundPrices }, lots: { range: (_, low, high) => { const max = Math.max(1, -low || 0, high || 0); return [-max * 1.05, max * 4]; } } },
     });
+    const share = (_, value) => (value == null ? "" : value.toFixed(2));
+    this.quality = [
+      { label: "imbalance", stroke: "violet", fill: "violet-soft", scale: "share", value: share },
+      { label: "spread, ticks", stroke: "amber", paths: steps, scale: "ticks" },
+    ];
+    this.forecast = (horizon, index) => ({ label: `forecast ${horizon}, up − down`, stroke: FORECASTS[index % FORECASTS.length], paths: steps, scale: "share", value: share });
+    this.horizons = [];
     this.spread = new Chart(root("spread"), {
-      series: [
-        { label: "imbalance", stroke: "violet", fill: "violet-soft", scale: "share", value: (_, value) => (value == null ? "" : value.toFixed(2)) },
-        { label: "spread, ticks", stroke: "amber", paths: steps, scale: "ticks" },
-      ],
+      series: this.quality,
       axes: { ticks: { ...axisCompact, size: 38 }, share: { values: (_, splits) => splits.map((value) => value.toFixed(1)), size: 38 } },
       scales: { share: { range: [-1, 1] }, ticks: { range: (_, low, high) => [0, Math.max(2, high * 1.3 || 2)] } },
     });
@@ -54,6 +61,13 @@ export class MarketCharts {
     this.price.setSeries(visible ? [...this.trading, ...this.auctions] : this.trading);
   }
 
+  /** Shows the series of forecasts if there were any. */
+  showForecasts(horizons) {
+    if (horizons.join() === this.horizons.join()) return;
+    this.horizons = horizons;
+    this.spread.setSeries([...this.quality, ...horizons.map(this.forecast)]);
+  }
+
   /** selected: the column to mark with the cursors, if any. */
   draw(columns, grid, selected) {
     this.grid = grid;
@@ -64,7 +78,9 @@ export class MarketCharts {
     const auctions = [valuesOf((c) => lots(c, 3) || null), valuesOf(indicativePrice)];
     this.showAuctions(auctions.flat().some((value) => value !== null));
     this.price.set(this.withAuctions ? [...prices, ...auctions] : prices);
-    this.spread.set([times, valuesOf((c) => c.imbalance), valuesOf((c) => (hasSpread(c) ? c.ask - c.bid : null))]);
+    this.showForecasts([...new Set(columns.flatMap((c) => Object.keys(c.leans)))].toSorted((a, b) => parseFloat(a) - parseFloat(b)));
+    const forecasts = this.horizons.map((horizon) => valuesOf((c) => c.leans[horizon] ?? null));
+    this.spread.set([times, valuesOf((c) => c.imbalance), valuesOf((c) => (hasSpread(c) ? c.ask - c.bid : null)), ...forecasts]);
     this.flowMax = scaleMax(columns.flatMap((c) => Object.values(c.flow)));
     const flow = (name, sign) => valuesOf((c) => sign * c.flow[name]);
     this.flow.set([times, flow("added_bid", 1), flow("added_ask", 1), flow("cancelled_bid", -1), flow("cancelled_ask", -1)]);

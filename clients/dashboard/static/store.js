@@ -51,7 +51,7 @@ export class Store {
       this.traders = frame.traders;
       changed.add("traders");
     }
-    for (const name of ["exchange", "market", "account", "account_trades", "executions", "watch", "standings", "pages", "failed"]) {
+    for (const name of ["exchange", "market", "account", "account_trades", "executions", "watch", "standings", "news", "pages", "failed"]) {
       if (name in frame) {
         this.sections[name] = frame[name];
         changed.add(name);

@@ -1,0 +1,28 @@
+// The last messages of the news channel, newest first.
+import { make, timeOfDay } from "./format.js";
+
+const DECIMALS = 4;
+
+export class NewsPanel {
+  constructor(panel, rows) {
+    this.panel = panel;
+    this.rows = rows;
+  }
+
+  /** messages: [[sequence, time_s, kind, symbol, headline, value, source], ...]. */
+  draw(messages) {
+    this.panel.hidden = !messages.length;
+    this.rows.replaceChildren(...messages.map(([sequence, time, kind, symbol, headline, value, source]) => {
+      const row = make("div", "message");
+      row.dataset.sequence = sequence;
+      const head = make("div", "head");
+      head.append(make("time", "", timeOfDay(time)), make("span", "tag", kind));
+      if (symbol) head.append(make("span", "who", symbol));
+      if (value != null) head.append(make("span", "value", String(Number(value.toFixed(DECIMALS)))));
+      if (source) head.append(make("span", "hint", source));
+      row.append(head);
+      if (headline) row.append(make("p", "", headline));
+      return row;
+    }));
+  }
+}
