@@ -19,7 +19,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.evaluate import ignore_stage
-from serl.researcher.inner.executors import ExecutorName, trainer
+from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.score import scoring_set
 from serl.researcher.inner.settings import Settings
@@ -55,7 +55,7 @@ def timed(contenders: Sequence[Contender], seeds: int) -> float:
     return time.perf_counter() - began
 
 
-def bars_contenders(folder: Path, on: ExecutorName = "local") -> list[Contender]:
+def bars_contenders(folder: Path, on: str = "local") -> list[Contender]:
     """Two candidates for bars, ready to be timed: everything is compiled, workers run, scoring sets are there."""
     config = load_config(Path("bars"), [write_bars(folder / "walk.parquet")])
     drawn = uniform.draw(Kind.REWARD, np.random.default_rng(0))  # the example trains the same policy as the default

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.cluster import LOCAL, check_alone, on_option
+
 if TYPE_CHECKING:
     from serl.agents.backtest.load import Loaded
     from serl.agents.backtest.result import Result
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds of the population."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes for several seeds; one per core by default.")
+@on_option("Run the seeds on this machine, or on a Ray cluster.")
 @click.option("--window", help="When the strategy trades, like 10:00-11:00; all of the day by default.")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Configuration of an exchange; only its latency is used."
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("backtest.html"), show_default=True)
 def backtest(
     file: Path, name: str | None, population: str | None, day: Path | None, answering: str | None, seed: int, seeds: int,
-    workers: int | None, window: str | None, config: Path | None, participant: str, latency_us: float | None, output: Path,
+    workers: int | None, on: str | None, window: str | None, config: Path | None, participant: str, latency_us: float | None, output: Path,
 ) -> None:  # fmt: skip
     """Backtest the strategy in FILE: a subclass of serl.Strategy, or a compiled kind of trader.
 
@@ -68,16 +71,19 @@ def backtest(
         raise click.UsageError(
             "expected --answering with --day only, got it with --population; leave it out: simulated traders react"
         )
+    check_alone(on, "--workers", workers)
     check_path(output.with_suffix(".html"))
     loaded = load_strategy(file, name)
     delays, compiled_latency_us = _latency(loaded, config, participant, latency_us)
     settings = None if population is None else load_population(population).model_dump()
     window_ns = None if window is None else parse_window(window)
     jobs = [
-        Job(file, loaded.name, settings, day, one, window_ns, delays, compiled_latency_us, answering or NONE)
+        Job(file.resolve(), loaded.name, settings, day, one, window_ns, delays, compiled_latency_us, answering or NONE)
         for one in range(seed, seed + seeds)
     ]
-    results = [_run_one(jobs[0], loaded)] if seeds == 1 else _run_seeds(jobs, workers or os.cpu_count() or 1)
+    results = (
+        [_run_one(jobs[0], loaded)] if seeds == 1 else _run_seeds(jobs, workers or os.cpu_count() or 1, on or LOCAL)
+    )
     where = population or str(day)
     _show(
         f"{loaded.name}, {where}, {results[0].settings['window']}",
@@ -138,7 +144,7 @@ def _run_one(job: "Job", loaded: "Loaded") -> "Result":
         return job.run(loaded, report)
 
 
-def _run_seeds(jobs: "list[Job]", workers: int) -> "list[Result]":
+def _run_seeds(jobs: "list[Job]", workers: int, on: str) -> "list[Result]":
     """The results by seed."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -148,7 +154,7 @@ def _run_seeds(jobs: "list[Job]", workers: int) -> "list[Result]":
     columns: Any = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("seeds", total=len(jobs))
-        for result in run_jobs(jobs, workers):
+        for result in run_jobs(jobs, workers, on):
             results.append(result)
             progress.update(task, completed=len(results))
     return sorted(results, key=lambda result: int(result.settings["seed"]))

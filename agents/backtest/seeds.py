@@ -16,6 +16,7 @@ from serl.agents.backtest.run import Progress, backtest
 from serl.agents.execution.answering.model import NONE
 from serl.agents.realism.days import load_day
 from serl.agents.traders.population import check_population
+from serl.cluster import LOCAL, on_ray
 from serl.exchange.latency import Delays
 from serl.garbage import collect_rarely
 
@@ -48,8 +49,15 @@ class Job:
             )  # fmt: skip
 
 
-def run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
-    """The results as they are ready. After an error or an interruption the processes are ended at once."""
+def run_jobs(jobs: Sequence[Job], workers: int, on: str = LOCAL) -> Iterator[Result]:
+    """The results as they are ready. After an error or an interruption the processes, or tasks of a cluster, are ended at once."""
+    if on == LOCAL:
+        yield from _run_here(jobs, workers)
+    else:
+        yield from (result for _, result in on_ray({job.seed: job.run for job in jobs}, on))
+
+
+def _run_here(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _prepare)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from serl.agents.traders.shipped import EXPERIMENT
+from serl.cluster import LOCAL, check_alone, on_option
 
 if TYPE_CHECKING:
     from serl.agents.experiments.experiment import Experiment
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, instead of those in FILE.")
 @click.option("--until", help="Time of day at which every run ends, instead of that in FILE.")
 @click.option("--threads", type=click.IntRange(1), help="Runs at a time; one per core by default.")
+@on_option("Run on this machine, or on a Ray cluster.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the results  [default: runs/NAME]")
 @click.option("--resume", is_flag=True, help="Continue the experiment in the folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON instead of a table.")
 def experiment(
-    file: str, seeds: int | None, until: str | None, threads: int | None, output: Path | None, resume: bool, as_json: bool
+    file: str, seeds: int | None, until: str | None, threads: int | None, on: str | None, output: Path | None, resume: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Compare variants of a simulated market, the arms in FILE (a YAML file, or tick-size, latency-advantage, ...).
 
@@ -40,11 +43,12 @@ def experiment(
     from serl.agents.experiments.store import RunFile
     from serl.agents.experiments.summary import summarise
 
+    check_alone(on, "--threads", threads)
     found = load_experiment(file, seeds, until)
     folder = output or Path("runs") / found.name
     kept = RunFile(folder, found, resume=resume)
     try:
-        results = _run(found, kept, threads)
+        results = _run(found, kept, threads, on or LOCAL)
     finally:
         kept.close()
     paths = write_report(found, results, folder)
@@ -55,7 +59,7 @@ def experiment(
     click.echo(f"wrote {', '.join(map(str, paths))}")
 
 
-def _run(found: "Experiment", kept: "RunFile", threads: int | None) -> "Results":
+def _run(found: "Experiment", kept: "RunFile", threads: int | None, on: str) -> "Results":
     """The results, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -74,7 +78,7 @@ def _run(found: "Experiment", kept: "RunFile", threads: int | None) -> "Results"
             progress.update(task, advance=1)
 
         try:
-            return run_experiment(found, done, threads, keep)
+            return run_experiment(found, done, threads, keep, on)
         except KeyboardInterrupt:
             finished = int(progress.tasks[0].completed)
             click.echo(

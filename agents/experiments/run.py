@@ -5,12 +5,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from functools import partial
 
 from serl.agents.experiments.experiment import Arm, Experiment
 from serl.agents.experiments.measures import MEASURES, group_pnl
 from serl.agents.experiments.quotes import LOTS, SPREAD_LOTS, TRADES, VOLUME_LOTS, Quotes, replay_quotes
 from serl.agents.experiments.store import Results, RunKey
 from serl.agents.traders.simulate import Simulation
+from serl.cluster import LOCAL, on_ray
 from serl.exchange.market import Market
 
 STEPS = 50
@@ -45,17 +47,26 @@ def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: Fa
 
 def run_experiment(
     experiment: Experiment, done: Mapping[RunKey, Mapping[str, float]] | None = None, threads: int | None = None,
-    on_run: Callable[[str, int, dict[str, float]], None] = lambda arm, seed, values: None,
+    on_run: Callable[[str, int, dict[str, float]], None] = lambda arm, seed, values: None, on: str = LOCAL,
 ) -> Results:  # fmt: skip
     """The measures of every arm and seed, the same whatever the number of threads.
 
     Args:
         done: runs that are not repeated.
         threads: one per core by default.
+        on: where the runs go, see `serl.cluster`; a cluster has its own number of threads.
         on_run: called with each new run as it ends, in this thread; also with those that end while an interruption is on its way.
     """
     found: Results = dict(done or {})
     wanted = [(arm, seed) for seed in experiment.seeds for arm in experiment.arms]
+    if on != LOCAL:
+        jobs = {
+            (arm.name, seed): partial(measure_run, arm, seed) for arm, seed in wanted if (arm.name, seed) not in found
+        }
+        for key, values in on_ray(jobs, on):
+            found[key] = values
+            on_run(*key, values)
+        return {(arm.name, seed): found[arm.name, seed] for arm, seed in wanted}
     stop = threading.Event()
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
     waiting: dict[Future[dict[str, float]], RunKey] = {

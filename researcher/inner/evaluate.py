@@ -8,7 +8,7 @@ from typing import Any
 from serl.researcher.candidates import Budget, Candidate, Paired, Result
 from serl.researcher.inner.contender import Contender, Report
 from serl.researcher.inner.errors import IncumbentError
-from serl.researcher.inner.executors import ExecutorName, trainer
+from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.ledger import Ledger
 from serl.researcher.inner.race import Standings, Ticket
 from serl.researcher.inner.results import mean_score
@@ -38,7 +38,7 @@ def evaluate_many(
     folder: Path,
     workers: int = 2,
     report: Report = ignore_stage,
-    on: ExecutorName = "local",
+    on: str = "local",
     incumbent: Candidate | None = None,
 ) -> list[Result]:
     """Evaluate candidates by a race (race.py), `workers` trainings at a time; results in the order of the candidates.

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from serl.cluster import on_option
+
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -41,12 +43,7 @@ def researcher() -> None:
 @click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Maximum hours of the run.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Maximum tokens of the language model.")
 @click.option("--seed", type=click.IntRange(min=0))
-@click.option(
-    "--on",
-    "train_on",
-    type=click.Choice(["local", "ray"]),
-    help="Train candidates on this machine, or on a Ray cluster (RAY_ADDRESS).",
-)
+@on_option("Train candidates on this machine, or on a Ray cluster (that of RAY_ADDRESS without an address).")
 @click.option(
     "--adapter",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -62,7 +59,7 @@ def researcher() -> None:
 @click.option("--offline", is_flag=True, help="Answer from the record of calls only; call no language model.")
 def start(
     path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
-    tokens: int | None, seed: int | None, train_on: str | None, adapter: Path | None, experience: Path | None, output: Path | None, resume: bool, offline: bool,
+    tokens: int | None, seed: int | None, on: str | None, adapter: Path | None, experience: Path | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Run the outer loop. Ctrl-C stops it, --resume continues it."""
     from serl.researcher.outer import run
@@ -75,7 +72,7 @@ def start(
         "candidates": candidates,
         "hours_max": hours,
         "seed": seed,
-        "train_on": train_on,
+        "train_on": on,
     }
     values |= {name: value for name, value in overrides.items() if value is not None}
     if tokens is not None:

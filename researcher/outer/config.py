@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from serl.agents.learning.sources import BARS_SUFFIX
+from serl.cluster import LOCAL, check_place
 from serl.exchange.errors import ConfigError
 from serl.exchange.yaml_text import parse_yaml
 from serl.extras import require
@@ -150,8 +151,8 @@ class OuterConfig(_Part):
     budget: Budget = Field(Budget(), description="limits on the training of one candidate")
     inner: Settings = Settings()
     workers: int = Field(2, ge=1, description="candidates that train in parallel")
-    train_on: Literal["local", "ray"] = Field(
-        "local", description="local: processes on this machine; ray: a Ray cluster"
+    train_on: Annotated[str, AfterValidator(check_place)] = Field(
+        LOCAL, description="local: processes on this machine; ray, ray:ADDRESS: a Ray cluster"
     )
     seed: int = Field(0, ge=0)
 
@@ -288,6 +289,6 @@ def require_packages(config: OuterConfig, *, offline: bool = False) -> None:
         needed += ["openai"] if config.endpoint else ["openai", "xllamacpp"]
         if config.active_low_level is not None:
             needed += ["gguf", "llguidance", "peft", "transformers"]
-    if config.train_on == "ray":
+    if config.train_on != LOCAL:
         needed.append("ray")
     require("the researcher", *needed)

@@ -1,0 +1,89 @@
+"""Where runs go that do not depend on each other: to this machine, or as tasks to a Ray cluster (`--on`). The results are the same."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from serl.exchange.errors import ConfigError, SerlError
+from serl.extras import require
+
+LOCAL, RAY = "local", "ray"
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+class ClusterError(SerlError):
+    """The cluster cannot be reached, or lost a run more often than it is repeated."""
+
+
+def check_place(on: str) -> str:
+    """The place, if it is one: `local`, `ray` (the cluster that RAY_ADDRESS names, or else one that Ray starts on this machine) or
+    `ray:ADDRESS`. Raises ConfigError."""
+    kind, colon, address = on.partition(":")
+    if on != LOCAL and (kind != RAY or (colon and not address.strip())):
+        raise ConfigError(
+            f"--on: expected local, ray or ray:ADDRESS, got {on!r}; an address looks like ray:10.0.0.5:6379"
+        )
+    return on
+
+
+def on_option(text: str) -> Any:
+    """The option --on of a command, its default left to the command."""
+
+    def checked(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        return None if value is None else check_place(value)
+
+    return click.option("--on", metavar="local|ray[:ADDRESS]", callback=checked, help=text)
+
+
+def check_alone(on: str | None, option: str, value: int | None) -> None:
+    """UsageError for the number of processes or threads of this machine together with a cluster, which has its own."""
+    if on not in (None, LOCAL) and value is not None:
+        raise click.UsageError(
+            f"expected {option} or --on {on}, got both; leave out {option}: a cluster has its own number of CPUs"
+        )
+
+
+def ray_at(on: str) -> Any:
+    """The module `ray`, connected. MissingPackageError if it is not installed, ClusterError if there is no such cluster."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    require("runs on a cluster", "ray")
+    import ray
+
+    address = check_place(on).partition(":")[2] or None
+    try:
+        if not ray.is_initialized():
+            ray.init(address=address, include_dashboard=False if address is None else None, log_to_driver=False)
+    except Exception as error:
+        advice = f"check {address}" if address else "check RAY_ADDRESS"
+        raise ClusterError(f"Ray does not start: {str(error)[:300]}; {advice}, or omit --on {on}") from error
+    return ray
+
+
+def on_ray(jobs: Mapping[Key, Callable[[], Result]], on: str) -> Iterator[tuple[Key, Result]]:
+    """Each result with its key, as it is ready. A job takes one CPU; if its machine is lost it is repeated elsewhere, up to three times.
+
+    Jobs are pickled: files that they name must be there under the same paths on all machines. Raises what a job raises.
+    """
+    ray = ray_at(on)
+    task = ray.remote(num_cpus=1)(_call)
+    waiting = {task.remote(job): key for key, job in jobs.items()}
+    try:
+        while waiting:
+            ready, _ = ray.wait(list(waiting))
+            for reference in ready:
+                try:
+                    yield waiting.pop(reference), ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from error
+                except ray.exceptions.RayError as error:
+                    raise ClusterError(f"Ray: {str(error)[:300]}; run it again") from error
+    finally:
+        for reference in waiting:
+            ray.cancel(reference, force=True)
+
+
+def _call(job: Callable[[], Result]) -> Result:
+    return job()

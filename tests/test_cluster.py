@@ -1,0 +1,130 @@
+"""Runs on a Ray cluster: the same results as on this machine, also if a machine is lost."""
+
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.backtest.seeds import Job, run_jobs
+from serl.agents.experiments.experiment import load_experiment
+from serl.agents.experiments.run import run_experiment
+from serl.agents.traders.population import load_population
+from serl.cli import serl
+from serl.cluster import ClusterError, check_place, on_ray
+from serl.exchange.errors import ConfigError
+from serl.extras import MissingPackageError
+from tests.clients.dashboard.server_fixture import wait_until
+
+STRATEGY = """
+import serl
+
+class Buyer(serl.Strategy):
+    interval_s = 60.0
+
+    def on_wake(self, market):
+        market.buy("DEMO", 1)
+"""
+
+
+@pytest.mark.parametrize("on", ["", "here", "ray:", "ray: ", "local:9", "rays"])
+def test_a_place_is_this_machine_or_a_cluster(on: str) -> None:
+    with pytest.raises(ConfigError, match="expected local, ray or ray:ADDRESS"):
+        check_place(on)
+    assert [check_place(one) for one in ("local", "ray", "ray:10.0.0.5:6379")] == ["local", "ray", "ray:10.0.0.5:6379"]
+
+
+def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[ray\]'"):
+        next(on_ray({1: partial(int, 1)}, "ray"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["experiment", "tick-size", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
+        (["experiment", "tick-size", "--on", "ray", "--threads", "2"], "expected --threads or --on ray, got both"),
+        (["backtest", "bot.py", "--population", "small", "--on", "ray:", "--seeds", "2"], "expected local, ray"),
+        (["backtest", "bot.py", "--population", "small", "--on", "ray", "--workers", "2"], "expected --workers or --on ray"),
+        (["researcher", "start", "--on", "cloud"], "expected local, ray or ray:ADDRESS, got 'cloud'"),
+    ],
+)  # fmt: skip
+def test_wrong_places_are_errors_of_one_line(options: list[str], error: str) -> None:
+    done = CliRunner().invoke(serl, options)
+    assert done.exit_code and error in f"{done.output}{done.exception}"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Any:
+    """Two nodes on this machine, each with one CPU, and the cluster's address."""
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    found.second = found.add_node(num_cpus=1)
+    try:
+        yield found
+    finally:
+        ray.shutdown()
+        found.shutdown()
+
+
+@pytest.mark.long  # two nodes are a dozen processes
+def test_a_cluster_of_two_nodes_gives_the_same(cluster: Any, tmp_path: Path) -> None:
+    on = f"ray:{cluster.address}"
+    nodes = {node for _, node in on_ray({number: partial(_node, 0.5) for number in range(8)}, on)}
+    assert len(nodes) == 2, "both nodes work"
+
+    experiment = load_experiment("tick-size", 2, "09:32")
+    assert repr(run_experiment(experiment, on=on)) == repr(run_experiment(experiment)), "bit for bit, NaN too"
+
+    file = tmp_path / "buyer.py"
+    file.write_text(STRATEGY)
+    settings = load_population("small").model_dump()
+    jobs = [Job(file, "Buyer", settings, None, seed, (34_200 * 10**9, 34_500 * 10**9), None, 1.0) for seed in (1, 2, 3)]
+    there, here = ({int(one.settings["seed"]): one for one in run_jobs(jobs, 1, place)} for place in (on, "local"))
+    for one, other in ((there[seed], here[seed]) for seed in (1, 2, 3)):
+        assert len(one.fill_rows) and (one.fill_rows == other.fill_rows).all()
+        assert (one.mids == other.mids).all() and (one.decisions, one.counts) == (other.decisions, other.counts)
+
+    with pytest.raises(ZeroDivisionError):
+        list(on_ray({1: partial(divmod, 1, 0)}, on))
+
+
+@pytest.mark.long
+def test_the_jobs_of_a_lost_node_are_repeated(cluster: Any, tmp_path: Path) -> None:
+    on = f"ray:{cluster.address}"
+    jobs = {number: partial(_leave_mark, tmp_path, number) for number in range(4)}
+    found = on_ray(jobs, on)
+    first = dict([next(found)])
+    wait_until(lambda: len(list(tmp_path.iterdir())) == len(jobs), "all are begun")
+    cluster.remove_node(cluster.second, allow_graceful=False)
+    assert first | dict(found) == {number: number for number in jobs}
+    assert len(list(tmp_path.iterdir())) > len(jobs), "one was begun twice"
+
+
+def test_a_cluster_that_is_not_there_is_an_error() -> None:
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    if ray.is_initialized():
+        pytest.skip("a cluster is connected")
+    with pytest.raises(ClusterError, match="Ray does not start"):
+        next(on_ray({1: partial(int, 1)}, "ray:not an address"))
+
+
+def _node(wait_s: float) -> str:
+    import ray
+
+    time.sleep(wait_s)
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def _leave_mark(folder: Path, number: int) -> int:
+    (folder / f"{number}-{os.getpid()}").touch()
+    time.sleep(2.0)
+    return number
