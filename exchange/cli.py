@@ -51,9 +51,8 @@ def _clock_overrides(text: str) -> dict[str, Any]:
 
 def _overrides(**options: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    if options["symbols"]:
-        parts = [text.strip().partition("=") for text in options["symbols"].split(",")]
-        values["symbols"] = [{"name": name, "tick_size": tick or "0.01"} for name, _, tick in parts]
+    if options["symbols"] or options["directory"]:
+        values["symbols"] = [{"name": name, "tick_size": tick} for name, tick in _ticks(options).items()]
     if options["endpoint"]:
         values["endpoint"] = options["endpoint"]
     journal = {"folder": options["journal"] and str(options["journal"]), "durability": options["durability"]}
@@ -73,6 +72,19 @@ def _overrides(**options: Any) -> dict[str, Any]:
     return values
 
 
+def _ticks(options: dict[str, Any]) -> dict[str, str]:
+    """Tick sizes by symbol, of --symbols or --directory."""
+    from serl.exchange.directory import read_directory, ticks_of
+
+    if options["directory"] is None:
+        return ticks_of(options["symbols"].split(","))
+    if options["symbols"] or not options["endpoint"]:
+        raise click.UsageError(
+            "expected --directory with --endpoint and without --symbols; the directory lists the symbols of the endpoint"
+        )
+    return read_directory(options["directory"]).symbols_at(options["endpoint"])
+
+
 @exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="YAML file whose settings override configs/exchange.yaml."
@@ -81,6 +93,11 @@ def _overrides(**options: Any) -> dict[str, Any]:
 @click.option(
     "--endpoint",
     help=f"Orders socket; the feed, query and admin sockets use the next three ports. [{DEFAULT_ENDPOINT}]",
+)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="File that lists which exchange trades which symbols: this one has those of --endpoint.",
 )
 @click.option(
     "--journal",

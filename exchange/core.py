@@ -142,7 +142,8 @@ class Core:
         """Compiles or loads the functions called between two runs of the loop, so that no client waits for them later."""
         self.execute_journaled()
         Market.warm()
-        self.market.copied(self._copies)  # for its memory
+        for name in ("orders", "levels"):  # their memory comes before the first snapshot
+            self._copies.copy(name, getattr(self.market.state, name)[:0])
 
     def add_capacity(self, reason: int) -> bool:
         """Provides what the compiled loop ran out of: a new event segment, a larger market, a new command segment.

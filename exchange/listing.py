@@ -14,6 +14,8 @@ from serl.exchange.snapshot import SPECIAL
 POOLS = ("orders", "levels", "extras")
 BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
 """With POOLS, the arrays that a list is made from; far_price and far_level as well, of which little is used."""
+ORDER_BYTES = 500
+"""Copied in the time in which an order is listed, which lies anywhere in memory."""
 
 
 def listed_orders(state: State, symbol: int = -1) -> Rows:
@@ -28,6 +30,12 @@ def listed_specials(state: State) -> Rows:
     return out[: list_specials(state, out)] if len(out) else out
 
 
+def is_copy_cheaper(state: State) -> bool:
+    """Whether the arrays are copied in less time than the orders are listed. They are not if there are many symbols with few orders."""
+    orders = int(state.counters["orders_open"][0])
+    return sum(getattr(state, name).nbytes for name in (*POOLS, *BOOKS)) < ORDER_BYTES * orders
+
+
 def copied_books(state: State, room: Room) -> State:
     """A state whose books nothing changes until the next copy into the same room, for the functions above. O(orders)."""
     copies: dict[str, Any] = {name: room.copy(name, getattr(state, name)) for name in POOLS}
@@ -35,6 +43,6 @@ def copied_books(state: State, room: Room) -> State:
     used = int(state.far_count.max())
     for name in ("far_price", "far_level"):
         far = getattr(state, name)
-        copies[name] = np.zeros_like(far)
+        copies[name] = np.zeros(far.shape, far.dtype)  # of `zeros_like`, every page would be written
         copies[name][..., :used] = far[..., :used]
     return bound(state._replace(**copies))

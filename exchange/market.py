@@ -22,7 +22,7 @@ from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import State, new_state
 from serl.exchange.limits import MarketLimits, symbol_names
-from serl.exchange.listing import copied_books, listed_orders, listed_specials
+from serl.exchange.listing import copied_books, is_copy_cheaper, listed_orders, listed_specials
 from serl.exchange.records import (
     BALANCES,
     COLLECTING,
@@ -57,11 +57,13 @@ REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 class Copy(NamedTuple):
     """A market at one time. Not for several threads at once."""
 
-    rest: Snapshot  # without orders
-    books: State
+    rest: Snapshot  # without orders, if these are in `books`
+    books: State | None
 
     def snapshot(self) -> Snapshot:
         """The snapshot of that time. Lets other threads run. O(orders)."""
+        if self.books is None:
+            return self.rest
         return dataclasses.replace(self.rest, orders=listed_orders(self.books), specials=listed_specials(self.books))
 
 
@@ -147,6 +149,8 @@ class Market(Entry):
 
     def copied(self, room: Room) -> "Copy":
         """A copy from which another thread can make the snapshot, in a fraction of the time; until the next copy into the same room."""
+        if not is_copy_cheaper(self.state):
+            return Copy(self.snapshot(), None)
         return Copy(self._snapshot_with(np.zeros(0, ORDER), np.zeros(0, SPECIAL)), copied_books(self.state, room))
 
     def _snapshot_with(self, orders: Rows, specials: Rows) -> Snapshot:

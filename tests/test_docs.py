@@ -24,7 +24,7 @@ from serl.history.generate import OPEN_NS, generate_day
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.doc_blocks import ROOT, blocks, run
-from tests.server_fixture import start_exchange
+from tests.server_fixture import free_endpoint, launch, start_exchange
 
 
 @pytest.fixture
@@ -231,6 +231,21 @@ def test_a_fitted_population_is_simulated(folder: Path) -> None:
     """With a population of serl; test_docs_sessions.py fits one."""
     shutil.copy(ROOT / "configs" / "populations" / "liquid.yaml", folder / "fitted.yaml")
     assert run("tutorials/calibrate.md")["simulation"].count > 1000
+
+
+def test_a_client_follows_the_directory_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = blocks("scaling.md", "yaml")[0].text
+    endpoints = free_endpoint(), free_endpoint()
+    for written, free in zip(("tcp://127.0.0.1:5570", "tcp://127.0.0.1:5580"), endpoints, strict=True):
+        text = text.replace(written, free)
+    (folder / "market.yaml").write_text(text)
+    served = [launch("--directory", "market.yaml", endpoint=endpoint) for endpoint in endpoints]
+    try:
+        run("scaling.md")
+    finally:
+        for one in served:
+            one.stop()
+    assert capsys.readouterr().out == "{}\n", "nobody trades with it"
 
 
 def test_an_impact_law_is_fitted() -> None:
