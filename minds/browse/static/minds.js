@@ -17,7 +17,7 @@ const side = (value) => (value > 0 ? "buy" : value < 0 ? "sell" : "");
 
 let tag = "";
 let picked = "";
-let first = 0;
+let times = []; // of decisions: the axis has their numbers, so that nights take no room
 let chart = null;
 let names = "";
 
@@ -69,19 +69,21 @@ function drawWealth(curves) {
     names = personas.join();
     const series = personas.map((label, index) => ({ label, stroke: COLOURS[index % COLOURS.length], paths: steps, spanGaps: true, value: (_, value) => percent(value) }));
     if (chart) chart.setSeries(series);
-    else chart = new Chart(element("wealth"), { series, axes: { y: { values: percents, size: 60 } }, x: { values: (_, splits) => splits.map(clock), value: clock, space: 90 } });
+    else chart = new Chart(element("wealth"), { series, axes: { y: { values: percents, size: 60 } }, x: { values: (_, splits) => splits.map(clock), value: clock, space: 110 }, scales: { x: { time: false, range: ({ data: [[low = 0, ...more]] }) => [low, Math.max(low + 1, ...more)] } } });
   }
-  const times = [...new Set(personas.flatMap((name) => curves[name].map(([time]) => time)))].sort((a, b) => a - b);
-  first = times[0];
+  times = [...new Set(personas.flatMap((name) => curves[name].map(([time]) => time)))].sort((a, b) => a - b);
   const columns = personas.map((name) => {
     const known = new Map(curves[name]);
     return times.map((time) => known.get(time) ?? null);
   });
-  chart.set([times, ...columns]);
+  chart.set([times.map((_, number) => number), ...columns]);
 }
 
-function clock(seconds) {
-  const day = Math.floor(seconds / DAY_S) - Math.floor(first / DAY_S);
+/** The text of the time with a number; "" between two. */
+function clock(number) {
+  const seconds = times[number];
+  if (seconds === undefined) return "";
+  const day = Math.floor(seconds / DAY_S) - Math.floor(times[0] / DAY_S);
   return day ? `day ${day + 1}, ${timeOfDay(seconds)}` : timeOfDay(seconds);
 }
 
