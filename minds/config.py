@@ -20,6 +20,7 @@ MINDS_MAX = 500
 SECOND_NS = 1_000_000_000
 LOAN_RATE_MAX = 10.0
 NO_MONEY, MONEY_MAX = Decimal(0), Decimal(10**15)
+TEXT_LENGTH_MAX = 200
 
 
 class _Settings(BaseModel):
@@ -98,6 +99,9 @@ class MindsConfig(_Settings):
     slots: int = Field(1, ge=1, le=64, description="answers that `model` generates side by side")
     parallel: int = Field(8, ge=1, le=256, description="calls at a time")
     temperature: float = Field(0.7, ge=0, le=2)
+    text_length_max: int = Field(
+        TEXT_LENGTH_MAX, ge=1, le=TEXT_LENGTH_MAX, description="characters of a reason, and of a post"
+    )
     answer_tokens: int = Field(256, ge=32, le=8192, description="longest answer; a longer one is refused as truncated")
     seed: int = Field(1, ge=0)
     shared_answers: bool = Field(False, description="one seed for all minds: equal prompts have one answer, asked once")

@@ -7,12 +7,12 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.learning.settings import first_error
-from serl.minds.config import MONEY_MAX, NO_MONEY
+from serl.minds.config import MONEY_MAX, NO_MONEY, TEXT_LENGTH_MAX
 from serl.minds.errors import DecisionRefused
 from serl.researcher.llm.answers import Answer, extract_json
 from serl.researcher.llm.errors import UnusableAnswerError
 
-REASON_LENGTH_MAX, POST_LENGTH_MAX, INSIGHT_LENGTH_MAX = 200, 200, 300
+INSIGHT_LENGTH_MAX = 300
 SYMBOL_LENGTH_MAX = 80
 """Of every text, pydantic also checks that it is Unicode."""
 QUANTITY_MAX = 10**12
@@ -24,7 +24,7 @@ class Decision(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    reason: str = Field("", max_length=REASON_LENGTH_MAX)
+    reason: str = Field("", max_length=TEXT_LENGTH_MAX)
     action: Literal["buy", "sell", "cancel", "nothing", "borrow", "repay"]
     symbol: str = Field("", max_length=SYMBOL_LENGTH_MAX)
     order_type: Literal["limit", "market"] = "limit"
@@ -32,7 +32,7 @@ class Decision(BaseModel):
     quantity: int = Field(0, ge=0, le=QUANTITY_MAX)
     order_id: int = Field(0, ge=0, lt=1 << 63)
     amount: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
-    post: str = Field("", max_length=POST_LENGTH_MAX)
+    post: str = Field("", max_length=TEXT_LENGTH_MAX)
 
 
 class Reflection(BaseModel):
@@ -44,11 +44,13 @@ class Reflection(BaseModel):
     importance: int = Field(60, ge=0, le=100)
 
 
-def decision_schema(symbols: Sequence[str], quantity_max: int, *, forum: bool, loans: bool) -> dict[str, Any]:
-    """The JSON schema of a decision. symbols: as the prompt shows them. All fields are required, as OpenAI's strict mode demands."""
+def decision_schema(
+    symbols: Sequence[str], quantity_max: int, *, forum: bool, loans: bool, text_length_max: int = TEXT_LENGTH_MAX
+) -> dict[str, Any]:
+    """The JSON schema of a decision. symbols: as the prompt shows them. text_length_max: of the reason and the post. All fields are required, as OpenAI's strict mode demands."""
     actions = ["buy", "sell", "cancel", "nothing", *(["borrow", "repay"] if loans else [])]
     properties: dict[str, Any] = {
-        "reason": {"type": "string", "maxLength": REASON_LENGTH_MAX},
+        "reason": {"type": "string", "maxLength": text_length_max},
         "action": {"enum": actions},
         "symbol": {"enum": list(symbols)},
         "order_type": {"enum": ["limit", "market"]},
@@ -59,7 +61,7 @@ def decision_schema(symbols: Sequence[str], quantity_max: int, *, forum: bool, l
     if loans:
         properties["amount"] = {"type": "number", "minimum": 0, "maximum": 1_000_000_000}
     if forum:
-        properties["post"] = {"type": "string", "maxLength": POST_LENGTH_MAX}
+        properties["post"] = {"type": "string", "maxLength": text_length_max}
     return strict_object(properties)
 
 

@@ -14,7 +14,7 @@ from serl.exchange.records import Side
 from serl.minds.anonymous import Disguise
 from serl.minds.checks import market_limit_ticks, price_bounds_ticks
 from serl.minds.config import MindsConfig
-from serl.minds.decision import POST_LENGTH_MAX, REASON_LENGTH_MAX, strict_object
+from serl.minds.decision import strict_object
 from serl.minds.market_view import SymbolView
 from serl.minds.portfolio import Portfolio, money
 from serl.minds.prompts import Observation
@@ -27,8 +27,8 @@ def exact_schema(seen: Observation, config: MindsConfig, disguise: Disguise) -> 
         choices.append(_cancel(seen.open_orders))
     if config.loans is not None:
         choices += _loan_choices(seen.portfolio, config.loans.share_max)
-    reason = {"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}
-    post = {"post": {"type": "string", "maxLength": POST_LENGTH_MAX}} if config.forum else {}
+    reason = {"reason": {"type": "string", "maxLength": config.text_length_max}}
+    post = {"post": {"type": "string", "maxLength": config.text_length_max}} if config.forum else {}
     return {"anyOf": [strict_object(reason | choice | post) for choice in choices]}
 
 

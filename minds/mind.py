@@ -58,7 +58,11 @@ class Mind:
         self._orders = OrderLog(client.session, shared.disguise)
         self._refusals: list[str] = []
         self._schema = decision_schema(
-            shared.disguise.names, config.order_lots_max, forum=config.forum, loans=config.loans is not None
+            shared.disguise.names,
+            config.order_lots_max,
+            forum=config.forum,
+            loans=config.loans is not None,
+            text_length_max=config.text_length_max,
         )
 
     async def decide(self, now_ns: int) -> None:

@@ -7,7 +7,7 @@ from serl.clients.session import Order
 from serl.exchange.records import Side
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig, PersonaConfig
-from serl.minds.decision import INSIGHT_LENGTH_MAX, POST_LENGTH_MAX, REASON_LENGTH_MAX
+from serl.minds.decision import INSIGHT_LENGTH_MAX
 from serl.minds.events import MarketEvent
 from serl.minds.forum import Post
 from serl.minds.market_view import SymbolView
@@ -54,7 +54,7 @@ def rules_text(config: MindsConfig, disguise: Disguise) -> str:
     """What it may answer."""
     lines = [
         "You decide once now. Answer with one JSON object and nothing else. Its fields:",
-        f'- "reason": why, at most {REASON_LENGTH_MAX} characters',
+        f'- "reason": why, at most {config.text_length_max} characters',
         f'- "action": "buy", "sell", "cancel" or "nothing"{loan_actions(config)}',
         f'- "symbol": {" or ".join(disguise.names)}',
         '- "order_type": "limit" (rests until it trades at your price or better) or "market" (trades at once)',
@@ -62,7 +62,7 @@ def rules_text(config: MindsConfig, disguise: Disguise) -> str:
         f'- "quantity": lots to buy or sell, 1 to {config.order_lots_max}; 0 otherwise',
         '- "order_id": the order to cancel; 0 otherwise',
         *(['- "amount": money to borrow or repay; 0 otherwise'] if config.loans else []),
-        *([f'- "post": what to tell the other traders, at most {POST_LENGTH_MAX} characters, or ""'] if config.forum else []),
+        *([f'- "post": what to tell the other traders, at most {config.text_length_max} characters, or ""'] if config.forum else []),
         "You cannot spend more than your free cash or sell more than your free lots.",
     ]  # fmt: skip
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from serl.exchange.records import Side, TimeInForce
 from serl.minds.anonymous import Disguise
 from serl.minds.checks import check_cancel, check_order
 from serl.minds.config import SECOND_NS, BudgetConfig, MemoryConfig, MindsConfig, load_minds
-from serl.minds.decision import Decision, parse_decision
+from serl.minds.decision import Decision, decision_schema, parse_decision
 from serl.minds.errors import DecisionRefused, MindsConfigError
 from serl.minds.events import FileEvents, MarketEvent, MergedEvents, read_event_lines
 from serl.minds.exact_schema import exact_schema
@@ -29,7 +29,7 @@ from serl.minds.market_view import SymbolView, Tape
 from serl.minds.memory import Memory, cosine, word_counts
 from serl.minds.model_calls import Ledger
 from serl.minds.portfolio import Loan, Portfolio
-from serl.minds.prompts import Observation, decision_messages, event_text
+from serl.minds.prompts import Observation, decision_messages, event_text, rules_text
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError
 from tests.minds.scripted import settings
@@ -163,6 +163,17 @@ def test_the_exact_schema_has_only_what_is_possible() -> None:
     assert choices[0]["quantity"]["maximum"] == 3
     assert choices[0]["price"] == {"type": "number", "minimum": 80.0, "maximum": 120.0, "multipleOf": 0.01}
     assert choices[3]["order_id"] == {"enum": [7]}
+
+
+def test_the_length_of_texts_is_told_and_enforced() -> None:
+    config, names = settings(text_length_max=60), Disguise(["AMZN"], {}, 0, active=True)
+    rich = Portfolio(Decimal(500), Decimal(500), {"AMZN": 5}, {"AMZN": 3}, Decimal(0), Decimal(550))
+    exact = exact_schema(Observation(0, {"AMZN": view()}, rich, []), config, names)
+    schemas = [decision_schema(["S1"], 1, forum=True, loans=False, text_length_max=60), *exact["anyOf"]]
+    assert {one["properties"][name]["maxLength"] for one in schemas for name in ("reason", "post")} == {60}
+    assert rules_text(config, names).count("at most 60 characters") == 2
+    with pytest.raises(ValidationError, match="text_length_max"):
+        settings(text_length_max=201)
 
 
 @pytest.mark.parametrize(
