@@ -70,8 +70,9 @@ class Room:
             if self._populated[name] < stop:
                 populate(array, self._populated[name], stop)
                 self._populated[name] = stop
-        if table_size and self._table is None:
-            table = np.zeros(2 * table_size, np.int64)
+        next_size = 2 * table_size
+        if table_size and (self._table is None or len(self._table) != next_size):
+            table = np.zeros(next_size, np.int64)
             populate(table, 0, len(table))
             self._table = table
 
