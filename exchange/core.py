@@ -44,6 +44,7 @@ from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
+from serl.exchange.listing import POOLS
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
@@ -142,8 +143,13 @@ class Core:
         """Compiles or loads the functions called between two runs of the loop, so that no client waits for them later."""
         self.execute_journaled()
         Market.warm()
-        for name in ("orders", "levels"):  # their memory comes before the first snapshot
-            self._copies.copy(name, getattr(self.market.state, name)[:0])
+        if self.config.needs_full_rule_book and not len(
+            self.market.state.extras
+        ):  # while there are few orders to take along
+            self.market.state.counters["wants_full_book"] = 1
+            self.market.grow()
+        for name in POOLS:  # their memory is provided before the first snapshot
+            self._copies.reserved(name, getattr(self.market.state, name), 0)
 
     def add_capacity(self, reason: int) -> bool:
         """Provides what the compiled loop ran out of: a new event segment, a larger market, a new command segment.
@@ -226,9 +232,10 @@ class Core:
 
     def populate(self) -> None:
         """Has the memory provided that the book and its copies grow into. For the journal's thread."""
-        slots = len(self.market.state.orders)
-        self.market.room.populate(slots, len(self.market.state.table))
-        self._copies.populate(slots)
+        state = self.market.state
+        used = (*POOLS, "extras", "heap") if len(state.extras) else POOLS
+        self.market.room.populate(used, len(state.orders), len(state.table))
+        self._copies.populate(POOLS, len(state.orders))
 
     def close(self) -> None:
         """Writes a snapshot, syncs and closes the journal."""

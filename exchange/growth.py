@@ -43,13 +43,18 @@ class Room:
             array[: len(rows)] = rows
         return array[:slots]
 
+    def reserved(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
+        """The memory of that name for so many rows like these, with whatever was written there before."""
+        array = self._arrays.get(name)
+        if array is None or len(array) < slots:
+            array = self._new(name, rows, slots)
+        return array[:slots]
+
     def copy(self, name: str, rows: NDArray[Any]) -> NDArray[Any]:
         """A copy of the rows, in place of the last one of that name."""
-        array = self._arrays.get(name)
-        if array is None or len(array) < len(rows):
-            array = self._new(name, rows, len(rows))
-        array[: len(rows)] = rows
-        return array[: len(rows)]
+        array = self.reserved(name, rows, len(rows))
+        array.view(np.uint8)[:] = rows.view(np.uint8)  # numpy copies records field by field
+        return array
 
     def _new(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
         array = np.zeros(max(slots, self._slots), rows.dtype)
@@ -62,12 +67,13 @@ class Room:
         table, self._table = self._table, None
         return np.zeros(size, np.int64) if table is None or len(table) != size else table
 
-    def populate(self, slots: int, table_size: int = 0) -> None:
-        """Has the system provide the memory of the steps beyond `slots`, and of the table after that of `table_size`. For another thread
+    def populate(self, names: tuple[str, ...], slots: int, table_size: int = 0) -> None:
+        """Has the system provide the memory of these arrays up to some steps beyond `slots`, and of the table after that of `table_size`. For another thread
         than that of the exchange's loop, which would wait for it longer than for everything else."""
         stop = min(slots + AHEAD_SLOTS, self._slots)
-        for name, array in list(self._arrays.items()):
-            if self._populated[name] < stop:
+        for name in names:
+            array = self._arrays.get(name)
+            if array is not None and self._populated[name] < stop:
                 populate(array, self._populated[name], stop)
                 self._populated[name] = stop
         next_size = 2 * table_size

@@ -11,7 +11,7 @@ from serl.exchange.pointed import bound
 from serl.exchange.records import ORDER, Rows
 from serl.exchange.snapshot import SPECIAL
 
-POOLS = ("orders", "levels", "extras")
+POOLS = ("orders", "levels")
 BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
 """With POOLS, the arrays that a list is made from; far_price and far_level as well, of which little is used."""
 ORDER_BYTES = 500
@@ -40,6 +40,10 @@ def copied_books(state: State, room: Room) -> State:
     """A state whose books nothing changes until the next copy into the same room, for the functions above. O(orders)."""
     copies: dict[str, Any] = {name: room.copy(name, getattr(state, name)) for name in POOLS}
     copies |= {name: getattr(state, name).copy() for name in BOOKS}
+    if len(state.extras):
+        special = np.flatnonzero(state.orders["special"])
+        copies["extras"] = room.reserved("extras", state.extras, len(state.extras))
+        copies["extras"][special] = state.extras[special]  # the others are not looked at
     used = int(state.far_count.max())
     for name in ("far_price", "far_level"):
         far = getattr(state, name)

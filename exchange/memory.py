@@ -7,6 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 PAGE_BYTES = 4096
+STEP_BYTES = 1 << 21
+"""Provided at once, a huge page: meanwhile no thread can get addresses."""
 POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
@@ -17,5 +19,6 @@ def populate(array: NDArray[Any], first: int, stop: int) -> None:
         return
     begin = -(-(array.ctypes.data + first * array.strides[0]) // PAGE_BYTES) * PAGE_BYTES
     end = (array.ctypes.data + min(stop, len(array)) * array.strides[0]) // PAGE_BYTES * PAGE_BYTES
-    if begin < end:
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), POPULATE_WRITE)
+    system = ctypes.CDLL(None)
+    for start in range(begin, end, STEP_BYTES):
+        system.madvise(ctypes.c_void_p(start), ctypes.c_size_t(min(STEP_BYTES, end - start)), POPULATE_WRITE)

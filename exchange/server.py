@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import zmq
 
+from serl.exchange import time_slices
 from serl.exchange.admin import Admin
 from serl.exchange.ahead import warm_rule_book
 from serl.exchange.budget import Shares, processor_time_s
@@ -213,6 +214,7 @@ class Exchange:
         with ExitStack() as stack:
             try:
                 ready()  # may start a compiler, whose files are for everybody
+                time_slices.shorten()
                 stack.enter_context(private_files())
                 with self.core.journal.disk_errors():
                     self._loop()

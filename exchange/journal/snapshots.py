@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from serl.exchange.records import ACCOUNT_COLUMNS, ASSET_COLUMNS, FIRST_ACCOUNT_
 from serl.exchange.snapshot import LATER_FIELDS, SPECIAL, Snapshot
 
 FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
+PART_BYTES = 1 << 18
+"""Written at once."""
 RECORDS = {"orders": ORDER, "specials": SPECIAL}
 
 
@@ -39,17 +41,12 @@ def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:
     path = folder / f"snapshot-{snapshot.sequence:012d}.npz"
     market = snapshot.market
     fields = {field.name: np.asarray(getattr(market, field.name)) for field in dataclasses.fields(market)}
+    fields |= {name: np.asarray(getattr(snapshot, name), np.int64) for name in ("now_ns", "event_sequence")}
     temporary = path.with_suffix(".tmp")
     try:
         with no_space(path):
             with atomic_file(temporary) as file:
-                np.savez(
-                    file,
-                    allow_pickle=False,
-                    now_ns=np.int64(snapshot.now_ns),
-                    event_sequence=np.int64(snapshot.event_sequence),
-                    **fields,
-                )
+                _write_arrays(file, fields)
             with atomic_file(path.with_suffix(".sha256")) as file:
                 file.write(f"{_digest(temporary)} {journal_id}".encode())
         temporary.replace(path)
@@ -57,6 +54,17 @@ def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _write_arrays(file: IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
+    """Writes an uncompressed .npz file, as numpy.savez does, which makes a copy of every array while no other thread can run."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                for at in range(0, len(data), PART_BYTES):
+                    member.write(data[at : at + PART_BYTES])
 
 
 def _digest(path: Path) -> str:

@@ -65,7 +65,7 @@ def test_a_step_takes_no_longer_in_a_large_market(monkeypatch: pytest.MonkeyPatc
         grow = growth.grow_orders
 
         def timed(state: State, capacity: int, room: Room) -> State:
-            room.populate(len(state.orders), len(state.table))
+            room.populate(("orders", "levels"), len(state.orders), len(state.table))
             began_s = time.thread_time()
             grown = grow(state, capacity, room)
             found.append(time.thread_time() - began_s)
