@@ -213,8 +213,8 @@ class Exchange:
     def _serve(self, ready: Callable[[], None], ending: Callable[[], None]) -> None:
         with ExitStack() as stack:
             try:
-                ready()  # may start a compiler, whose files are for everybody
                 time_slices.shorten()
+                ready()  # may start a compiler, whose files are for everybody
                 stack.enter_context(private_files())
                 with self.core.journal.disk_errors():
                     self._loop()
