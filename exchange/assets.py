@@ -8,7 +8,8 @@ from math import gcd
 
 import numpy as np
 
-from serl.exchange.config import AccountConfig, SymbolConfig
+from serl.exchange.account_config import AccountConfig
+from serl.exchange.config import SymbolConfig
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import ASSET_COLUMNS, DEPOSITS_MAX, MICRO, UNITS_MAX
 

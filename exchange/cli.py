@@ -52,7 +52,7 @@ def _clock_overrides(text: str) -> dict[str, Any]:
 def _overrides(**options: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if options["symbols"] or options["directory"]:
-        values["symbols"] = [{"name": name, "tick_size": tick} for name, tick in _ticks(options).items()]
+        values["symbols"] = [{"name": name, "tick_size": tick} for name, tick in _ticks(options)]
     if options["endpoint"]:
         values["endpoint"] = options["endpoint"]
     journal = {"folder": options["journal"] and str(options["journal"]), "durability": options["durability"]}
@@ -72,8 +72,8 @@ def _overrides(**options: Any) -> dict[str, Any]:
     return values
 
 
-def _ticks(options: dict[str, Any]) -> dict[str, str]:
-    """Tick sizes by symbol, of --symbols or --directory."""
+def _ticks(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """(symbol, tick size) of --symbols or --directory."""
     from serl.exchange.directory import read_directory, ticks_of
 
     if options["directory"] is None:
@@ -82,7 +82,7 @@ def _ticks(options: dict[str, Any]) -> dict[str, str]:
         raise click.UsageError(
             "expected --directory with --endpoint and without --symbols; the directory lists the symbols of the endpoint"
         )
-    return read_directory(options["directory"]).symbols_at(options["endpoint"])
+    return list(read_directory(options["directory"]).symbols_at(options["endpoint"]).items())
 
 
 @exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")

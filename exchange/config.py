@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
+from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
-from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
+from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, TICK_ENTRIES_MAX
 from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import read_settings
 
@@ -24,11 +25,7 @@ DEFAULT_QUOTE = "USD"
 SOCKETS = ("orders", "feed", "queries", "admin")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PhaseConfig(_Section):
+class PhaseConfig(Section):
     """When a phase begins."""
 
     at: str = Field(pattern=r"^\d{2}:\d{2}(:\d{2})?$")
@@ -44,25 +41,10 @@ class PhaseConfig(_Section):
         return value
 
 
-class FeesConfig(_Section):
-    """Fees of a fill in microticks per lot plus millionths of the notional; negative fees are rebates. docs/orders.md, Fees."""
-
-    maker_microticks: int = 0
-    maker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
-    taker_microticks: int = 0
-    taker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
-    auction_microticks: int = 0
-    auction_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
-
-    def rules(self) -> list[tuple[Rule, int]]:
-        """The rules and values of the RULE commands that set them."""
-        return [(Rule[name.upper()], value) for name, value in self]
-
-
-class MarketRules(_Section):
+class MarketRules(Section):
     """Rules of a symbol and its day; docs/orders.md explains them."""
 
-    day: list[PhaseConfig] = []
+    day: list[PhaseConfig] = Field([])
     auction_every_s: float = Field(0, ge=0)
     volatility_s: float = Field(300, gt=0)
     lot_multiple: int = Field(1, ge=1)
@@ -103,54 +85,7 @@ class SymbolConfig(MarketRules):
         raise ValueError(f"expected a positive decimal number like '0.01', got {value!r}")
 
 
-class AccountLimits(_Section):
-    """Limits of an account, 0 = none (docs/orders.md, Accounts), and fees that replace the symbols'."""
-
-    order_lots_max: int = Field(0, ge=0)
-    order_notional_max: int = Field(0, ge=0)
-    collar_ticks: int = Field(0, ge=0)
-    orders_open_max: int = Field(0, ge=0)
-    position_lots_max: int = Field(0, ge=0)
-    fees: FeesConfig | None = None
-    balance_checks: bool = False
-    short_sales: bool = False
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether it sets anything."""
-        return bool(self.model_fields_set)
-
-    def settings(self) -> list[tuple[Setting, int]]:
-        """The settings and values of the ACCOUNT commands that apply it; none without limits."""
-        if not self.has_limits:
-            return []
-        values = self._values()
-        return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
-
-    def _values(self) -> dict[str, Any]:
-        """Settings by name, among others."""
-        return self.model_dump() | (self.fees or FeesConfig()).model_dump() | {"own_fees": self.fees is not None}
-
-
-class AccountConfig(AccountLimits):
-    """The account of a participant with its first balances. Its latency and message rate replace the exchange's."""
-
-    latency: LatencyConfig | None = None
-    messages_per_s_max: float | None = Field(None, ge=0)
-    self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
-    balances: dict[str, str] = {}
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether it sets more than a latency, a message rate and balances, which limit no order."""
-        fields = self.model_fields_set
-        return not fields or not fields <= {"latency", "messages_per_s_max", "balances"}
-
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"self_trade": SelfTrade[self.self_trade.upper()]}
-
-
-class ClockConfig(_Section):
+class ClockConfig(Section):
     """The clock of the exchange."""
 
     kind: Literal["live", "scaled", "lockstep"] = "live"
@@ -172,7 +107,7 @@ class ClockConfig(_Section):
         return self.speed
 
 
-class RetentionConfig(_Section):
+class RetentionConfig(Section):
     """What is kept of commands and events that a restart no longer needs; null: everything."""
 
     size: str | None = None
@@ -204,7 +139,7 @@ class RetentionConfig(_Section):
         return too_large or (self.age is not None and age_s > duration_s(self.age))
 
 
-class JournalConfig(_Section):
+class JournalConfig(Section):
     """The journal of the exchange."""
 
     folder: Path | None = None
@@ -215,7 +150,7 @@ class JournalConfig(_Section):
     retention: RetentionConfig = RetentionConfig()
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """Limits of every queue, message and table."""
 
     sessions_max: int = Field(256, ge=1, le=65_536)
@@ -252,7 +187,7 @@ class LimitsConfig(_Section):
     news_kept: int = Field(10_000, ge=1)
 
 
-class IntervalsConfig(_Section):
+class IntervalsConfig(Section):
     """Intervals and timeouts."""
 
     heartbeat_s: float = Field(1.0, gt=0)
@@ -262,11 +197,11 @@ class IntervalsConfig(_Section):
     drain_messages: int = Field(1024, ge=1)
 
 
-class ExchangeConfig(_Section):
+class ExchangeConfig(Section):
     """The whole configuration of `serl exchange start`."""
 
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
-    accounts: dict[str, AccountConfig] = {}
+    accounts: dict[str, AccountConfig] = Field({})
     other_accounts: AccountLimits = AccountLimits()
     latency: DefaultLatencyConfig = DefaultLatencyConfig()
     time_zone: str = "UTC"

@@ -77,13 +77,13 @@ def _exchange(where: str, entry: Any) -> tuple[str, dict[str, str]]:
         raise ConfigError(f"{where}.endpoint: {str(error)[:200]}") from None
     if not isinstance(symbols, list) or not symbols or not all(isinstance(name, str) and name for name in symbols):
         raise ConfigError(f"{where}.symbols: expected a list of names, like AMZN or BTC=0.5, got {str(symbols)[:80]}")
-    found = ticks_of(symbols)
+    found = dict(ticks_of(symbols))
     if len(found) < len(symbols):
         raise ConfigError(f"{where}.symbols: expected each symbol once, got {', '.join(symbols)[:80]}")
     return str(endpoint), found
 
 
-def ticks_of(texts: Iterable[str]) -> dict[str, str]:
-    """Tick sizes by symbol, of texts like AMZN (a tick size of 0.01) or BTC=0.5."""
+def ticks_of(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """(symbol, tick size) of texts like AMZN (a tick size of 0.01) or BTC=0.5."""
     parts = [text.strip().partition("=") for text in texts]
-    return {name: tick or "0.01" for name, _, tick in parts}
+    return [(name, tick or "0.01") for name, _, tick in parts]

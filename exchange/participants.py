@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.config import AccountLimits, ExchangeConfig
+from serl.exchange.account_config import AccountLimits
+from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE

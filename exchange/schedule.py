@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from serl.exchange.account_config import AccountLimits
 from serl.exchange.assets import Assets
 from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
-from serl.exchange.config import AccountLimits, ExchangeConfig
+from serl.exchange.config import ExchangeConfig
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, asset_rows, deposit_rows, rule_rows
 from serl.exchange.venue import Venue

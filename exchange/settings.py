@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.account_config import AccountConfig, AccountLimits
 from serl.exchange.assets import Assets
-from serl.exchange.config import AccountConfig, AccountLimits, SymbolConfig
+from serl.exchange.config import SymbolConfig
 from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,

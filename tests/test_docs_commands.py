@@ -29,7 +29,7 @@ OTHER_PROGRAMS = {"make", "pip", ".", "python", "tensorboard", "ollama", "vllm",
 """First words of commands of other programs."""
 SERL = [(page, line) for page, line in LINES if line.split()[0] not in OTHER_PROGRAMS]
 PYTHON = {
-    "directional.md", "environments.md", "execution.md", "gateways/binance.md", "gateways/fix.md", "gateways/nautilus.md", "gateways/ouch.md", "history.md", "inner.md", "league.md", "market-making.md", "models.md", "modules.md", "news.md", "offline.md", "orders.md", "pairs.md", "realism.md", "researcher.md", "sandbox.md", "signals.md",
+    "directional.md", "environments.md", "execution.md", "gateways/binance.md", "gateways/fix.md", "gateways/nautilus.md", "gateways/ouch.md", "history.md", "inner.md", "league.md", "market-making.md", "models.md", "modules.md", "news.md", "offline.md", "orders.md", "pairs.md", "realism.md", "researcher.md", "sandbox.md", "scaling.md", "signals.md",
     "tables.md", "traders.md", "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/use-the-library.md",
     "tutorials/write-a-bot.md",
 }  # fmt: skip
@@ -47,6 +47,7 @@ YAML = {
     "traders.md",
     "tutorials/run-the-researcher.md",
     "tutorials/start-an-exchange.md",
+    "scaling.md",
 }
 
 

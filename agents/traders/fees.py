@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.config import FeesConfig
+from serl.exchange.account_config import FeesConfig
 from serl.exchange.records import EventFlag, Rows
 
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,22 +45,13 @@ from serl.exchange.journal.meta import open_meta, read_participants, set_display
 from serl.exchange.journal.participants_file import ParticipantsFile
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
-from serl.exchange.journal.snapshots import SavedSnapshot
+from serl.exchange.journal.snapshots import SavedSnapshot, WaitingSnapshot
 from serl.exchange.journal.stored import slice_after, stored_paths
 from serl.exchange.log import log
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 RESERVED_ROWS = 1024
 """Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
-
-
-class _Waiting(NamedTuple):
-    """A snapshot that is not saved yet."""
-
-    make: Callable[[], SavedSnapshot]
-    events: EventLog
-    event_count: int  # in that log, before the snapshot
-    commands: Segment
 
 
 class Journal:
@@ -88,7 +79,7 @@ class Journal:
         self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._snapshot: _Waiting | None = None  # the newest one that is not saved yet
+        self._snapshot: WaitingSnapshot | None = None  # the newest one that is not saved yet
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
@@ -171,7 +162,7 @@ class Journal:
         """Makes and writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while
         the exchange serves. The commands up to there are synced before it too: otherwise a power cut could leave a gap in the journal that the
         snapshot hides. Without room for it, restarts begin with an earlier one."""
-        self._snapshot = _Waiting(make, self.events, int(gateway.counter[EVENTS]), self.commands)
+        self._snapshot = WaitingSnapshot(make, self.events, int(gateway.counter[EVENTS]), self.commands)
         if self._flusher is None:
             self._save_snapshot()
         else:

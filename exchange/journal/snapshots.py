@@ -3,15 +3,17 @@
 import dataclasses
 import hashlib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
-from serl.exchange.journal.segment import first_sequence, no_space
+from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.records import ACCOUNT_COLUMNS, ASSET_COLUMNS, FIRST_ACCOUNT_COLUMNS, ORDER, TERM_COLUMNS, Rows
 from serl.exchange.snapshot import LATER_FIELDS, SPECIAL, Snapshot
 
@@ -29,6 +31,15 @@ class SavedSnapshot:
     now_ns: int  # exchange time of the last command
     event_sequence: int
     market: Snapshot
+
+
+class WaitingSnapshot(NamedTuple):
+    """A snapshot that is not saved yet."""
+
+    make: Callable[[], SavedSnapshot]
+    events: EventLog
+    event_count: int  # in that log, before the snapshot
+    commands: Segment
 
 
 def snapshot_paths(folder: Path) -> list[Path]:

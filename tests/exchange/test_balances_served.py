@@ -15,8 +15,9 @@ from serl.clients.asynchronous import connect as connect_asynchronous
 from serl.clients.blocking import connect
 from serl.clients.errors import Rejected, RequestRejected
 from serl.clients.values import AssetBalance
+from serl.exchange.account_config import AccountConfig
 from serl.exchange.assets import Assets
-from serl.exchange.config import AccountConfig, SymbolConfig, load_config
+from serl.exchange.config import SymbolConfig, load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import CommandKind, Rule

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import Rejected
 from serl.clients.replay import set_clock
+from serl.exchange.account_config import AccountConfig
 from serl.exchange.clock import CURRENT_TIME
-from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
+from serl.exchange.config import ExchangeConfig, SymbolConfig
 from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind

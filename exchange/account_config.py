@@ -1,0 +1,76 @@
+"""The configuration of accounts and of fees."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serl.exchange.latency import LatencyConfig
+from serl.exchange.records import FEE_PPM_MAX, Rule, SelfTrade, Setting
+
+
+class Section(BaseModel):
+    """A part of a configuration: unknown settings are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FeesConfig(Section):
+    """Fees of a fill in microticks per lot plus millionths of the notional; negative fees are rebates. docs/orders.md, Fees."""
+
+    maker_microticks: int = 0
+    maker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+    taker_microticks: int = 0
+    taker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+    auction_microticks: int = 0
+    auction_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+
+    def rules(self) -> list[tuple[Rule, int]]:
+        """The rules and values of the RULE commands that set them."""
+        return [(Rule[name.upper()], value) for name, value in self]
+
+
+class AccountLimits(Section):
+    """Limits of an account, 0 = none (docs/orders.md, Accounts), and fees that replace the symbols'."""
+
+    order_lots_max: int = Field(0, ge=0)
+    order_notional_max: int = Field(0, ge=0)
+    collar_ticks: int = Field(0, ge=0)
+    orders_open_max: int = Field(0, ge=0)
+    position_lots_max: int = Field(0, ge=0)
+    fees: FeesConfig | None = None
+    balance_checks: bool = False
+    short_sales: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether it sets anything."""
+        return bool(self.model_fields_set)
+
+    def settings(self) -> list[tuple[Setting, int]]:
+        """The settings and values of the ACCOUNT commands that apply it; none without limits."""
+        if not self.has_limits:
+            return []
+        values = self._values()
+        return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
+
+    def _values(self) -> dict[str, Any]:
+        """Settings by name, among others."""
+        return self.model_dump() | (self.fees or FeesConfig()).model_dump() | {"own_fees": self.fees is not None}
+
+
+class AccountConfig(AccountLimits):
+    """The account of a participant with its first balances. Its latency and message rate replace the exchange's."""
+
+    latency: LatencyConfig | None = None
+    messages_per_s_max: float | None = Field(None, ge=0)
+    self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
+    balances: dict[str, str] = {}
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether it sets more than a latency, a message rate and balances, which limit no order."""
+        fields = self.model_fields_set
+        return not fields or not fields <= {"latency", "messages_per_s_max", "balances"}
+
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"self_trade": SelfTrade[self.self_trade.upper()]}
