@@ -50,3 +50,29 @@ def test_a_signal_during_the_loading_of_compiled_code_is_raised_afterwards(
     assert stopped.returncode in (128 + number, -number), stopped.stderr
     assert stopped.stdout == "2\n"
     assert words in stopped.stderr
+
+
+CLASS = """
+import os, signal
+from serl import cli
+
+class Interrupted:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def run():
+    class Made:
+        name = Interrupted()
+
+cli._run = run
+cli.main()
+"""
+
+
+def test_an_interruption_while_a_class_is_created_is_one() -> None:
+    """Python makes a RuntimeError of it."""
+    done = subprocess.run([sys.executable, "-c", CLASS], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stopped (SIGINT)\n")
+    broken = CLASS.replace("os.kill(os.getpid(), signal.SIGINT)", "raise RuntimeError('broken') from ValueError()")
+    done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True)
+    assert done.returncode == 1 and "broken" in done.stderr

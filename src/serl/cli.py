@@ -202,13 +202,21 @@ def _traders_beside(options: "TradersOptions") -> "Traders":
 def main() -> None:
     """Runs the command line. An error of serl, or a file that cannot be used, is one line on stderr and exit status 2; a signal is 128 + its
     number."""
-    unwind_on_signals()
-    collect_rarely()
     try:
+        unwind_on_signals()
+        collect_rarely()
         _run()
     except (KeyboardInterrupt, click.Abort):
-        click.echo("stopped (SIGINT)", err=True)
-        sys.exit(128 + signal.SIGINT)
+        _stopped()
+    except RuntimeError as error:  # what Python makes of an interruption while it creates a class
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        _stopped()
+
+
+def _stopped() -> NoReturn:
+    click.echo("stopped (SIGINT)", err=True)
+    sys.exit(128 + signal.SIGINT)
 
 
 def _run() -> None:

@@ -19,7 +19,7 @@ def unwind_on_signals() -> None:
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
-    if _in_llvm(frame):
+    if _would_be_lost(frame):
         retry = threading.Timer(RETRY_S, os.kill, (os.getpid(), number))
         retry.daemon = True
         retry.start()
@@ -30,9 +30,11 @@ def _unwind(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
 
-def _in_llvm(frame: FrameType | None) -> bool:
-    """Whether LLVM is calling back into Python, as it does while it loads compiled code. An exception there is lost and leaves a function
-    without code: calling it later crashes the process."""
+def _would_be_lost(frame: FrameType | None) -> bool:
+    """Whether an exception would be lost: in a callback of Python's own locks of imports; and where LLVM is calling back into Python, as it does
+    while it loads compiled code, where it also leaves a function without code: calling it later crashes the process."""
+    if frame is not None and frame.f_code.co_name == "cb" and frame.f_globals.get("__name__") == "importlib._bootstrap":
+        return True
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("llvmlite."):
             return True

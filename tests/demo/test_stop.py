@@ -188,7 +188,8 @@ def stop_at(
             assert demo.process.poll() is None, demo.log.read_text()
             time.sleep(0.005)
         send(demo.process.pid, number)
-        assert demo.process.wait(timeout=SOON_S) == (128 + number if status is None else status)
+        expected = 128 + number if status is None else status
+        assert demo.process.wait(timeout=SOON_S) == expected, demo.log.read_text()
         assert status == 0 or "stopped" in demo.log.read_text().splitlines()[-1]
         assert not demo.printed("Traceback")
         assert demo.processes() == []
