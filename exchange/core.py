@@ -31,7 +31,7 @@ from serl.exchange.gateway.state import (
     SALT,
     new_gateway,
 )  # fmt: skip
-from serl.exchange.growth import Room
+from serl.exchange.growth import POOLS, Room, pools
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
@@ -44,7 +44,6 @@ from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
-from serl.exchange.listing import POOLS
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
@@ -233,8 +232,7 @@ class Core:
     def populate(self) -> None:
         """Has the memory provided that the book and its copies grow into. For the journal's thread."""
         state = self.market.state
-        used = (*POOLS, "extras", "heap") if len(state.extras) else POOLS
-        self.market.room.populate(used, len(state.orders), len(state.table))
+        self.market.room.populate(pools(state), len(state.orders), len(state.table))
         self._copies.populate(POOLS, len(state.orders))
 
     def close(self) -> None:

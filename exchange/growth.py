@@ -22,6 +22,15 @@ AHEAD_SLOTS = 4 * STEP_SLOTS
 """Slots beyond the present ones whose memory is there."""
 
 
+POOLS = ("orders", "levels")
+"""Arrays of State with a row for each slot of an order; `extras` and `heap` as well once there are special orders."""
+
+
+def pools(state: State) -> tuple[str, ...]:
+    """The names of a market's arrays that grow with its orders."""
+    return (*POOLS, "extras", "heap") if len(state.extras) else POOLS
+
+
 class Room:
     """Memory in which arrays of orders grow in place: room for `slots` of them, 0 = none. Beyond that, they are copied."""
 
@@ -68,8 +77,8 @@ class Room:
         return np.zeros(size, np.int64) if table is None or len(table) != size else table
 
     def populate(self, names: tuple[str, ...], slots: int, table_size: int = 0) -> None:
-        """Has the system provide the memory of these arrays up to some steps beyond `slots`, and of the table after that of `table_size`. For another thread
-        than that of the exchange's loop, which would wait for it longer than for everything else."""
+        """Has the system provide the memory of these arrays up to some steps beyond `slots`, and of the table after that of `table_size`.
+        For another thread than that of the exchange's loop, which would wait for it longer than for everything else."""
         stop = min(slots + AHEAD_SLOTS, self._slots)
         for name in names:
             array = self._arrays.get(name)
@@ -129,8 +138,7 @@ def grow_orders(state: State, capacity: int, room: Room) -> State:
     """The same state with room for `capacity` orders."""
     before = len(state.orders)
     assert capacity > before, "the pool is at its limit: the kernel rejects with BOOK_FULL instead"
-    names = ("orders", "levels", "extras", "heap") if len(state.extras) else ("orders", "levels")
-    longer: dict[str, Any] = {name: room.longer(name, getattr(state, name), capacity) for name in names}
+    longer: dict[str, Any] = {name: room.longer(name, getattr(state, name), capacity) for name in pools(state)}
     if len(state.table) < 2 * capacity:
         longer["table"] = room.table(2 * capacity_for(capacity))
         move_entries(state.table, longer["table"])

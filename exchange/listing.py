@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.growth import Room
+from serl.exchange.growth import POOLS, Room
 from serl.exchange.kernel.dump import list_orders, list_specials
 from serl.exchange.kernel.state import State
 from serl.exchange.pointed import bound
 from serl.exchange.records import ORDER, Rows
 from serl.exchange.snapshot import SPECIAL
 
-POOLS = ("orders", "levels")
 BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
 """With POOLS, the arrays that a list is made from; far_price and far_level as well, of which little is used."""
 ORDER_BYTES = 500
