@@ -76,3 +76,14 @@ def test_an_interruption_while_a_class_is_created_is_one() -> None:
     broken = CLASS.replace("os.kill(os.getpid(), signal.SIGINT)", "raise RuntimeError('broken') from ValueError()")
     done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True)
     assert done.returncode == 1 and "broken" in done.stderr
+
+
+def test_an_interruption_while_a_text_is_executed_gives_the_usual_status(tmp_path: Path) -> None:
+    """Dataclasses execute texts; `python -m` remembers that one was interrupted."""
+    (tmp_path / "interrupted.py").write_text(
+        "import signal\nfrom serl import cli\n"
+        "cli._run = lambda: exec('signal.raise_signal(signal.SIGINT)')\ncli.main()\n"
+    )
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "stopped (SIGINT)\n")

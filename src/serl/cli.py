@@ -212,6 +212,10 @@ def main() -> None:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         _stopped()
+    finally:
+        # `python -m` ends by the signal, whatever the status, if the last text that was executed (as dataclasses do) was
+        # interrupted.
+        exec("")
 
 
 def _stopped() -> NoReturn:
