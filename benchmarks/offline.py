@@ -33,11 +33,11 @@ SHARES = {"clone_all": 1.0, "clone_best": 0.2}
 MEASURES = {"pa_bps": "PA", "pa_twap_bps": "PA_twap", "is_bps": "IS"}
 
 
-def recorded() -> Episodes:
+def recorded(market: MarketConfig = MARKET, orders: int = ORDERS) -> Episodes:
     """The training episodes of all policies, written as a dataset and read back."""
-    scenario = recorded_scenario(MARKET)
+    scenario = recorded_scenario(market)
     scales = scenario.fit_scales()
-    rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(0)), ORDERS)
+    rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(0)), orders)
     recordings = [record_orders(scenario, scales, one, rows) for one in RECORDED]
     about = {"part": "train", "policies": [one.name for one in RECORDED], "data": [scenario.describe()]}
     with tempfile.TemporaryDirectory() as folder:

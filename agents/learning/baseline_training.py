@@ -31,6 +31,10 @@ class BaselineTraining:
         self.config, self.folder, self._metadata = config, folder, metadata or {}
         self.learner = BASELINES[config.algorithm](envs[0], config.learner)
 
+    def start_from(self, path: Path) -> None:
+        """LearningError: only PPO starts from a policy."""
+        raise LearningError(f"start_from: expected algorithm ppo, got {self.config.algorithm}; leave {path} out")
+
     def resume(self) -> None:
         """LearningError: runs of baselines have no checkpoints."""
         raise LearningError(

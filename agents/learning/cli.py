@@ -19,21 +19,26 @@ from serl.agents.learning.cli_market import FILE, FORECASTER
 @FORECASTER
 @click.option("--steps", type=click.IntRange(min=1), help="Total environment steps.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, actions and episodes.")
+@click.option(
+    "--start-from",
+    type=FILE,
+    help="Policy file, or folder of a run, whose weights training starts from; default: new ones.",
+)
 @click.option("--output", type=FILE, help="Folder of the run; default runs/NAME.")
 @click.option("--resume", type=FILE, help="Folder of a run to continue from its last checkpoint.")
 def train(
-    config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, seed: int | None, output: Path | None, resume: Path | None
+    config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, seed: int | None, start_from: Path | None, output: Path | None,
+    resume: Path | None,
 ) -> None:  # fmt: skip
-    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, bars, bars-15min, bars-limit, replay, replay-limit, hybrid, opd,
-    halop, macmic. Ctrl-C stops it and
-    prints how to continue."""
+    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, reactive, imitation, bars, bars-15min, bars-limit, replay,
+    replay-limit, hybrid, opd, halop, macmic. Ctrl-C stops it and prints how to continue."""
     from serl.agents.learning import training
     from serl.agents.learning.baseline_training import build_training
     from serl.agents.learning.market_config import with_overrides
     from serl.agents.learning.progress import run_with_progress
 
     if resume is not None:
-        if config or data or forecaster or steps or seed is not None or output:
+        if config or data or forecaster or steps or seed is not None or start_from or output:
             raise click.UsageError("--resume uses the settings of the run; leave out all other options and CONFIG")
         folder, settings = resume, training.load_saved_config(resume)
     else:
@@ -41,7 +46,8 @@ def train(
         overrides = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
         market = with_overrides(settings.market, {"data": [*map(str, data)] or None, "forecaster": forecaster})
         learner = settings.learner.model_copy(update=overrides)
-        settings = settings.model_copy(update={settings.algorithm: learner, "market": market})
+        changes = {settings.algorithm: learner, "market": market, "start_from": start_from or settings.start_from}
+        settings = settings.model_copy(update=changes)
         folder = output or Path("runs") / settings.name
         if any((folder / name).exists() for name in (training.CHECKPOINT, training.POLICY)):
             raise click.UsageError(
@@ -53,5 +59,7 @@ def train(
     if resume is not None:
         run.resume()
     else:
+        if settings.start_from:
+            run.start_from(settings.start_from)
         training.save_config(settings, folder)
     run_with_progress(run)

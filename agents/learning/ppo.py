@@ -69,7 +69,8 @@ class PPO:
         """Current learning rates of actor and critic."""
         config = self.config
         factor = 1.0 if config.schedule == "constant" else max(0.0, 1 - self.steps / config.steps)
-        return config.actor_learning_rate * factor, config.critic_learning_rate * factor
+        actor = 0.0 if self.steps < config.critic_first_steps else config.actor_learning_rate
+        return actor * factor, config.critic_learning_rate * factor
 
     def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
         """Runs all epochs. Each gradient step minimises the weighted sum of the losses of one minibatch from every rollout. Returns the

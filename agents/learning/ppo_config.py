@@ -21,6 +21,11 @@ class PPOConfig(LearningSettings):
     clip: float = Field(0.2, gt=0)
     actor_learning_rate: float = Field(3e-4, gt=0)
     critic_learning_rate: float = Field(1e-3, gt=0)
+    critic_first_steps: int = Field(
+        0,
+        ge=0,
+        description="steps at first in which only the critic learns: with start_from, a policy that it does not know yet",
+    )
     schedule: Literal["constant", "linear"] = Field("constant", description="linear: both learning rates decay to 0")
     entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
     value_weight: float = Field(0.5, ge=0, description="weight of the value loss")

@@ -17,14 +17,14 @@ from serl.agents.learning import checkpoint
 from serl.agents.learning.baseline import BaselineConfig
 from serl.agents.learning.early_stopping import EarlyStopping, StoppingConfig
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.errors import DivergedError, PolicyFileError
 from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.hybrid import HybridConfig, MarketWeights
 from serl.agents.learning.macmic import MacMicConfig
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.opd import OPDConfig
-from serl.agents.learning.policy import Policy
+from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.settings import SAVED, LearningSettings, first_error
@@ -52,6 +52,9 @@ class TrainingConfig(LearningSettings):
     checkpoint_updates: int = Field(20, gt=0, description="updates between checkpoints")
     early_stopping: StoppingConfig | None = Field(
         None, description="ppo: the stopping time is chosen on validation orders"
+    )
+    start_from: Path | None = Field(
+        None, description="ppo: a policy file, or the folder of a run, whose weights are the first ones"
     )
 
     @property
@@ -119,6 +122,21 @@ class Training:
             if score is None:
                 raise ConfigError("early_stopping: expected a score of policies, got none; leave early_stopping out")
             self.stopping = EarlyStopping(config.early_stopping, lambda: score(self.policy()))
+
+    def start_from(self, path: Path) -> None:
+        """Takes the weights of a policy file, or of a run's folder. LayoutMismatchError if it has other observations or actions, PolicyFileError if
+        it has another network."""
+        policy, network = load_policy(path / POLICY if path.is_dir() else path), self.learner.network
+        if not isinstance(policy, Policy):
+            raise PolicyFileError(
+                f"{path}: expected a trained network to start from, got {policy.name}, which has none"
+            )
+        policy.interface.require(self._interface, "the settings")
+        if policy.network.to_json() != network.to_json():
+            raise PolicyFileError(
+                f"{path}: expected the network of the settings, {network.to_json()}, got {policy.network.to_json()}; change `network`"
+            )
+        network.load_state_dict(policy.network.state_dict())
 
     def resume(self) -> None:
         """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings."""
@@ -188,6 +206,6 @@ class Training:
         """The current policy; steps: after which it was the learner's, now by default."""
         metadata = {
             "name": self.config.name, "seed": self.config.ppo.seed, "steps": self.learner.steps if steps is None else steps,
-            **self._metadata,
+            **({"started_from": str(self.config.start_from)} if self.config.start_from else {}), **self._metadata,
         }  # fmt: skip
         return Policy(self.learner.network, self._interface, metadata)
