@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, symbols, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, pairs, forecasts, offline, imitation, minds, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, symbols, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, pairs, forecasts, offline, imitation, robustness, minds, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
 
 import argparse
 import importlib
@@ -36,6 +36,7 @@ APART = (
     "forecasts",
     "offline",
     "imitation",
+    "robustness",
     "minds",
     "restart",
     "hostile",

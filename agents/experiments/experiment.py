@@ -1,6 +1,5 @@
 """Experiments: YAML files that define arms, variants of one population that are simulated with the same seeds."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.measures import MEASURES, PNL
-from serl.agents.experiments.overrides import arm_population, merge
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.population import PopulationConfig, describe_error
 from serl.agents.traders.shipped import EXPERIMENTS, POPULATIONS, did_you_mean, read_yaml
 from serl.agents.traders.simulate import fingerprint
@@ -143,9 +143,10 @@ def _arm(
     name: str, base: dict[str, Any], overrides: dict[str | int, Any], until: str | None, symbol: str | None, source: str
 ) -> Arm:  # fmt: skip
     where = f"{source}: arm {name!r}"
-    values = copy.deepcopy(base)
-    merge(values, overrides, where)
-    population = arm_population(values, overrides, where)
+    try:
+        population = changed_population(base, overrides, where)
+    except PopulationError as error:
+        raise ExperimentError(str(error)) from None
     names = population.symbol_names
     if symbol is None and len(names) > 1:
         raise ExperimentError(

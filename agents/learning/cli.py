@@ -30,7 +30,7 @@ def train(
     config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, seed: int | None, start_from: Path | None, output: Path | None,
     resume: Path | None,
 ) -> None:  # fmt: skip
-    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, reactive, imitation, bars, bars-15min, bars-limit, replay,
+    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, reactive, imitation, adversarial, bars, bars-15min, bars-limit, replay,
     replay-limit, hybrid, opd, halop, macmic. Ctrl-C stops it and prints how to continue."""
     from serl.agents.learning import training
     from serl.agents.learning.baseline_training import build_training

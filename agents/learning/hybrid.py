@@ -43,8 +43,9 @@ class MarketWeights:
             return [1.0, 0.0]
         return [0.0, 1.0] if rule == "sequence" else list(map(float, self.values))
 
-    def update(self, losses: Any) -> None:
+    def update(self, statistics: dict[str, Any]) -> None:
         """Applies the adaptive rule to the mean losses (2,) of an update. Other rules, and updates in one market only, change nothing."""
+        losses = statistics["losses"]
         if self.config.rule != "adaptive" or not np.isfinite(losses).all():
             return
         sizes = np.abs(losses) + np.finfo(float).tiny

@@ -21,6 +21,9 @@ class MarketConfig(LearningSettings):
     kind: Literal["static", "replay", "dynamic"] = Field("replay", description="see docs/environments.md")
     data: list[Path] = Field([], description="static: one file of bars, or days with a book; replay: days with a book")
     population: str = Field("rmsc04", description="dynamic: a shipped population or a YAML file")
+    population_changes: dict[str, Any] = Field(
+        {}, description="dynamic: changed settings of the population; keys may be dotted, like groups.0.latency_us"
+    )
     simulated_days: int = Field(16, gt=0, le=1000, description="dynamic: seeds of each part")
     first_day: int = Field(
         0,

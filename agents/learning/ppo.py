@@ -17,6 +17,10 @@ from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
 
 
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
 class PPO:
     """A learner in one or more vector environments with equal observations and actions. The seed determines everything."""
 
@@ -44,7 +48,7 @@ class PPO:
     def update(self, weights: Sequence[float] | None = None) -> dict[str, Any]:
         """Collects a rollout from every environment whose weight is above 0 and learns from them.
 
-        Returns statistics; `losses` has the mean loss of each environment, NaN without a rollout. A DivergedError reports the step.
+        Returns statistics; `losses` and `returns` have the mean loss and episode return of each environment, NaN without any. A DivergedError reports the step.
         """
         config = self.config
         weights = [1.0] * len(self.collectors) if weights is None else weights
@@ -60,9 +64,19 @@ class PPO:
         self.steps += sum(config.rollout_steps * collector.env.num_envs for collector, _ in used)
         losses = np.full(len(weights), np.nan)
         losses[[index for index, weight in enumerate(weights) if weight > 0]] = statistics.pop("losses")
-        returns = np.concatenate([collector.episode_returns for collector, _ in used])
-        mean = float(returns.mean()) if len(returns) else math.nan
-        return {**statistics, "losses": losses, "return": mean, "episodes": len(returns)}
+        ended = [
+            collector.episode_returns if weight > 0 else np.zeros(0)
+            for collector, weight in zip(self.collectors, weights, strict=True)
+        ]
+        returns = np.array([_mean(values) for values in ended])
+        all_ended = np.concatenate(ended)
+        return {
+            **statistics,
+            "losses": losses,
+            "returns": returns,
+            "return": _mean(all_ended),
+            "episodes": len(all_ended),
+        }
 
     @property
     def learning_rates(self) -> tuple[float, float]:

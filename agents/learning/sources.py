@@ -34,8 +34,10 @@ from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
-from serl.agents.traders.population import load_population
+from serl.agents.traders.shipped import POPULATIONS, read_yaml
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
@@ -204,7 +206,9 @@ class Simulated:
 
     @cached_property
     def _population(self) -> Any:
-        return load_population(self.config.population)
+        config = self.config
+        values = read_yaml(config.population, POPULATIONS, PopulationError, "name and groups")
+        return changed_population(values, config.population_changes, config.population)
 
     def market(self) -> DynamicMarket:
         """See Source; caches enough states for all days of a part."""

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning import checkpoint
+from serl.agents.learning.adversary import AdversaryConfig, AdversaryWeights
 from serl.agents.learning.baseline import BaselineConfig
 from serl.agents.learning.early_stopping import EarlyStopping, StoppingConfig
 from serl.agents.learning.environments import Scenario
@@ -21,7 +22,7 @@ from serl.agents.learning.errors import DivergedError, PolicyFileError
 from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.hybrid import HybridConfig, MarketWeights
 from serl.agents.learning.macmic import MacMicConfig
-from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.opd import OPDConfig
 from serl.agents.learning.policy import Policy, load_policy
@@ -44,6 +45,9 @@ class TrainingConfig(LearningSettings):
         None, description="a second market for hybrid training; `market` is then the static one"
     )
     hybrid: HybridConfig = HybridConfig()
+    adversary: AdversaryConfig | None = Field(
+        None, description="ppo in a dynamic market: an adversary weighs variants of its population"
+    )
     ppo: PPOConfig = PPOConfig()
     opd: OPDConfig = OPDConfig()
     halop: HALOPConfig = HALOPConfig()
@@ -97,13 +101,33 @@ def save_config(config: TrainingConfig, folder: Path) -> None:
 
 def environments(config: TrainingConfig) -> tuple[list[VectorEnv], dict[str, Any]]:
     """The environments of the settings, and metadata about their data."""
-    markets = [config.market, *([config.dynamic] if config.dynamic else [])]
+    markets = _variants(config) if config.adversary else [config.market, *([config.dynamic] if config.dynamic else [])]
     scenarios = [Scenario(market) for market in markets]
     return list(Scenario.build_envs(scenarios)), {"data": [scenario.describe() for scenario in scenarios]}
 
 
+def _variants(config: TrainingConfig) -> list[MarketConfig]:
+    """The markets between which the adversary chooses; they share the number of environments. ConfigError if they cannot."""
+    assert config.adversary is not None
+    market, count = config.market, len(config.adversary.variants)
+    if config.algorithm != "ppo" or config.dynamic or market.kind != "dynamic":
+        raise ConfigError(
+            f"adversary: expected ppo in one dynamic market, got {config.algorithm} in a {market.kind} one"
+            f"{' and a second' if config.dynamic else ''}; leave `adversary` out"
+        )
+    if market.environments % count:
+        raise ConfigError(
+            f"market.environments: expected a multiple of the {count} variants of the adversary, got {market.environments}"
+        )
+    shared = {"environments": market.environments // count}
+    return [
+        with_overrides(market, shared | {"population_changes": market.population_changes | changes})
+        for changes in config.adversary.variants.values()
+    ]
+
+
 class Training:
-    """A PPO run in a folder, over one environment or two (static, dynamic)."""
+    """A PPO run in a folder, over one environment, two (static, dynamic), or the variants of an adversary."""
 
     def __init__(
         self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None,
@@ -114,7 +138,11 @@ class Training:
             Interface.from_env(envs[0]).require(Interface.from_env(env), "the second environment")
         self.config, self.folder = config, folder
         self.learner = learner or PPO(envs, config.ppo, config.network)
-        self.weights = MarketWeights(config.hybrid) if len(envs) == 2 else None
+        self.weights: AdversaryWeights | MarketWeights | None = None
+        if config.adversary:
+            self.weights = AdversaryWeights(config.adversary)
+        elif len(envs) == 2:
+            self.weights = MarketWeights(config.hybrid)
         self.updates = 0
         self._interface, self._metadata = Interface.from_env(envs[0]), metadata or {}
         self.stopping: EarlyStopping | None = None
@@ -177,8 +205,13 @@ class Training:
             statistics = learner.update(weights)
             self.updates += 1
             if self.weights:
-                self.weights.update(statistics["losses"])
-                statistics["static_weight"] = weights[0]
+                self.weights.update(statistics)
+                names = (
+                    [f"{name}_weight" for name in self.config.adversary.variants]
+                    if self.config.adversary
+                    else ["static_weight"]
+                )
+                statistics |= dict(zip(names, weights, strict=False))
             if self.stopping:
                 statistics["validation_bps"] = self.stopping.last_bps
             yield {**statistics, "steps": learner.steps}

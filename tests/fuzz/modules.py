@@ -27,7 +27,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "day": ("serl.history.day", "json.decoder"),
     "exchange": _YAML,
     "population": _YAML,
-    "experiment": (*_YAML, "serl.agents.experiments.experiment", "serl.agents.experiments.overrides"),
+    "experiment": (*_YAML, "serl.agents.experiments.experiment", "serl.agents.traders.overrides"),
     "policy": ("serl.agents.learning.files", "serl.agents.learning.policy", "serl.agents.execution.environment.interface", "json.decoder"),
     "fix": (*(f"serl.gateways.fix.{name}" for name in ("codec", "fields", "session", "entry", "orders", "reports", "instruments", "resends")),),
     "ouch": ("serl.gateways.ouch.inbound", "serl.gateways.ouch.options", "serl.gateways.soup.packets"),

@@ -92,7 +92,7 @@ def test_of_several_symbols_one_is_measured_without_profits() -> None:
             "expected a setting of the population, got groups.1.profile.mean_tick; did you mean mean_ticks?",
         ),
         ({"groups.0.colour": 5}, "got groups.0.colour; choose from trader, count"),
-        ({"groups.0.latency_us": -1}, "groups.0.latency_us: Input should be greater than 0, got -1; correct the arm"),
+        ({"groups.0.latency_us": -1}, "groups.0.latency_us: Input should be greater than 0, got -1; correct it"),
         ({"groups.1.profile.interval_s": 0}, "trader 'value': interval_s: Input should be greater than 0, got 0"),
         ({"groups.0.trader": "nobody"}, "expected a trader of"),
         ({"groups.9.count": 2}, "expected an index from 0 to 2 after groups, got '9'"),

@@ -127,11 +127,11 @@ def test_two_markets_need_the_same_interface(tmp_path: Path) -> None:
 
 def test_adaptive_weights_follow_the_rule() -> None:
     found = MarketWeights(HybridConfig(static_weight=0.4, static_share=0))
-    found.update(np.array([3.0, 1.0]))
+    found.update({"losses": np.array([3.0, 1.0])})
     raw = np.array([0.4 * 3 / 4, 0.6 * 1 / 4])
     np.testing.assert_allclose(found.at(0.5), raw / raw.sum())
     for _ in range(50):
-        found.update(np.array([3.0, 1.0]))
+        found.update({"losses": np.array([3.0, 1.0])})
     np.testing.assert_allclose(found.at(0.5), [1 - WEIGHT_MIN, WEIGHT_MIN])
 
 
@@ -146,6 +146,6 @@ def test_adaptive_weights_follow_the_rule() -> None:
 )
 def test_other_rules(rule: Any, early: list[float], late: list[float]) -> None:
     found = MarketWeights(HybridConfig(rule=rule, static_weight=0.3))
-    found.update(np.array([3.0, 1.0]))
+    found.update({"losses": np.array([3.0, 1.0])})
     assert found.at(0.2) == pytest.approx(early)
     assert found.at(0.8) == pytest.approx(late)

@@ -1,9 +1,9 @@
-"""Overrides: what an arm changes in the settings of a population."""
+"""Overrides: changes of the settings of a population, as experiments and environments have them."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from serl.agents.experiments.errors import ExperimentError
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import GroupConfig, PopulationConfig, check_population
 from serl.agents.traders.registry import load_kind
@@ -16,7 +16,7 @@ def merge(target: dict[str, Any] | list[Any], overrides: Mapping[Any, Any], sour
     """Merges overrides into the settings in place.
 
     Keys may be dotted (`value.mean_ticks`), numbers index lists (`groups.0.latency_us`), mappings are merged deeply, and all else
-    replaces what is there. Mappings that are missing are made. ExperimentError for an index or a key that leads nowhere.
+    replaces what is there. Mappings that are missing are made. PopulationError for an index or a key that leads nowhere.
     """
     for key, value in overrides.items():
         _set(target, tuple(str(key).split(".")), value, source, above)
@@ -31,13 +31,13 @@ def _set(target: dict[str, Any] | list[Any], path: Path, value: Any, source: str
         return
     if current is None:
         if rest and rest[0].isdigit():
-            raise ExperimentError(
+            raise PopulationError(
                 f"{source}: expected a list of {'.'.join(here)} in the population's file to index, got none; give the whole list"
             )
         current = {}
     elif not isinstance(current, (dict, list)):
         if rest:
-            raise ExperimentError(
+            raise PopulationError(
                 f"{source}: expected a mapping or a list at {'.'.join(here)}, got {current!r}; end the key there"
             )
         current = {}
@@ -50,7 +50,7 @@ def _set(target: dict[str, Any] | list[Any], path: Path, value: Any, source: str
 
 def _index(target: list[Any], part: str, source: str, above: Path) -> int:
     if not part.isdigit() or int(part) >= len(target):
-        raise ExperimentError(
+        raise PopulationError(
             f"{source}: expected an index from 0 to {len(target) - 1} after {'.'.join(above)}, got {part!r}; correct it, or give the whole list"
         )
     return int(part)
@@ -66,17 +66,19 @@ def leaves(overrides: Mapping[Any, Any], above: Path = ()) -> Iterator[Path]:
             yield path
 
 
-def arm_population(values: dict[str, Any], overrides: Mapping[Any, Any], source: str) -> PopulationConfig:
-    """The population of an arm. values: the settings with the overrides merged in. ExperimentError if they are invalid."""
+def changed_population(values: Mapping[str, Any], overrides: Mapping[Any, Any], source: str) -> PopulationConfig:
+    """The population with these settings and the overrides merged into a copy of them. PopulationError if they are invalid."""
+    changed: dict[str, Any] = copy.deepcopy(dict(values))
+    merge(changed, overrides, source)
     try:
-        return check_population(values, source)
+        return check_population(changed, source)
     except PopulationError as error:
-        found = next(filter(None, (_unknown(values, path) for path in leaves(overrides))), None)
+        found = next(filter(None, (_unknown(changed, path) for path in leaves(overrides))), None)
         if found is None:
-            raise ExperimentError(f"{source}: {str(error).removeprefix(f'{source}: ')}; correct the arm") from None
+            raise PopulationError(f"{source}: {str(error).removeprefix(f'{source}: ')}; correct it") from None
         key, known = found
         advice = did_you_mean(key.rpartition(".")[2], known, f"choose from {', '.join(known)}")
-        raise ExperimentError(f"{source}: expected a setting of the population, got {key}; {advice}") from None
+        raise PopulationError(f"{source}: expected a setting of the population, got {key}; {advice}") from None
 
 
 def _unknown(values: dict[str, Any], path: Path) -> tuple[str, Sequence[str]] | None:
