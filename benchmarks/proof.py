@@ -28,6 +28,7 @@ from benchmarks.proof_run import figures, run_unit
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
 from serl.researcher.tasks import load_task, task_names
+from serl.signals import unwind_on_signals
 
 SETTINGS, TABLE = "settings.json", "proof.json"
 POLL_S = 5.0
@@ -114,12 +115,18 @@ def run_all(proof: Proof, workers: int) -> None:
 
 def _in_process(proof: Proof, task: str, seed: int) -> None:
     process = multiprocessing.get_context("spawn").Process(
-        target=run_unit, args=(proof.output, task, seed, proof.methods, proof.options)
+        target=_run_unit, args=(proof.output, task, seed, proof.methods, proof.options)
     )
     process.start()
     process.join()
     if process.exitcode:
         raise ProofError(f"the runs of {task}, seed {seed}, ended with {process.exitcode}; its message is above")
+
+
+def _run_unit(*arguments: Any) -> None:
+    """In a process of its own, which ends what it started when it is stopped."""
+    unwind_on_signals()
+    run_unit(*arguments)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -169,6 +176,7 @@ def proven(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Run the comparison and print its tables."""
     arguments = parser().parse_args()
+    unwind_on_signals()
     try:
         found = proven(arguments)
     except KeyboardInterrupt:

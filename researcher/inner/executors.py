@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from serl.cluster import LOCAL, ray_at
+from serl.cluster import LOCAL, ray_at, ray_result
 from serl.researcher.candidates import Budget, Candidate
-from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import training
 from serl.researcher.inner.settings import Settings
 from serl.researcher.sandbox.job_result import JobResult
@@ -27,15 +26,12 @@ def _on_ray(on: str) -> Train:
     task = ray.remote(num_cpus=1)(training.train)
 
     def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
-        """See training.train; ResearcherError if the cluster fails."""
+        """See training.train; ClusterError if the cluster fails."""
         market = settings.market.model_copy(update={"data": [path.resolve() for path in settings.market.data]})
         absolute = settings.model_copy(update={"market": market})
-        try:
-            result: JobResult = ray.get(task.remote(candidate, absolute, budget, share, folder.resolve()))
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.RayError as error:
-            raise ResearcherError(f"Ray: {str(error)[:300]}; continue with --resume") from error
+        result: JobResult = ray_result(
+            task.remote(candidate, absolute, budget, share, folder.resolve()), "continue with --resume"
+        )
         return result
 
     return train

@@ -62,6 +62,18 @@ def ray_at(on: str) -> Any:
     return ray
 
 
+def ray_result(reference: Any, advice: str) -> Any:
+    """What a task returns, once it is ready. Raises what the task raised, or ClusterError, with advice, if the cluster lost it."""
+    import ray
+
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"Ray: {str(error)[:300]}; {advice}") from error
+
+
 def on_ray(jobs: Mapping[Key, Callable[[], Result]], on: str) -> Iterator[tuple[Key, Result]]:
     """Each result with its key, as it is ready. A job takes one CPU; if its machine is lost it is repeated elsewhere, up to three times.
 
@@ -74,12 +86,7 @@ def on_ray(jobs: Mapping[Key, Callable[[], Result]], on: str) -> Iterator[tuple[
         while waiting:
             ready, _ = ray.wait(list(waiting))
             for reference in ready:
-                try:
-                    yield waiting.pop(reference), ray.get(reference)
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from error
-                except ray.exceptions.RayError as error:
-                    raise ClusterError(f"Ray: {str(error)[:300]}; run it again") from error
+                yield waiting.pop(reference), ray_result(reference, "run it again")
     finally:
         for reference in waiting:
             ray.cancel(reference, force=True)
