@@ -7,12 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from serl.agents.backtest.seeds import Job, run_jobs
+from serl.agents.execution.policies.reactive import Participation
 from serl.agents.experiments.experiment import load_experiment
 from serl.agents.experiments.run import run_experiment
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.evaluation import Contender, evaluate
+from serl.agents.learning.market_config import MarketConfig
 from serl.agents.traders.population import load_population
 from serl.cli import serl
 from serl.cluster import ClusterError, check_place, on_ray
@@ -51,6 +56,7 @@ def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         (["experiment", "tick-size", "--on", "ray", "--threads", "2"], "expected --threads or --on ray, got both"),
         (["backtest", "bot.py", "--population", "small", "--on", "ray:", "--seeds", "2"], "expected local, ray"),
         (["backtest", "bot.py", "--population", "small", "--on", "ray", "--workers", "2"], "expected --workers or --on ray"),
+        (["evaluate", "pov", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
         (["researcher", "start", "--on", "cloud"], "expected local, ray or ray:ADDRESS, got 'cloud'"),
     ],
 )  # fmt: skip
@@ -92,6 +98,16 @@ def test_a_cluster_of_two_nodes_gives_the_same(cluster: Any, tmp_path: Path) -> 
     for one, other in ((there[seed], here[seed]) for seed in (1, 2, 3)):
         assert len(one.fill_rows) and (one.fill_rows == other.fill_rows).all()
         assert (one.mids == other.mids).all() and (one.decisions, one.counts) == (other.decisions, other.counts)
+
+    scenario = Scenario(
+        MarketConfig(kind="dynamic", population="small", simulated_days=2, environments=4, duration_s=60)
+    )
+    contenders = [Contender("pov", Participation(), "market")]
+    tables = [evaluate(scenario, contenders, 8, 1, on=place).rows for place in (on, "local")]
+    for one, other in zip(*tables, strict=True):
+        assert one.name == other.name and (one.actions == other.actions).all()
+        for name, values in one.columns.items():
+            assert np.array_equal(values, other.columns[name], equal_nan=True)
 
     with pytest.raises(ZeroDivisionError):
         list(on_ray({1: partial(divmod, 1, 0)}, on))

@@ -22,6 +22,7 @@ from serl.agents.learning.cli_market import (
     market_settings,
 )
 from serl.agents.learning.market_config import FILLS_BEFORE
+from serl.cluster import LOCAL, on_option
 
 if TYPE_CHECKING:
     from serl.agents.execution.policies.policy import Policy
@@ -57,11 +58,12 @@ FITTED = (RULE, "ac")
 @CURVE
 @click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Number of parent orders.")
 @SEED
+@on_option("Where the policies work, each as a task: this machine (the default), or a Ray cluster.")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
     part: str, fills: str | None, answers: tuple[str, ...], forecaster: Path | None, hours: str | None, volume_curve: Path | None, episodes: int, seed: int,
-    output: Path,
+    on: str | None, output: Path,
 ) -> None:  # fmt: skip
     """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
@@ -95,6 +97,7 @@ def evaluate(
             volume_curve,
             episodes,
             seed,
+            on or LOCAL,
         )
         Console().print(terminal_table(evaluation))
         click.echo(f"{interval_note(evaluation)}\n{provenance}\n")
@@ -103,7 +106,7 @@ def evaluate(
 
 
 def _evaluate_market(
-    market: "MarketConfig", policies: tuple[str, ...], curve: Path | None, episodes: int, seed: int
+    market: "MarketConfig", policies: tuple[str, ...], curve: Path | None, episodes: int, seed: int, on: str
 ) -> "tuple[Evaluation, str]":
     """The evaluation in one market, and a line about the origin of its orders and policies."""
     from serl.agents.learning.environments import Scenario
@@ -111,7 +114,7 @@ def _evaluate_market(
     scenario = Scenario(market)
     contenders = [parse_contender(text, scenario, curve) for text in policies if text != RULE]
     rule = parse_contender(RULE, scenario, curve)
-    return _evaluate_with_progress(scenario, contenders, episodes, seed, rule), provenance(
+    return _evaluate_with_progress(scenario, contenders, episodes, seed, rule, on), provenance(
         scenario, [rule, *contenders]
     )
 
@@ -154,7 +157,7 @@ def _policy_file(path: Path) -> Path:
 
 
 def _evaluate_with_progress(
-    scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int, rule: "Contender"
+    scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int, rule: "Contender", on: str
 ) -> "Evaluation":
     from rich.progress import Progress
 
@@ -164,7 +167,7 @@ def _evaluate_with_progress(
         task = progress.add_task("evaluating")
         return evaluate_contenders(
             scenario, contenders, episodes, seed,
-            lambda done, total: progress.update(task, completed=done, total=total), rule,
+            lambda done, total: progress.update(task, completed=done, total=total), rule, on,
         )  # fmt: skip
 
 

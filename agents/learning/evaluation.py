@@ -11,6 +11,7 @@ both (what is forced, at the mid at the end), as papers do whose markets have no
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
+from serl.agents.learning.market_config import MarketConfig
+from serl.cluster import LOCAL, on_ray
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -146,18 +149,14 @@ class Evaluation:
 
 def evaluate(
     scenario: Scenario, contenders: Sequence[Contender], episodes: int, seed: int,
-    report: Callable[[int, int], None] = lambda done, total: None, rule: Contender = RULE,
+    report: Callable[[int, int], None] = lambda done, total: None, rule: Contender = RULE, on: str = LOCAL,
 ) -> Evaluation:  # fmt: skip
     """Evaluates a TWAP with market orders, the rule, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the
-    number of runs finished and in total."""
+    number of runs finished and in total. on: the place of the runs, one for each contender (`serl.cluster.check_place`); a cluster opens the
+    market of the scenario's settings anew."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
     all_contenders = [Contender("TWAP", Twap(), "market"), rule, *contenders]
-    outcomes: list[Outcome] = []
-    for contender in (Contender("hold", Hold(), "market"), *all_contenders):
-        report(len(outcomes), len(all_contenders) + 1)
-        env = scenario.env_for(contender.policy, contender.mode)
-        outcomes.append(execute_orders(env, contender.policy, rows))
-    report(len(outcomes), len(outcomes))
+    outcomes = _outcomes(scenario, [Contender("hold", Hold(), "market"), *all_contenders], rows, report, on)
     without_us, twap, ruled = outcomes[:3]
     clusters, unit = bootstrap_clusters(rows, scenario.source.dates(rows["day"]))
     charged = any(outcome.results["fees_bps"].any() for outcome in outcomes)
@@ -171,6 +170,35 @@ def evaluate(
         table.append(Row(contender.name, intervals, columns, outcome.actions, remaining))
     without_trades = int(np.isnan(without_us.results["vwap_ticks"]).sum())
     return Evaluation(scenario.market_name, table, episodes, without_trades, int(clusters.max()) + 1, unit, seed)
+
+
+def _outcomes(
+    scenario: Scenario, contenders: Sequence[Contender], rows: Rows, report: Callable[[int, int], None], on: str
+) -> list[Outcome]:
+    """The outcome of each contender."""
+    total = len(contenders)
+    report(0, total)
+    if on == LOCAL:
+        outcomes = []
+        for contender in contenders:
+            outcomes.append(_work(scenario, contender, rows))
+            report(len(outcomes), total)
+        return outcomes
+    market = scenario.config.absolute()
+    jobs = {number: partial(_work_anew, market, contender, rows) for number, contender in enumerate(contenders)}
+    found: dict[int, Outcome] = {}
+    for number, outcome in on_ray(jobs, on):
+        found[number] = outcome
+        report(len(found), total)
+    return [found[number] for number in range(total)]
+
+
+def _work(scenario: Scenario, contender: Contender, rows: Rows) -> Outcome:
+    return execute_orders(scenario.env_for(contender.policy, contender.mode), contender.policy, rows)
+
+
+def _work_anew(market: MarketConfig, contender: Contender, rows: Rows) -> Outcome:
+    return _work(Scenario(market), contender, rows)
 
 
 def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:

@@ -107,6 +107,13 @@ class MarketConfig(LearningSettings):
             )
         return self
 
+    def absolute(self) -> "MarketConfig":
+        """The same with absolute paths, for other processes and machines."""
+        forecaster = self.forecaster and self.forecaster.resolve()
+        population = str(Path(self.population).resolve()) if Path(self.population).is_file() else self.population
+        changes = {"data": [path.resolve() for path in self.data], "forecaster": forecaster, "population": population}
+        return self.model_copy(update=changes)
+
     @property
     def span_ns(self) -> tuple[int, int] | None:
         """`hours` as times of day; None without them."""

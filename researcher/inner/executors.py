@@ -27,8 +27,7 @@ def _on_ray(on: str) -> Train:
 
     def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
         """See training.train; ClusterError if the cluster fails."""
-        market = settings.market.model_copy(update={"data": [path.resolve() for path in settings.market.data]})
-        absolute = settings.model_copy(update={"market": market})
+        absolute = settings.model_copy(update={"market": settings.market.absolute()})
         result: JobResult = ray_result(
             task.remote(candidate, absolute, budget, share, folder.resolve()), "continue with --resume"
         )
