@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, symbols, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, pairs, forecasts, offline, imitation, robustness, minds, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, soak, symbols, firsthour, gateways, nautilus, replay, history, traders, backtest, environments, making, directional, router, pairs, forecasts, offline, imitation, robustness, minds, ppo, llm, researcher, suite or all; `--write docs/benchmarks.md` replaces its section of that page, or all."""
 
 import argparse
 import importlib
@@ -32,6 +32,7 @@ APART = (
     "llm",
     "making",
     "directional",
+    "router",
     "pairs",
     "forecasts",
     "offline",

@@ -1,0 +1,1 @@
+"""Networks that learn which position to take."""
