@@ -54,12 +54,12 @@ def train(
                 f"{folder} already contains a run; continue it with --resume {folder}, or choose another --output"
             )
     envs, metadata = training.environments(settings)
-    folder.mkdir(parents=True, exist_ok=True)
     run = build_training(settings, envs, folder, metadata)
     if resume is not None:
         run.resume()
     else:
         if settings.start_from:
             run.start_from(settings.start_from)
+        folder.mkdir(parents=True, exist_ok=True)
         training.save_config(settings, folder)
     run_with_progress(run)

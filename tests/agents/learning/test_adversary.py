@@ -100,7 +100,9 @@ def moves_ticks(changes: dict[str, Any]) -> float:
 def test_the_population_is_changed() -> None:
     assert moves_ticks(TWO["hard"]) > 1.5 * moves_ticks({})
     unknown = with_overrides(SMALL, {"population_changes": {"value.volatility": 2}})
-    with pytest.raises(PopulationError, match=r"expected a setting of the population, got value.volatility; choose from"):
+    with pytest.raises(
+        PopulationError, match=r"expected a setting of the population, got value.volatility; choose from"
+    ):
         Simulated(unknown).market()
 
 

@@ -9,6 +9,7 @@ from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.baseline_training import BaselineTraining
+from serl.agents.learning.cli import train
 from serl.agents.learning.errors import LearningError, PolicyFileError
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
@@ -91,3 +92,12 @@ def test_the_policy_of_a_run_is_one_to_start_from(tmp_path: Path, saved: ActorCr
     after.start_from(tmp_path)
     assert torch.equal(after.learner.network.vector, run.learner.network.vector)
     assert isinstance(load_policy(tmp_path / POLICY), Policy)
+
+
+def test_a_wrong_policy_leaves_no_folder(tmp_path: Path) -> None:
+    settings, output = tmp_path / "small.yaml", tmp_path / "run"
+    settings.write_text("market: {kind: dynamic, population: small, simulated_days: 1, environments: 2}")
+    words = [str(settings), "--start-from", str(tmp_path / "none"), "--output", str(output)]
+    with pytest.raises(PolicyFileError, match="none: cannot be read"):
+        train.main(words, standalone_mode=False)
+    assert not output.exists()
