@@ -24,7 +24,7 @@ class PPOConfig(LearningSettings):
     critic_first_steps: int = Field(
         0,
         ge=0,
-        description="steps at first in which only the critic learns: with start_from, a policy that it does not know yet",
+        description="steps at first in which only the critic learns: with start_from, it knows nothing of the policy yet",
     )
     schedule: Literal["constant", "linear"] = Field("constant", description="linear: both learning rates decay to 0")
     entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
