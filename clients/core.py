@@ -5,6 +5,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 """
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -35,6 +36,8 @@ Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
+SNAPSHOTS_MAX = 16
+"""Snapshots of followed books that are asked for at a time, besides those that calls wait for."""
 SILENT_HEARTBEATS = 3
 """Heartbeats that have to be missing at least before an exchange counts as dead."""
 
@@ -64,6 +67,10 @@ class ClientCore:
         #: takes each feed message, with its topic, instead of followed books and `wait`
         self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
+        self._stale: dict[
+            str, tuple[int, float]
+        ] = {}  # request for a snapshot, and when, by topic of a book with a gap
+        self._filling: set[str] = set()  # topics of books whose snapshots a call waits for
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._waiting: set[int] = set()  # queries without a reply
@@ -126,11 +133,14 @@ class ClientCore:
                 self._replies[request] = reply
             elif self.news_feed is not None and request == self.news_feed.request:
                 self.inbox.extend(self.news_feed.receive_reply(reply))
+            elif reply[0] != Kind.ERROR:
+                self._apply_snapshot(request, reply)
         while self.feed.poll(0):
             self.received += 1
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         self._query_news()
+        self._query_snapshots()
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > silence_s / 3:
             self.ping()
@@ -141,12 +151,14 @@ class ClientCore:
             return
         if message[0] == FeedKind.TIME:
             self.feed_sequence, self.feed_time_ns = message[3], message[4]
-            for book in self.books.values():
+            for name, book in self.books.items():
                 book.note_epoch(message[1])
+                self._note_gap(name, book)
             return
         followed = self.books.get(topic)
         if followed is not None:
             followed.apply(message)
+            self._note_gap(topic, followed)
         elif message[0] == FEED_KIND:
             self.inbox.extend(self.news_feed.receive(message) if self.news_feed is not None else ())
         elif self._says_more(topic, message):
@@ -161,6 +173,36 @@ class ClientCore:
             return False
         self._heard[topic] = epoch, sequence
         return not is_repeat or before is not None
+
+    def _note_gap(self, topic: str, book: L2Book | L3Book) -> None:
+        if book.needs_snapshot:
+            self._stale.setdefault(topic, (0, -math.inf))
+
+    def _query_snapshots(self) -> None:
+        """Asks for the snapshots of followed books with a gap, of a few at a time, and again where no reply comes."""
+        now_s = time.monotonic()
+        for topic, (_, asked_s) in list(self._stale.items())[:SNAPSHOTS_MAX]:
+            book = self.books.get(topic)
+            if book is None or not book.needs_snapshot:
+                del self._stale[topic]
+            elif topic not in self._filling and now_s - asked_s > REPLY_TIMEOUT_S:
+                self._request += 1
+                self._stale[topic] = self._request, now_s
+                kind, *values = self._snapshot_query(topic)
+                self.queries.send(msgpack.packb([kind, self._request, *with_token(tuple(values), self.session.token)]))
+
+    def _apply_snapshot(self, request: int, reply: list[Any]) -> None:
+        """Loads the reply to a request for a snapshot into its book."""
+        for topic in [topic for topic, (asked, _) in self._stale.items() if asked == request]:
+            book = self.books.get(topic)
+            if book is not None and book.needs_snapshot and topic not in self._filling:
+                book.apply_snapshot(reply)
+
+    def _snapshot_query(self, topic: str) -> tuple[int, ...]:
+        """The query for the book of a topic."""
+        channel, _, symbol = topic.removesuffix("/").partition("/")
+        number = self.session.instrument(symbol).number
+        return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
 
     def _query_news(self) -> None:
         """Asks for news that the feed missed."""
@@ -321,22 +363,25 @@ class ClientCore:
             reply = yield from self.ask(Kind.L2, self.session.instrument(symbol).number, depth)
             bids, asks = ([Level(*level) for level in side] for side in reply[5])
             return bids, asks
-        yield from self._fill_gap(symbol, followed)
+        yield from self._fill_gap(f"l2/{symbol}/", followed)
         return followed.levels(0, depth), followed.levels(1, depth)
 
-    def _fill_gap(self, symbol: str, book: L2Book | L3Book) -> Steps[None]:
-        number = self.session.instrument(symbol).number
-        self.receive()
-        while book.needs_snapshot:
-            query = (Kind.L3, number) if isinstance(book, L3Book) else (Kind.L2, number, 0)
-            book.apply_snapshot((yield from self.ask(*query)))
+    def _fill_gap(self, topic: str, book: L2Book | L3Book) -> Steps[None]:
+        self._filling.add(topic)
+        try:
+            self.receive()
+            while book.needs_snapshot:
+                book.apply_snapshot((yield from self.ask(*self._snapshot_query(topic))))
+        finally:
+            self._filling.discard(topic)
 
     def follow(self, symbol: str, channel: str) -> Steps[L2Book | L3Book]:
         """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date."""
         book = L3Book() if channel == "l3" else L2Book()
-        self.books[f"{channel}/{symbol}/"] = book
+        topic = f"{channel}/{symbol}/"
+        self.books[topic] = book
         self.subscribe(channel, symbol)
-        yield from self._fill_gap(symbol, book)
+        yield from self._fill_gap(topic, book)
         return book
 
     def subscribe(self, channel: str, symbol: str) -> None:
