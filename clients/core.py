@@ -5,7 +5,6 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 """
 
 import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -18,10 +17,11 @@ import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected, no_reply, silent, unreachable_advice
-from serl.clients.feed_topics import subscribe, unsubscribe
+from serl.clients.feed_topics import Heard, subscribe, unsubscribe
 from serl.clients.inbox import InboxItem, drain, rejections
 from serl.clients.news import NewsFeed, NewsPages
 from serl.clients.session import Grant, Order, Session
+from serl.clients.stale_books import StaleBooks, snapshot_query
 from serl.clients.values import AssetBalance, Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
 from serl.exchange.account import Account
 from serl.exchange.config import socket_endpoints
@@ -36,8 +36,6 @@ Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
-SNAPSHOTS_MAX = 16
-"""Snapshots of followed books that are asked for at a time, besides those that calls wait for."""
 SILENT_HEARTBEATS = 3
 """Heartbeats that have to be missing at least before an exchange counts as dead."""
 
@@ -66,11 +64,8 @@ class ClientCore:
         self.news_feed: NewsFeed | None = None
         #: takes each feed message, with its topic, instead of followed books and `wait`
         self.on_feed: Callable[[str, list[Any]], None] | None = None
-        self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message, by topic
-        self._stale: dict[
-            str, tuple[int, float]
-        ] = {}  # request for a snapshot, and when, by topic of a book with a gap
-        self._filling: set[str] = set()  # topics of books whose snapshots a call waits for
+        self._heard = Heard()
+        self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._waiting: set[int] = set()  # queries without a reply
@@ -134,13 +129,15 @@ class ClientCore:
             elif self.news_feed is not None and request == self.news_feed.request:
                 self.inbox.extend(self.news_feed.receive_reply(reply))
             elif reply[0] != Kind.ERROR:
-                self._apply_snapshot(request, reply)
+                self._stale.apply(request, reply)
         while self.feed.poll(0):
             self.received += 1
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         self._query_news()
-        self._query_snapshots()
+        for message in self._stale.queries(self.session, self._request + 1):
+            self._request += 1
+            self.queries.send(message)
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > silence_s / 3:
             self.ping()
@@ -153,56 +150,16 @@ class ClientCore:
             self.feed_sequence, self.feed_time_ns = message[3], message[4]
             for name, book in self.books.items():
                 book.note_epoch(message[1])
-                self._note_gap(name, book)
+                self._stale.note(name, book)
             return
         followed = self.books.get(topic)
         if followed is not None:
             followed.apply(message)
-            self._note_gap(topic, followed)
+            self._stale.note(topic, followed)
         elif message[0] == FEED_KIND:
             self.inbox.extend(self.news_feed.receive(message) if self.news_feed is not None else ())
-        elif self._says_more(topic, message):
+        elif self._heard.says_more(topic, message):
             self.inbox.append(FeedMessage(topic, message))
-
-    def _says_more(self, topic: str, message: list[Any]) -> bool:
-        """Whether a message says more than those before it: a repeat does only where messages were missed."""
-        _, epoch, previous, sequence, *_ = message
-        before = self._heard.get(topic)
-        is_repeat = previous == sequence
-        if is_repeat and before is not None and (epoch, sequence) <= before:
-            return False
-        self._heard[topic] = epoch, sequence
-        return not is_repeat or before is not None
-
-    def _note_gap(self, topic: str, book: L2Book | L3Book) -> None:
-        if book.needs_snapshot:
-            self._stale.setdefault(topic, (0, -math.inf))
-
-    def _query_snapshots(self) -> None:
-        """Asks for the snapshots of followed books with a gap, of a few at a time, and again where no reply comes."""
-        now_s = time.monotonic()
-        for topic, (_, asked_s) in list(self._stale.items())[:SNAPSHOTS_MAX]:
-            book = self.books.get(topic)
-            if book is None or not book.needs_snapshot:
-                del self._stale[topic]
-            elif topic not in self._filling and now_s - asked_s > REPLY_TIMEOUT_S:
-                self._request += 1
-                self._stale[topic] = self._request, now_s
-                kind, *values = self._snapshot_query(topic)
-                self.queries.send(msgpack.packb([kind, self._request, *with_token(tuple(values), self.session.token)]))
-
-    def _apply_snapshot(self, request: int, reply: list[Any]) -> None:
-        """Loads the reply to a request for a snapshot into its book."""
-        for topic in [topic for topic, (asked, _) in self._stale.items() if asked == request]:
-            book = self.books.get(topic)
-            if book is not None and book.needs_snapshot and topic not in self._filling:
-                book.apply_snapshot(reply)
-
-    def _snapshot_query(self, topic: str) -> tuple[int, ...]:
-        """The query for the book of a topic."""
-        channel, _, symbol = topic.removesuffix("/").partition("/")
-        number = self.session.instrument(symbol).number
-        return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
 
     def _query_news(self) -> None:
         """Asks for news that the feed missed."""
@@ -367,13 +324,13 @@ class ClientCore:
         return followed.levels(0, depth), followed.levels(1, depth)
 
     def _fill_gap(self, topic: str, book: L2Book | L3Book) -> Steps[None]:
-        self._filling.add(topic)
+        self._stale.filling.add(topic)
         try:
             self.receive()
             while book.needs_snapshot:
-                book.apply_snapshot((yield from self.ask(*self._snapshot_query(topic))))
+                book.apply_snapshot((yield from self.ask(*snapshot_query(self.session, topic))))
         finally:
-            self._filling.discard(topic)
+            self._stale.filling.discard(topic)
 
     def follow(self, symbol: str, channel: str) -> Steps[L2Book | L3Book]:
         """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date."""
@@ -415,7 +372,7 @@ class ClientCore:
             self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
         )
         self.books.pop(topic, None)
-        self._heard.pop(topic, None)
+        self._heard.forget(topic)
 
     def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
         """The last trades, newest last."""

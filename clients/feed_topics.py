@@ -1,4 +1,6 @@
-"""Subscriptions to topics of the feed, also on an exchange that requires a login."""
+"""Subscriptions to topics of the feed, also on an exchange that requires a login; and what was heard of them."""
+
+from typing import Any
 
 import zmq
 
@@ -17,3 +19,24 @@ def unsubscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool
     feed.unsubscribe(topic)
     if token or curve:
         feed.unsubscribe(subscription(topic, token))
+
+
+class Heard:
+    """The last message of each topic."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, int]] = {}  # epoch and sequence, by topic
+
+    def says_more(self, topic: str, message: list[Any]) -> bool:
+        """Whether a message says more than those before it: a repeat does only where messages were missed."""
+        _, epoch, previous, sequence, *_ = message
+        before = self._last.get(topic)
+        is_repeat = previous == sequence
+        if is_repeat and before is not None and (epoch, sequence) <= before:
+            return False
+        self._last[topic] = epoch, sequence
+        return not is_repeat or before is not None
+
+    def forget(self, topic: str) -> None:
+        """After the end of a subscription."""
+        self._last.pop(topic, None)

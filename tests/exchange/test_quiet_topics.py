@@ -213,7 +213,7 @@ def test_a_client_returns_a_repeat_only_where_it_missed_messages(served: Served)
         until(lambda: next_items(reader, items) and items[-1].topic == "l1/GOOG/", reader)
         wait_for_intervals(reader, 5)
         assert not reader.core.inbox
-        reader.core._heard["l1/GOOG/"] = (1, 0)  # as if it had missed it
+        reader.core._heard._last["l1/GOOG/"] = (1, 0)  # as if it had missed it
         until(lambda: bool(reader.core.inbox), reader)
         (item,) = reader.core.inbox
         assert isinstance(item, FeedMessage)

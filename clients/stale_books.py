@@ -1,0 +1,58 @@
+"""Followed books with a gap, for which nobody waits: their snapshots are asked for while messages are processed."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from serl.clients.book import L2Book, L3Book
+from serl.clients.session import Session
+from serl.exchange.wire import Kind, with_token
+
+SNAPSHOTS_MAX = 16
+"""Snapshots that are asked for at a time."""
+
+
+class StaleBooks:
+    """Which of the books, by topic, need a snapshot."""
+
+    def __init__(self, books: Mapping[str, L2Book | L3Book], retry_s: float) -> None:
+        """retry_s: after which a request without a reply is made again."""
+        self._books, self._retry_s = books, retry_s
+        self._asked: dict[str, tuple[int, float]] = {}  # the last request for a snapshot, and when, by topic
+        #: topics of books whose snapshots a call waits for
+        self.filling: set[str] = set()
+
+    def note(self, topic: str, book: L2Book | L3Book) -> None:
+        """Takes a book in if it has a gap."""
+        if book.needs_snapshot:
+            self._asked.setdefault(topic, (0, -math.inf))
+
+    def queries(self, session: Session, request: int) -> list[bytes]:
+        """Queries for the snapshots that are needed now, numbered from `request` on."""
+        now_s, found = time.monotonic(), []
+        for topic, (_, asked_s) in list(self._asked.items())[:SNAPSHOTS_MAX]:
+            book = self._books.get(topic)
+            if book is None or not book.needs_snapshot:
+                del self._asked[topic]
+            elif topic not in self.filling and now_s - asked_s > self._retry_s:
+                self._asked[topic] = request + len(found), now_s
+                kind, *values = snapshot_query(session, topic)
+                found.append(msgpack.packb([kind, request + len(found), *with_token(values, session.token)]))
+        return found
+
+    def apply(self, request: int, reply: list[Any]) -> None:
+        """Loads the reply to a request into its book, if that still needs it."""
+        for topic in [topic for topic, (asked, _) in self._asked.items() if asked == request]:
+            book = self._books.get(topic)
+            if book is not None and book.needs_snapshot and topic not in self.filling:
+                book.apply_snapshot(reply)
+
+
+def snapshot_query(session: Session, topic: str) -> tuple[int, ...]:
+    """The query for the book of a topic."""
+    channel, _, symbol = topic.removesuffix("/").partition("/")
+    number = session.instrument(symbol).number
+    return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
