@@ -8,8 +8,6 @@ pa_bps: mean PA of an arm's seeds. gain: PA of the first arm minus PA of the oth
 of seeds and of test days. by_seed: the gains of the seeds.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import numpy as np
 
 from benchmarks.forecasts import gain_interval
 from benchmarks.offline import RECORDED, recorded
+from benchmarks.study import try_out
 from serl.agents.learning.cloning import CloneConfig, clone
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, bootstrap_clusters, evaluate
@@ -119,10 +118,7 @@ def run() -> dict[str, Any]:
 
 def main() -> None:
     """A smaller study, to try the command out: `python -m benchmarks.imitation --seeds 2 --steps 4000`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("seeds", "steps", "orders", "test_orders"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(Study(), name))
-    print(json.dumps(compared(Study(**vars(parser.parse_args()))), indent=1))
+    try_out(Study, compared, __doc__)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ pa_bps: mean PA of an arm's seeds, by variant. worst_bps: the smallest of these 
 95 % interval of a bootstrap of seeds and of test days, which finds the worst variant anew in each draw.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.study import try_out
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import BOOTSTRAPS, Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig, with_overrides
@@ -123,10 +122,7 @@ def run() -> dict[str, Any]:
 
 def main() -> None:
     """A smaller study, to try the command out: `python -m benchmarks.robustness --seeds 2 --steps 4800`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("seeds", "steps", "test_orders"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(Study(), name))
-    print(json.dumps(compared(Study(**vars(parser.parse_args()))), indent=1))
+    try_out(Study, compared, __doc__)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ profit_ticks: mean over seeds and windows, in ticks per lot of the largest posit
 interval of a bootstrap of seeds and of test days.
 """
 
-import argparse
-import json
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.forecasts import gain_interval
+from benchmarks.study import try_out
 from serl.agents.directional.config import directional_settings
 from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.directional.evaluate import evaluate
@@ -113,10 +112,7 @@ def run() -> dict[str, Any]:
 
 def main() -> None:
     """A smaller study, to try the command out: `python -m benchmarks.router --seeds 1 --part-steps 6400`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("seeds", "part_steps", "router_steps", "labelled", "test_windows"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(Study(), name))
-    print(json.dumps(compared(Study(**vars(parser.parse_args()))), indent=1))
+    try_out(Study, compared, __doc__)
 
 
 if __name__ == "__main__":

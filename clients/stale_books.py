@@ -32,6 +32,8 @@ class StaleBooks:
 
     def queries(self, session: Session, request: int) -> list[bytes]:
         """Queries for the snapshots that are needed now, numbered from `request` on."""
+        if not self._asked:
+            return []
         now_s, found = time.monotonic(), []
         for topic, (_, asked_s) in list(self._asked.items())[:SNAPSHOTS_MAX]:
             book = self._books.get(topic)

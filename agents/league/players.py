@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.league.league import League
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.policy import Policy as LearntPolicy
-from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.learning.training import learnt_policy
 from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.makers import Maker
 
@@ -48,18 +47,6 @@ class Mixed:
         return every[np.arange(env.num_envs) % len(self.makers), np.arange(env.num_envs)]
 
 
-def trained(env: Any, config: PPOConfig, name: str, start: LearntPolicy | None) -> LearntPolicy:
-    """A policy that PPO learns in an environment, from the weights of another if there is one."""
-    learner = PPO([env], config, NETWORK)
-    if start is not None:
-        learner.network.load_state_dict(start.network.state_dict())
-    learner.reset()
-    while learner.steps < config.steps:
-        learner.update()
-    metadata = {"seed": config.seed, "steps": learner.steps}
-    return LearntPolicy(learner.network, Interface.from_env(env), metadata, name)
-
-
 def self_play(
     league: League, executors: Sequence[Policy], makers: Sequence[Maker], rounds: int, executor: PPOConfig, maker: PPOConfig
 ) -> tuple[list[LearntPolicy], list[LearntMaker]]:  # fmt: skip
@@ -70,9 +57,11 @@ def self_play(
     quoting: list[LearntMaker] = []
     for number in range(1, rounds + 1):
         env = league.executor_env(Mixed([*makers, *quoting]), scales)
-        policies.append(trained(env, executor, f"PPO, round {number}", policies[-1] if policies else None))
+        policies.append(
+            learnt_policy(env, executor, NETWORK, f"PPO, round {number}", policies[-1] if policies else None)
+        )
         making = league.maker_env([*executors, *policies])
         before = quoting[-1].policy if quoting else None
         name = f"PPO, round {number}"
-        quoting.append(LearntMaker(trained(making, maker, name, before), name))
+        quoting.append(LearntMaker(learnt_policy(making, maker, NETWORK, name, before), name))
     return policies, quoting

@@ -31,7 +31,7 @@ from serl.agents.learning.baseline import (
     require_execution_env,
     require_finite,
 )
-from serl.agents.learning.replay_buffer import ReplayBuffer
+from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers
 from serl.agents.learning.settings import SAVED
 from serl.exchange.errors import ConfigError
 
@@ -71,12 +71,6 @@ class HALOPConfig(BaselineConfig):
     gradient_norm_max: float = Field(10.0, gt=0)
 
 
-def _layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
-    )
-
-
 class HALOPNetwork(nn.Module):
     """Actor, twin critics and DQN. A state is an observation, the queue at each of 2 R + 1 ticks around the same-side touch, and the tick size
     in bps."""
@@ -89,12 +83,10 @@ class HALOPNetwork(nn.Module):
             )
         self.ticks, self.config = ticks, config
         state_size, choices, hidden = observation_size + 2 * ticks + 2, 2 * config.candidates + 1, config.hidden
-        self.actor = _layers(state_size, hidden, 2)
-        self.critics = nn.ModuleList(_layers(state_size + 1, hidden, 1) for _ in range(2))
-        self.dqn = _layers(state_size + 1 + choices, hidden, choices + 1)
-        for parameter in self.parameters():
-            bound = parameter.shape[-1] ** -0.5
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.actor = layers(state_size, hidden, 2)
+        self.critics = nn.ModuleList(layers(state_size + 1, hidden, 1) for _ in range(2))
+        self.dqn = layers(state_size + 1 + choices, hidden, choices + 1)
+        draw_weights(self, generator)
 
     def sample_offset(self, states: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B,) offsets in (-1, 1) and their log-probabilities; without noise the central offset."""
@@ -183,7 +175,9 @@ class HALOP:
         )
         self.temperature = torch.zeros((), requires_grad=True)
         """Its logarithm."""
-        self.buffer = ReplayBuffer(config.buffer, observed + 2 * ticks + 2)
+        state_size = observed + 2 * ticks + 2
+        self.buffer = ReplayBuffer(config.buffer, state_size, 0, 0, 0, state_size, 0)
+        """State, offset, candidate, reward, next state, whether the order continues."""
         groups = [self.network.actor, self.network.critics, self.network.dqn]
         self._groups = [list(group.parameters()) for group in groups] + [[self.temperature]]
         self._optimiser = torch.optim.Adam([{"params": group} for group in self._groups], lr=config.learning_rate)

@@ -1,15 +1,29 @@
-"""The replay buffer of off-policy learners."""
+"""The replay buffer of off-policy learners, and the perceptron that they have in common."""
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """A perceptron with two hidden layers."""
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    )
+
+
+def draw_weights(network: nn.Module, generator: torch.Generator) -> None:
+    """Uniform weights within the inverse root of the number of inputs."""
+    for parameter in network.parameters():
+        bound = parameter.shape[-1] ** -0.5
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
 class ReplayBuffer:
-    """A ring buffer of the last transitions: state, offset, candidate, reward, next state, whether the order continues."""
+    """A ring buffer of the last transitions. Columns: a size for vectors, 0 for numbers, all kept as float32."""
 
-    def __init__(self, size: int, state_size: int) -> None:
-        self._columns = [torch.zeros(size, *shape) for shape in ((state_size,), (), (), (), (state_size,), ())]
+    def __init__(self, size: int, *columns: int) -> None:
+        self._columns = [torch.zeros(size, column) if column else torch.zeros(size) for column in columns]
         self.count = 0
         """Transitions ever added."""
 

@@ -126,6 +126,19 @@ def _variants(config: TrainingConfig) -> list[MarketConfig]:
     ]
 
 
+def learnt_policy(
+    env: VectorEnv, config: PPOConfig, network: NetworkConfig, name: str = "learnt", start: Policy | None = None
+) -> Policy:
+    """A policy that PPO learns in any environment with a `Box` of actions, without a folder; from the weights of another if there is one."""
+    learner = PPO([env], config, network)
+    if start is not None:
+        learner.network.load_state_dict(start.network.state_dict())
+    learner.reset()
+    while learner.steps < config.steps:
+        learner.update()
+    return Policy(learner.network, Interface.from_env(env), {"seed": config.seed, "steps": learner.steps}, name)
+
+
 class Training:
     """A PPO run in a folder, over one environment, two (static, dynamic), or the variants of an adversary."""
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from serl.researcher.llm.models import MODELS
+from tests.marked import Mark
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 SOON_S = 60.0
@@ -29,36 +29,24 @@ class Demo:
     """A demo in a process group of its own, whose processes carry a mark in their environment."""
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
-        self.mark = f"SERL_TEST_MARK={uuid.uuid4().hex}".encode()
+        self.mark = Mark()
         self.output, self.temporary = folder / "output", folder / "temporary"
         self.temporary.mkdir()
-        name, _, value = self.mark.decode().partition("=")
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "serl", "demo", *options, "--output", str(self.output)],
                 stdout=log,
                 stderr=log,
-                env={
-                    **os.environ,
-                    name: value,
-                    "TMPDIR": str(self.temporary),
-                    "XDG_RUNTIME_DIR": str(folder),
-                    "PYTHONUNBUFFERED": "1",
-                },
+                env=self.mark.environment(
+                    TMPDIR=str(self.temporary), XDG_RUNTIME_DIR=str(folder), PYTHONUNBUFFERED="1"
+                ),
                 start_new_session=True,
             )
 
     def processes(self) -> list[int]:
         """The process ids that carry the mark."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if self.mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-            except OSError:
-                continue  # it has ended, or belongs to another user
-        return found
+        return self.mark.processes()
 
     def printed(self, word: str) -> bool:
         return word in self.log.read_text()

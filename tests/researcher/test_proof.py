@@ -1,12 +1,10 @@
 """The proof: a quick one ends with tables and continues without repeating; its statistics against known values."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ import pytest
 from benchmarks import proof, proof_table
 from benchmarks.proof_methods import METHODS, Options, config_of
 from serl.exchange.errors import ConfigError
+from tests.marked import Mark
 
 METHODS_TRIED = ("full", "random", "climb", "tpe", "ceiling", "default")
 
@@ -44,29 +43,17 @@ def test_a_quick_proof_without_a_model(task: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_proof_leaves_no_process(task: Path, tmp_path: Path, number: signal.Signals) -> None:
-    mark = f"SERL_TEST_MARK={uuid.uuid4().hex}"
-    name, _, value = mark.partition("=")
+    mark = Mark()
     words = [str(task), "--seeds", "2", "--output", str(tmp_path / "proof"), "--methods", "random"]
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.proof", *words], env={**os.environ, name: value})
-
-    def with_the_mark() -> list[Path]:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if mark.encode() in path.read_bytes().split(b"\0"):
-                    found.append(path.parent)
-            except OSError:
-                continue  # it has ended, or belongs to another user
-        return found
-
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.proof", *words], env=mark.environment())
     deadline = time.monotonic() + 60
     while not list((tmp_path / "proof").rglob("seed-0/*")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(number)
     assert process.wait(60) == 128 + number
-    while with_the_mark():
-        assert time.monotonic() < deadline, with_the_mark()
+    while mark.processes():
+        assert time.monotonic() < deadline, mark.processes()
         time.sleep(0.05)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from serl.agents.directional.environment import DirectionalVectorEnv
+from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers
 from serl.agents.learning.settings import LearningSettings
 from serl.exchange.errors import ConfigError
 
@@ -49,51 +50,13 @@ class Batch(NamedTuple):
     """(B,) 1, or 0 where the window ended."""
 
 
-class Buffer:
-    """A ring of the last transitions."""
-
-    def __init__(self, size: int, features: int) -> None:
-        rows = torch.zeros(size)
-        self._columns = Batch(torch.zeros(size, features), rows.long(), rows, torch.zeros(size, features), rows.clone())
-        self.count = 0
-        """Transitions ever added."""
-
-    def add(self, new: Batch) -> None:
-        """Adds N transitions."""
-        rows = torch.arange(self.count, self.count + len(new.actions)) % len(self._columns.actions)
-        for column, values in zip(self._columns, new, strict=True):
-            column[rows] = values
-        self.count += len(rows)
-
-    def sample(self, random: np.random.Generator, count: int) -> Batch:
-        """Draws transitions with replacement."""
-        filled = min(self.count, len(self._columns.actions))
-        rows = torch.from_numpy(random.integers(filled, size=count))
-        return Batch(*(column[rows] for column in self._columns))
-
-
-def layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """A perceptron with two hidden layers."""
-    return nn.Sequential(
-        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
-    )
-
-
-def draw_weights(network: nn.Module, seed: int) -> None:
-    """Uniform weights within the root of the inputs, which the seed determines."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in network.parameters():
-        bound = parameter.shape[-1] ** -0.5
-        nn.init.uniform_(parameter, -bound, bound, generator=generator)
-
-
 class DuellingNetwork(nn.Module):
     """Values V + A - mean A of each action."""
 
     def __init__(self, features: int, actions: int, hidden: int, seed: int) -> None:
         super().__init__()
         self._layers = layers(features, hidden, actions + 1)
-        draw_weights(self, seed)
+        draw_weights(self, torch.Generator().manual_seed(seed))
 
     def forward(self, observations: Tensor) -> Tensor:
         """(B, actions) values of (B, features) observations."""
@@ -126,7 +89,8 @@ class DQN:
         self._random = np.random.Generator(np.random.PCG64(config.seed))
         self._parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self._optimiser = torch.optim.Adam(self._parameters, lr=config.learning_rate)
-        self._buffer = Buffer(config.buffer, env.single_observation_space.shape[0])
+        features = env.single_observation_space.shape[0]
+        self._buffer = ReplayBuffer(config.buffer, features, 0, 0, features, 0)  # the columns of a Batch
         self._observations, _ = env.reset(seed=config.seed)
 
     def train(self) -> nn.Module:
@@ -141,13 +105,9 @@ class DQN:
         actions = self._actions()
         following, rewards, done, _, info = env.step(actions)
         ended = np.where(done[:, None], info["final_obs"], following) if np.any(done) else following
-        self._buffer.add(
-            Batch(
-                torch.from_numpy(self._observations), torch.from_numpy(actions),
-                torch.from_numpy((self.config.reward_scale * rewards).astype(np.float32)),
-                torch.from_numpy(ended.astype(np.float32)), torch.from_numpy((~done).astype(np.float32)),
-            )
-        )  # fmt: skip
+        scaled = (self.config.reward_scale * rewards).astype(np.float32)
+        columns = self._observations, actions, scaled, ended.astype(np.float32), (~done).astype(np.float32)
+        self._buffer.add(*map(torch.from_numpy, columns))
         self._observations = following
         self.steps += env.num_envs
         if self._buffer.count >= self.config.warm_up:
@@ -164,7 +124,8 @@ class DQN:
         return np.where(self._random.random(count) < epsilon, random, best)
 
     def _gradient_step(self) -> None:
-        batch = self._buffer.sample(self._random, self.config.batch)
+        batch = Batch(*self._buffer.sample(self._random, self.config.batch))
+        batch = batch._replace(actions=batch.actions.long())
         with torch.no_grad():
             best = self.network(batch.next_observations).argmax(-1, keepdim=True)
             later = self._target(batch.next_observations).gather(1, best).squeeze(1)

@@ -4,11 +4,10 @@ import dataclasses
 from typing import Any
 
 from serl.agents.directional.environment import DirectionalVectorEnv
-from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.learning.training import learnt_policy
 from serl.exchange.errors import ConfigError
 
 SETTINGS = PPOConfig(rollout_steps=100, minibatch=800, gamma=0.99, gae_lambda=0.95, reward_scale=0.1, entropy=0.001)
@@ -19,11 +18,7 @@ def train_ppo(env: DirectionalVectorEnv, steps: int, seed: int, config: PPOConfi
     """A policy that PPO learns in an environment with continuous positions. Raises `ConfigError` for another."""
     if env.config.actions != "continuous":
         raise ConfigError(f"actions: expected continuous positions for PPO, got {env.config.actions}")
-    learner = PPO([env], config.model_copy(update={"steps": steps, "seed": seed}), NetworkConfig())
-    learner.reset()
-    while learner.steps < steps:
-        learner.update()
-    return Policy(learner.network, Interface.from_env(env), {"seed": seed, "steps": learner.steps})
+    return learnt_policy(env, config.model_copy(update={"steps": steps, "seed": seed}), NetworkConfig())
 
 
 @dataclasses.dataclass

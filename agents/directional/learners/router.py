@@ -15,17 +15,10 @@ from torch import Tensor, nn
 
 from serl.agents.directional.config import DirectionalConfig
 from serl.agents.directional.environment import DirectionalVectorEnv
-from serl.agents.directional.learners.dqn import (
-    DQN,
-    Batch,
-    DQNConfig,
-    DuellingNetwork,
-    draw_weights,
-    layers,
-    require_discrete,
-)
+from serl.agents.directional.learners.dqn import DQN, Batch, DQNConfig, DuellingNetwork, require_discrete
 from serl.agents.directional.learners.labels import labelled_windows
 from serl.agents.execution.environment.vector import Sampler
+from serl.agents.learning.replay_buffer import draw_weights, layers
 from serl.agents.learning.settings import LearningSettings
 from serl.agents.positions.config import position_market, windows
 
@@ -47,7 +40,7 @@ class Router(nn.Module):
     def __init__(self, parts: Mapping[str, nn.Module], features: int, hidden: int, seed: int) -> None:
         super().__init__()
         self._weights = layers(features, hidden, len(parts))
-        draw_weights(self._weights, seed)
+        draw_weights(self._weights, torch.Generator().manual_seed(seed))
         self.parts = nn.ModuleDict(parts)
         self.parts.requires_grad_(False)
 

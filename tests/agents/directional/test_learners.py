@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from serl.agents.directional.config import directional_settings
 from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.directional.evaluate import evaluate
-from serl.agents.directional.learners.dqn import Batch, Buffer, DQNConfig, DuellingNetwork, Greedy
+from serl.agents.directional.learners.dqn import Batch, DQNConfig, DuellingNetwork, Greedy
 from serl.agents.directional.learners.labels import LABELS, TREND, VOLATILITY, labelled_windows
 from serl.agents.directional.learners.ppo import PPOPositions, train_ppo
 from serl.agents.directional.learners.router import Memory, Router, RouterConfig, train_dqn, train_router
 from serl.agents.directional.rules import Uniform
+from serl.agents.learning.replay_buffer import ReplayBuffer
 from serl.agents.positions.config import position_market, windows
 from serl.exchange.errors import ConfigError
 
@@ -58,11 +59,11 @@ def test_the_seed_determines_a_network() -> None:
 
 
 def test_the_buffer_keeps_the_last_transitions() -> None:
-    buffer = Buffer(4, 1)
+    buffer = ReplayBuffer(4, 1, 0, 0, 1, 0)
     for number in range(3):
         two = torch.tensor([2.0 * number, 2.0 * number + 1])
-        buffer.add(Batch(two[:, None], two.long(), two, two[:, None] + 1, torch.ones(2)))
-    drawn = buffer.sample(np.random.default_rng(1), 100)
+        buffer.add(two[:, None], two.long(), two, two[:, None] + 1, torch.ones(2))
+    drawn = Batch(*buffer.sample(np.random.default_rng(1), 100))
     assert set(drawn.rewards.tolist()) == {2.0, 3.0, 4.0, 5.0}
     assert torch.equal(drawn.next_observations, drawn.observations + 1)
     assert torch.equal(drawn.actions.float(), drawn.rewards)
