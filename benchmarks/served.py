@@ -2,8 +2,8 @@
 
 Stream: 45 % add, 40 % cancel, 10 % marketable, 5 % replace, spread over four symbols, 200 prices a side of a slowly moving mid, and 1 to 99 lots, into a book of
 100,000 resting orders. Per second: `single` orders of one compiled client, one message an order, 256 unacknowledged; `bulk`, 1,024 orders a message;
-`python4`, four plain Python clients (pyzmq, msgpack) of a quarter of the book each; bare_echo, the messages of `single` against a socket that echoes them. Medians of
-three turns, each with a new exchange.
+`python4`, four plain Python clients (pyzmq, msgpack) of a quarter of the book each; bare_echo, the messages of `single` against a socket that echoes them;
+`followed`, `single` while a process that subscribes to every topic of the feed reads what it can. Medians of three turns, each with a new exchange.
 
 Latency: from the time at which an order is due, 1,000 a second, until its acknowledgement is decoded by a Python client. Resting: limit orders behind the touch;
 marketable: market orders that trade; ping: the same loop against a bare echo of pyzmq. Prices, sizes and symbols as above. idle: nothing else runs; loaded: a
@@ -23,6 +23,7 @@ import zmq
 
 from benchmarks import client, latency
 from benchmarks.deep_stream import SYMBOLS, deep_stream, encode, message_lists
+from serl.exchange.config import socket_endpoints
 from serl.exchange.records import Rows
 
 SINGLE_COUNT, BULK_COUNT, PYTHON_COUNT, PYTHON_CLIENTS = 500_000, 2_000_000, 100_000, 4
@@ -55,8 +56,17 @@ def _begin(endpoint: str, name: str, symbol: int, count: int, resting: int, seed
     return socket, stream
 
 
+def _listen(endpoint: str) -> None:
+    """Reads the whole feed until the process is ended."""
+    feed: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
+    feed.connect(socket_endpoints(endpoint)["feed"])
+    feed.subscribe(b"")
+    while True:
+        feed.recv_multipart(copy=False)
+
+
 def _single(barrier: Any, endpoint: str, symbol: int) -> None:
-    socket, stream = _begin(endpoint, "single", symbol, WARM_UP + SINGLE_COUNT, RESTING, SEED)
+    socket, stream = _begin(endpoint, f"single{symbol}", symbol, WARM_UP + SINGLE_COUNT, RESTING, SEED)
     client.window_load(socket, encode(stream[:WARM_UP]))
     messages = encode(stream[WARM_UP:])
     barrier.wait()
@@ -120,15 +130,20 @@ def _turn(folder: Path) -> dict[str, float]:
     from tests.server_fixture import free_endpoint, start_exchange
 
     echo_rate = _echo_rate(free_endpoint())
-    symbols = ",".join(f"S{index}" for index in range(3 * SYMBOLS))
+    symbols = ",".join(f"S{index}" for index in range(4 * SYMBOLS))
     with start_exchange(symbols=symbols, journal=folder) as exchange:
         single = SINGLE_COUNT / _processes(_single, [(exchange.endpoint, 0)])
         bulk = BULK_COUNT / _processes(_bulk, [(exchange.endpoint, SYMBOLS)])
         clients = [(exchange.endpoint, 2 * SYMBOLS, seed) for seed in range(PYTHON_CLIENTS)]
         python = PYTHON_CLIENTS * PYTHON_COUNT / _processes(_python, clients)
+        listener = multiprocessing.get_context("spawn").Process(target=_listen, args=(exchange.endpoint,))
+        listener.start()
+        followed = SINGLE_COUNT / _processes(_single, [(exchange.endpoint, 3 * SYMBOLS)])
+        listener.kill()
+        listener.join()
     return {
         "bare_echo_per_s": echo_rate, "single_orders_per_s": single, "ratio_to_bare_echo": single / echo_rate,
-        "bulk_orders_per_s": bulk, "python4_orders_per_s": python,
+        "bulk_orders_per_s": bulk, "python4_orders_per_s": python, "followed_orders_per_s": followed,
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import serl
 
-CONSTANTS = ("records.py", "state.py", "constants.py")
+CONSTANTS = ("records.py", "state.py", "feed_state.py", "constants.py")
 """Files without compiled functions, whose constants are compiled into those of other files."""
 
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)

@@ -11,6 +11,7 @@ import numpy as np
 from serl.exchange.assets import Assets
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.errors import DiskFullError
+from serl.exchange.gateway.feed_state import NO_FEED, NOBODY, FeedState
 from serl.exchange.gateway.loop import (
     JOURNAL_FAILURE,
     NEED_COMMAND_SEGMENT,
@@ -120,7 +121,7 @@ class Core:
         while (reason := self.serve(deadline_ns=0, messages_max=0)) != TIMEOUT:
             self.add_capacity(reason)
 
-    def serve(self, deadline_ns: int, messages_max: int, has_subscribers: bool = False) -> int:
+    def serve(self, deadline_ns: int, messages_max: int, feed: FeedState = NO_FEED, publisher: int = NOBODY) -> int:
         """Runs the compiled loop once. Returns why it came back (gateway.loop). Raises JournalError if the journal cannot be written."""
         reason = int(
             serve(
@@ -131,7 +132,8 @@ class Core:
                 self.poll,
                 deadline_ns,
                 messages_max,
-                has_subscribers,
+                feed,
+                publisher,
             )
         )
         if reason == JOURNAL_FAILURE:

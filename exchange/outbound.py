@@ -77,6 +77,11 @@ class DelayedReports:
         self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
         _enqueue(session, missed)
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether any session has delayed reports."""
+        return bool(self._sessions)
+
     def close(self, participant: int) -> None:
         """Ends a session; its queued reports are sent again after the participant's next login."""
         self._sessions.pop(participant, None)
@@ -133,6 +138,11 @@ class DelayedFeed:
         self._delays = delays
         self._queues: dict[int, DelayQueue] = {}
         self._repeats: dict[bytes, tuple[int, list[bytes]]] = {}  # when they are due, by topic
+
+    @property
+    def has_participants(self) -> bool:
+        """Whether any participant with a latency subscribes."""
+        return bool(self._queues)
 
     def set_subscriptions(self, prefixes: Iterable[bytes]) -> list[bytes]:
         """Notes the participants that subscribe. Returns the prefixes without participant numbers, except those of unknown participants."""

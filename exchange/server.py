@@ -25,6 +25,7 @@ from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.accept import END_NS
+from serl.exchange.gateway.feed_state import PUBLISHED, PYTHON
 from serl.exchange.gateway.loop import (
     CONTROL_MESSAGE,
     NEED_DUE_COMMANDS,
@@ -141,7 +142,7 @@ class Exchange:
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
                 self._shares["admin"], self.news,
             )  # fmt: skip
-            self._published = int(self.core.gateway.counter[EVENTS])
+            self.feed.counter[PUBLISHED] = self.core.gateway.counter[EVENTS]
             self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
             self._polled: tuple[str, ...] = ()
@@ -302,10 +303,12 @@ class Exchange:
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         idle_ns = min(idle_ns, self._set_affordable(), LOGIN_NS if self.control.has_logins else END_NS)
-        if self._published != self.core.gateway.counter[EVENTS]:
+        self._follow_segment()
+        if self.feed.counter[PUBLISHED] != self.core.gateway.counter[EVENTS]:
             idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
-        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
+        publisher = PYTHON if self.sessions.reports.has_sessions else self.feed.publisher
+        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.state, publisher)
 
     def _execute_due(self) -> None:
         """Live and scaled clocks: executes arrived and scheduled commands in the order of their times."""
@@ -368,16 +371,21 @@ class Exchange:
         """Publishes the events since the last call."""
         self._published_s = time.monotonic()
         self.news.publish()
-        counter, events = self.core.gateway.counter, self.core.journal.events
-        if events is not self._segment:
-            self._segment, self._published = events, 0
-        stop = int(counter[EVENTS])
-        self.feed.publish(self.core.market.state, events.rows, self._published, stop)
-        self.sessions.reports.enqueue(events.rows[self._published : stop])
-        self._published = stop
+        self._follow_segment()
+        events = self.core.journal.events.rows
+        first, stop = int(self.feed.counter[PUBLISHED]), int(self.core.gateway.counter[EVENTS])
+        self.feed.publish(self.core.market.state, events, first, stop)
+        self.sessions.reports.enqueue(events[first:stop])
+        self.feed.counter[PUBLISHED] = stop
         now_ns = END_NS if self.lockstep is not None and self.lockstep.is_finished else self.clock.now_ns()
         self.feed.delayed.send_due(now_ns)
         self.sessions.reports.send_due(now_ns)
+
+    def _follow_segment(self) -> None:
+        """Begins anew after the event segment was replaced, before which everything was published."""
+        if self.core.journal.events is not self._segment:
+            self._segment = self.core.journal.events
+            self.feed.counter[PUBLISHED] = 0
 
     def _publish_time(self, time_ns: int) -> None:
         self._publish()

@@ -3,9 +3,10 @@
 import numpy as np
 
 from serl.exchange.config import LimitsConfig
-from serl.exchange.feed import warm_encoders
 from serl.exchange.gateway.codec import read_order
+from serl.exchange.gateway.feed_state import NO_FEED, NOBODY
 from serl.exchange.gateway.loop import journal_rows, serve
+from serl.exchange.gateway.publish import warm_feed
 from serl.exchange.gateway.state import index_sessions, new_gateway
 from serl.exchange.gateway.timing import clock_ns
 from serl.exchange.kernel.dump import list_orders
@@ -27,7 +28,7 @@ def warm_loop() -> None:
     rows, events = np.zeros(1, COMMAND), np.zeros(1, EVENT)
     words, row_bytes = rows.view(np.int64).reshape(1, WORDS), rows.view(np.uint8)
     arrays = rows, words, row_bytes, events, events.view(np.uint8).reshape(1, EVENT.itemsize)
-    serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, False)
+    serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, NO_FEED, NOBODY)
     journal_rows(gateway, rows, words, rows[:0])
     index_sessions(gateway)
     clock_ns(gateway.clock, gateway.counter)
@@ -35,5 +36,5 @@ def warm_loop() -> None:
     levels(state, 0, 0, np.zeros(0, LEVEL))
     list_orders(state, -1, np.zeros(0, ORDER))
     move_entries(state.table, np.zeros_like(state.table))
-    warm_encoders(state, events)
+    warm_feed(state, events)
     open_sockets(0, 0, frozenset({0}))

@@ -13,7 +13,7 @@ from serl.agents.traders.engine import (
 )
 from serl.agents.traders.records import Traders
 from serl.exchange.compiling import compiled, inlined
-from serl.exchange.feed import ADD, book_action
+from serl.exchange.gateway.feed_items import ADD, book_action
 from serl.exchange.kernel.commands import DONE, execute
 from serl.exchange.records import CommandKind, EventKind, TimeInForce
 

@@ -18,6 +18,8 @@ from serl.exchange.gateway.accept import (
     advance,
     append_row,
 )  # fmt: skip
+from serl.exchange.gateway.feed_state import LOOP, NOBODY, FeedState
+from serl.exchange.gateway.publish import publish_unpublished
 from serl.exchange.gateway.refusals import write_answer
 from serl.exchange.gateway.state import (
     APPENDED,
@@ -314,13 +316,14 @@ def serve(
     poll: Any,
     deadline_ns: int,
     limit: int,
-    has_subscribers: bool,
+    feed: FeedState,
+    publisher: int,
 ) -> int:
     """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed. Returns the reason.
 
     journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first, after the sockets
     the pipe of WAKE_FD, if commands wait to be durable; all but the first are polled in every call, however early the deadline.
-    limit: messages between two polls, 0 = receive none.
+    limit: messages between two polls, 0 = receive none. publisher: of events, see `feed_state`; for PYTHON it returns.
     """
     published = gateway.counter[EVENTS]
     sockets = poll.size if poll[poll.size - 1].socket != 0 else poll.size - 1
@@ -334,8 +337,10 @@ def serve(
         send_reports(gateway, socket, now_ns)
         if status != IDLE:
             return status
-        if has_subscribers and gateway.counter[EVENTS] != published:
-            if _changes_market(journal[3], published, gateway.counter[EVENTS]):
+        if publisher != NOBODY and gateway.counter[EVENTS] != published:
+            if _changes_market(journal[3], published, gateway.counter[EVENTS]) and (
+                publisher != LOOP or not publish_unpublished(feed, market, journal[3], gateway.counter[EVENTS])
+            ):
                 return NEED_PUBLISH
             published = gateway.counter[EVENTS]
         if limit == 0:

@@ -8,7 +8,7 @@ from nautilus_trader.model.enums import AggressorSide, BookAction, OrderSide, Re
 from nautilus_trader.model.identifiers import TradeId
 
 from serl.clients.book import L2Book, L3Book
-from serl.exchange.feed import ADD
+from serl.exchange.gateway.feed_items import ADD
 from serl.gateways.nautilus.instruments import SymbolUnits
 
 SIDES = (OrderSide.BUY, OrderSide.SELL)

@@ -3,14 +3,18 @@
 Two markets get the same commands, apart from hidden quantities. Every message of the feed and every public query must be the same.
 """
 
+import uuid
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
+import zmq
 
-from serl.exchange.feed import CHANNELS, Feed
+from serl.exchange.feed import Feed
+from serl.exchange.gateway.feed_state import CHANNELS
 from serl.exchange.market import Market
 from serl.exchange.queries import Queries
 from serl.exchange.records import EVENT, CommandKind, EventFlag, EventKind, Peg, Phase, Rows, Rule, Side, command
@@ -23,6 +27,19 @@ Message = tuple[bytes, bytes]
 MATCHING = {"price-time": 0, "pro-rata": 1}
 
 
+def sockets() -> "tuple[zmq.Socket[bytes], zmq.Socket[bytes]]":
+    """A feed socket, and one that is subscribed to all of it."""
+    sender, receiver = (zmq.Context.instance().socket(kind) for kind in (zmq.XPUB, zmq.SUB))
+    for one in (sender, receiver):
+        one.sndhwm = one.rcvhwm = one.linger = 0
+    address = f"inproc://{uuid.uuid4()}"
+    sender.bind(address)
+    receiver.connect(address)
+    receiver.subscribe(b"")
+    assert sender.recv() == b"\1"
+    return sender, receiver
+
+
 class PublicView:
     """A market, and all that the public learns of it after each command."""
 
@@ -32,10 +49,9 @@ class PublicView:
         self.messages: list[list[Message]] = []
         self.rows: list[Rows] = []
         self.private: list[Rows] = []
-        self._new: list[Message] = []
         subscriptions: Any = SimpleNamespace(prefixes=[b""], new=[], read=lambda turn_s: True)
-        socket: Any = SimpleNamespace(send_multipart=self._receive)
-        self._feed = Feed(socket, ["AMZN"], 1, 0, lambda participant: None, subscriptions)
+        self._sender, self._receiver = sockets()
+        self._feed = Feed(self._sender, ["AMZN"], 1, 0, lambda participant: None, subscriptions)
         self._feed.read_subscriptions(0, 0, 1.0)
         self._queries = object.__new__(Queries)
         self._queries._core = SimpleNamespace(market=self.market, symbols=["AMZN"])  # pyrefly: ignore[bad-assignment]
@@ -43,10 +59,17 @@ class PublicView:
         self._next_id = dict.fromkeys((OPERATOR, ANN, BOB), 1)
         self.send(OPERATOR, CommandKind.RULE, flags=Rule.MATCHING, price_ticks=MATCHING[matching])
 
-    def _receive(self, frames: list[bytes]) -> None:
-        topic, body = frames
-        if not topic.startswith(b"auction/"):  # what would trade in an auction counts what is hidden: docs/orders.md
-            self._new.append((topic, body))
+    def close(self) -> None:
+        self._sender.close()
+        self._receiver.close()
+
+    def _received(self) -> Iterator[Message]:
+        while self._receiver.poll(0):
+            topic, body = self._receiver.recv_multipart()
+            if not topic.startswith(
+                b"auction/"
+            ):  # what would trade in an auction counts what is hidden: docs/orders.md
+                yield topic, body
 
     def _submit(self, rows: Rows) -> int:
         self._next_id[int(rows[-1]["participant"])] += len(rows)
@@ -56,12 +79,12 @@ class PublicView:
             self._queries._result(kind, [int(kind), 1, 0, *depth]) for kind, depth in ((Kind.L2, [10]), (Kind.L3, []))
         ]
         answers.append([int(one) for one in self.market.state.best[0]])
-        for topic, body in self._new:
+        new = list(self._received())
+        for topic, body in new:
             if topic.startswith(b"rows/"):
                 self.rows.append(np.frombuffer(msgpack.unpackb(body)[5], EVENT))
         self.private.append(events)
-        self.messages.append([*self._new, (b"queries", msgpack.packb(answers))])
-        self._new = []
+        self.messages.append([*new, (b"queries", msgpack.packb(answers))])
         return int(rows[-1]["command_id"])
 
     def send(self, participant: int, kind: CommandKind, **fields: int) -> int:
@@ -106,6 +129,7 @@ def trading(matching: str, secret: int) -> PublicView:
     view.send(OPERATOR, CommandKind.HALT)
     view.send(OPERATOR, CommandKind.RESUME)
     view.send(ANN, CommandKind.CANCEL, order_id=iceberg)
+    view.close()
     return view
 
 

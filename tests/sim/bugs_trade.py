@@ -14,6 +14,7 @@ from serl.clients.session import Session
 from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.feed import Feed
+from serl.exchange.gateway.feed_state import NOBODY, PYTHON
 from serl.exchange.market import Market
 from serl.exchange.records import CASH, FEE_MICRO, POSITION, CommandKind, Rows
 from serl.exchange.sessions import Sessions
@@ -85,12 +86,11 @@ def _last_left_out(real: Any) -> Any:
 
 
 def _chain_goes_on(real: Any) -> Any:
-    def send(self: Any, channel: int, symbol: Any, sequence: int, time_ns: int, items: bytes) -> None:
-        if self._socket.sndhwm and self.messages % 10 == 9:
-            self._previous[channel, symbol] = -1
-        real(self, channel, symbol, sequence, time_ns, items)
+    def publish_time(self: Any, sequence: int, time_ns: int) -> None:
+        self.state.previous[:] = -1
+        real(self, sequence, time_ns)
 
-    return send
+    return publish_time
 
 
 def _changed_after_trades(column: int) -> Any:
@@ -154,8 +154,14 @@ BUGS = {
     ),
     "gap unnoticed": bug("a client does not notice a gap of the feed", (_FeedBook, "apply", _gap_unnoticed)),
     "restart unnoticed": bug("a client's book goes on over a restart", (_FeedBook, "apply", _epoch_unnoticed)),
-    "last event unpublished": bug("the feed leaves out the last event of a burst", (Feed, "publish", _last_left_out)),
-    "chain of the feed broken": bug("a feed message claims that nothing preceded it", (Feed, "_send", _chain_goes_on)),
+    "last event unpublished": bug(
+        "the feed leaves out the last event of a burst",
+        (Feed, "publish", _last_left_out),
+        replaced(Feed, "publisher", property(lambda self: PYTHON if self.has_subscribers else NOBODY)),
+    ),
+    "chain of the feed broken": bug(
+        "a feed message claims that nothing preceded it", (Feed, "publish_time", _chain_goes_on), seam="arrays"
+    ),
     "quiet topics unrepeated": bug(
         "the last message of a burst gets lost, and nothing says so",
         replaced(Feed, "repeat_quiet", lambda self, state: None),

@@ -11,7 +11,7 @@ import pytest
 import serl
 from serl import tables
 from serl.agents.backtest.run import backtest
-from serl.exchange.feed import encode_trades
+from serl.exchange.gateway.feed_items import write_trades
 from serl.exchange.market import Market
 from serl.exchange.queries import Queries
 from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Side, TimeInForce, command
@@ -54,7 +54,7 @@ def test_lists_of_trades_have_the_aggressors_side(day: Day) -> None:
     assert [1 - int(side) for side in traded["side"]] == AGGRESSORS, "an event has the resting side"
     assert market.trades()["side"].tolist() == AGGRESSORS
     body = np.zeros(1000, np.uint8)
-    size, items = encode_trades(events, np.arange(len(events)), body)
+    size, items = write_trades(events, np.arange(len(events)), body, 0)
     unpacker = msgpack.Unpacker()
     unpacker.feed(body[:size].tobytes())
     assert [item[4] for item in unpacker] == AGGRESSORS and items == 4

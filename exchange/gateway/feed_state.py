@@ -1,0 +1,117 @@
+"""The feed's state: who subscribes to what, the chain of each topic, and the messages that are encoded and not sent yet. Arrays only, no sockets."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.pointed import bound, pointed
+from serl.exchange.records import EVENT
+from serl.exchange.wire import FeedKind
+
+KINDS = tuple(int(kind) for kind in FeedKind if kind != FeedKind.TIME)
+CHANNELS = tuple(FeedKind(kind).name.lower() for kind in KINDS)
+L1, L2, L3, TRADE, STATUS, ROWS, AUCTION = range(len(CHANNELS))
+ITEM_BYTES_MAX = 64
+"""The largest size of an encoded item (level, order, trade)."""
+HEAD_BYTES_MAX = 64
+"""The largest size of what stands in front of the items."""
+ITEMS_MAX = 4096
+"""Items of an l3, trade or rows message."""
+EVENT_MESSAGES_MAX = len(CHANNELS)
+"""Messages that an event can cause."""
+EVENT_BYTES_MAX = 3 * ITEM_BYTES_MAX + EVENT.itemsize + EVENT_MESSAGES_MAX * HEAD_BYTES_MAX
+
+# Indices of FeedState.counter
+SOCKET = 0  # raw handle of the feed socket
+EPOCH = 1
+PUBLISHED = 2  # rows of the event segment that are published
+MESSAGES = 3  # published since the start
+ENCODED = 4  # messages that are encoded and not sent
+BYTES_USED = 5  # of `bytes`
+AUCTIONS_DUE = 6  # symbols whose auction Python must look at
+LAST_SEQUENCE, LAST_TIME_NS = 7, 8  # of the last published event
+COUNTERS = 9
+
+# Columns of FeedState.message
+TOPIC, START, END, SEQUENCE, TIME_NS = range(5)
+# Values of FeedState.auction_published: nothing yet, that no orders are collected, something else
+NEVER, NONE, INDICATIVE = range(3)
+# Who publishes events
+NOBODY, PYTHON, LOOP = range(3)
+
+
+@pointed
+class FeedState(NamedTuple):
+    """Arrays for S symbols and batches of N events. Topic t is channel t // S of symbol t % S."""
+
+    counter: NDArray[np.int64]  # (COUNTERS,)
+    topic: NDArray[np.uint8]  # (7 S, bytes)
+    topic_bytes: NDArray[np.int64]  # (7 S,)
+    subscribed: NDArray[np.bool_]  # (7, S)
+    previous: NDArray[np.int64]  # (7, S) sequence of the last message
+    time_ns: NDArray[np.int64]  # (7, S) of the last message, or of the subscription
+    is_active: NDArray[np.bool_]  # (7, S) a message or a subscription since the last interval
+    auction_published: NDArray[np.uint8]  # (S,) NEVER, NONE or INDICATIVE
+    auction_due: NDArray[np.bool_]  # (S,) counted by AUCTIONS_DUE
+    order: NDArray[np.int64]  # (N,) event indices by symbol
+    starts: NDArray[np.int64]  # (S + 1,) scratch of the sort
+    levels: NDArray[np.int64]  # (2 N rounded up to a power of two,) hash table of the levels that changed
+    rows: NDArray[np.void]  # (ITEMS_MAX,) EVENT rows of a message
+    row_bytes: NDArray[np.uint8]  # the same memory as bytes
+    head: NDArray[np.uint8]  # (HEAD_BYTES_MAX + 8,) scratch
+    message: NDArray[np.int64]  # (7 N, 5) encoded messages: topic, start and end in `bytes`, sequence, time
+    bytes: NDArray[np.uint8]  # (N EVENT_BYTES_MAX,)
+    handle: NDArray[np.int64]  # address and shape of each array
+
+
+def new_feed_state(symbols: Sequence[str], epoch: int, sequence: int, events: int, socket: int) -> FeedState:
+    """A feed without subscribers. sequence: of the last event so far; events: of a batch, at least; socket: raw handle, 0 for none."""
+    topics = [f"{channel}/{name}/".encode() for channel in CHANNELS for name in symbols]
+    width = max(map(len, topics), default=1)
+    padded = np.frombuffer(b"".join(topic.ljust(width, b"\0") for topic in topics), np.uint8).reshape(
+        len(topics), width
+    )
+    shape, rows = (len(CHANNELS), len(symbols)), np.zeros(ITEMS_MAX, EVENT)
+    counter = np.zeros(COUNTERS, np.int64)
+    counter[SOCKET], counter[EPOCH], counter[LAST_SEQUENCE] = socket, epoch, sequence
+    state = FeedState(
+        counter=counter,
+        topic=padded.copy(),
+        topic_bytes=np.array([len(topic) for topic in topics], np.int64),
+        subscribed=np.zeros(shape, np.bool_),
+        previous=np.full(shape, sequence),
+        time_ns=np.zeros(shape, np.int64),
+        is_active=np.zeros(shape, np.bool_),
+        auction_published=np.zeros(len(symbols), np.uint8),
+        auction_due=np.zeros(len(symbols), np.bool_),
+        starts=np.zeros(len(symbols) + 1, np.int64),
+        rows=rows,
+        row_bytes=rows.view(np.uint8),
+        head=np.zeros(HEAD_BYTES_MAX + 8, np.uint8),
+        **_batch(events),
+        handle=np.zeros(0, np.int64),
+    )
+    return bound(state)
+
+
+def with_room(state: FeedState, events: int) -> FeedState:
+    """The state for batches of at least `events`, between two batches."""
+    return state if events <= len(state.order) else bound(state._replace(**_batch(events)))
+
+
+def _batch(events: int) -> dict[str, Any]:
+    """What a batch of events needs. Its memory pages are allocated on first use."""
+    levels = 1 << (2 * events - 1).bit_length()
+    size = levels // 2
+    return {
+        "order": np.zeros(size, np.int64),
+        "levels": np.zeros(levels, np.int64),
+        "message": np.zeros((EVENT_MESSAGES_MAX * size, 5), np.int64),
+        "bytes": np.zeros(size * EVENT_BYTES_MAX, np.uint8),
+    }
+
+
+NO_FEED = new_feed_state((), 0, 0, 1, 0)
+"""Where nobody publishes."""
