@@ -3,12 +3,14 @@
 Events become messages in compiled code (gateway/publish.py), one per topic and batch. The loop of the exchange publishes them itself where it can.
 """
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgpack
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
 from serl.exchange.gateway.feed_items import status_of
 from serl.exchange.gateway.feed_state import (
@@ -45,6 +47,8 @@ QUIET_INTERVALS_MAX = 64
 """The longest time between two repeats of a topic without messages, in intervals."""
 REPEATS_MAX = 256
 """Topics that are repeated in one interval; others wait for the next."""
+AFTER_NAMES = b"\xff"
+"""Comes after every letter of a symbol's name, in UTF-8."""
 BATCH_EVENTS = 1024
 """Events for which there is room at first."""
 
@@ -73,6 +77,8 @@ class Feed:
         self._auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
         self._all_topics = [topic for topics in self._topics for topic in topics]
+        self._by_name = np.argsort(np.array(self._all_topics, np.bytes_), kind="stable")
+        self._sorted = [self._all_topics[number] for number in self._by_name]
         subscriptions.is_known = self._is_known
         self.has_subscribers = False
 
@@ -86,7 +92,19 @@ class Feed:
     def _is_known(self, topic: bytes) -> bool:
         """Whether any message can have a topic that begins so, also under a participant number."""
         topic = without_number(topic)
-        return b"time/".startswith(topic) or any(own.startswith(topic) for own in self._all_topics)
+        return b"time/".startswith(topic) or len(self._beginning_with(topic)) > 0
+
+    def _beginning_with(self, prefix: bytes) -> range:
+        """The places of the topics in `_sorted` that begin so. O(log topics)."""
+        return range(bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + AFTER_NAMES))
+
+    def _topics_of(self, prefixes: Iterable[bytes]) -> NDArray[np.bool_]:
+        """[channel, symbol] whether a topic begins with one of these. O(topics + prefixes log topics)."""
+        found = np.zeros(len(self._sorted), np.bool_)
+        for prefix in prefixes:
+            places = self._beginning_with(prefix)
+            found[self._by_name[places.start : places.stop]] = True
+        return found.reshape(self.state.subscribed.shape)
 
     def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> None:
         """Reads new subscriptions; every event up to `sequence` must be published. A topic without subscribers before restarts its chain of
@@ -94,21 +112,17 @@ class Feed:
         if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:
-            prefixes = tuple(without_number(prefix) for prefix in self._subscriptions.new)
-            for channel, topics in enumerate(self._topics):
-                self.state.is_active[channel] |= np.array([topic.startswith(prefixes) for topic in topics], np.bool_)
+            self.state.is_active[:] |= self._topics_of(map(without_number, self._subscriptions.new))
 
     def _restart_chains(self, sequence: int, time_ns: int) -> None:
-        prefixes, state = self.delayed.set_subscriptions(self._subscriptions.prefixes), self.state
-        for channel, topics in enumerate(self._topics):
-            for symbol, topic in enumerate(topics):
-                subscribed = any(topic.startswith(prefix) for prefix in prefixes)
-                if subscribed and not state.subscribed[channel, symbol]:
-                    state.previous[channel, symbol], state.time_ns[channel, symbol] = sequence, time_ns
-                    if channel == AUCTION:
-                        self._auctions.pop(symbol, None)
-                        state.auction_published[symbol] = NEVER
-                state.subscribed[channel, symbol] = subscribed
+        state = self.state
+        subscribed = self._topics_of(self.delayed.set_subscriptions(self._subscriptions.prefixes))
+        new = subscribed & ~state.subscribed
+        state.previous[new], state.time_ns[new] = sequence, time_ns
+        state.auction_published[new[AUCTION]] = NEVER
+        for symbol in np.flatnonzero(new[AUCTION]).tolist():
+            self._auctions.pop(symbol, None)
+        state.subscribed[:] = subscribed
         self.has_subscribers = bool(self._subscriptions.prefixes)
 
     def publish(self, market: Any, events: Rows, start: int, stop: int) -> None:

@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from serl.agents.calibration.calibrate import write_population
+from serl.agents.calibration.flow.population import flow_population
+from serl.agents.traders.kinds.neural_flow import NeuralFlowProfile
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from serl.history.generate import generate_day
 from serl.history.itch.writer import write_itch
@@ -39,6 +42,11 @@ QUICK_RUN: dict[str, Any] = {
 
 def _generated_day(seed: int) -> Callable[[Path], object]:
     return lambda path: write_day(generate_day(seed, "AMZN"), path)
+
+
+def _flow(path: Path) -> None:
+    """A generated flow as it is before its training."""
+    write_population(flow_population(NeuralFlowProfile().numbers, "goog-flow", "0.01", 10_000.0), path)
 
 
 def _itch(path: Path) -> None:
@@ -79,6 +87,6 @@ FILES: dict[str, Callable[[Path], object]] = {
     "monday.day": _generated_day(1), "tuesday.day": _generated_day(2), "wednesday.day": _generated_day(3),
     "shocks.csv": lambda path: path.write_text("time,kind,symbol,headline,value\n09:45,value,DEMO,,10150\n"),
     "news.csv": lambda path: path.write_text("kind,symbol,headline,value\nmacro,,Rates unchanged,4.25\nvalue,DEMO,,10150\n"),
-    "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
+    "goog-flow.yaml": _flow, "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
     f"{TARDIS_BOOK}.gz": _tardis, "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
 }  # fmt: skip

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from serl.agents.traders.flow_features import AGE_MAX_LOG_S, BOOK, INPUTS, STATE, put_level
-from serl.agents.traders.flow_network import AGES, SCRATCH, SIZES, STARTS, WAITS, draw_class, forbid
+from serl.agents.traders.flow_network import AGES, LOGITS_AT, SCRATCH, SIZES, STARTS, WAITS, draw_class, forbid
+from serl.agents.traders.flow_opening import AGE_NS, LOTS, PRICE_TICKS, SIDE, STEP_NS
 from serl.agents.traders.flow_tables import draw_lots, quantile
 from serl.agents.traders.flow_tokens import (
     CANCEL_AT,
@@ -31,6 +32,7 @@ from serl.agents.traders.trader_api import (
     post,
     recall,
     remember,
+    sleep,
     take,
     value_at,
 )
@@ -48,7 +50,8 @@ BOOK_AT = STATE_AT + STATE
 _DEEP = BOOK_AT + BOOK  # per side: own orders behind the visible levels, price of the farthest
 INPUTS_AT = _DEEP + 4
 SCRATCH_AT = INPUTS_AT + INPUTS
-MEMORY = SCRATCH_AT + SCRATCH
+_SENT_FROM = SCRATCH_AT + SCRATCH  # time of the first order of an opening
+MEMORY = _SENT_FROM + 1
 _AGE_EDGES, _LOW, _HIGH = STARTS["age_log_s"], STARTS["size_low_lots"], STARTS["size_high_lots"]
 _GAPS, _DEEP_LOTS = STARTS["deep_gap_ticks"], STARTS["deep_lots"]
 _SPREAD, _VISIBLE = STARTS["opening_spread_ticks"], STARTS["visible_levels"]
@@ -78,13 +81,46 @@ def _orders_slot(side: int, level: int) -> int:
 
 
 @inlined
-def _age_log_s(market: Any, index: int) -> float:
-    return math.log(1e-9 * max(1, market.time_ns - own_since(market, index)))
+def _age_log_s(profile: Any, market: Any, index: int) -> float:
+    """ln of an own order's age, in the flow's time."""
+    sent_ns = own_since(market, index)
+    age_ns = profile.pace * (market.time_ns - sent_ns)
+    number = int((sent_ns - recall(market, _SENT_FROM)) / STEP_NS)
+    if number < profile.orders_open:
+        age_ns += profile.orders[number, AGE_NS]
+    return math.log(1e-9 * max(1.0, age_ns))
 
 
 @inlined
-def survey(market: Any, numbers: Any) -> None:
+def send_opening(profile: Any, market: Any, requests: Any) -> bool:
+    """Sends the next order of an opening; False if there is none left."""
+    if recall(market, _SENT_FROM) == 0.0:
+        remember(market, _SENT_FROM, 1.0 * market.time_ns)
+    number = int((market.time_ns - recall(market, _SENT_FROM)) / STEP_NS)
+    if number >= profile.orders_open:
+        return False
+    order = profile.orders[number]
+    limit(requests, int(order[SIDE]), int(order[PRICE_TICKS]), int(order[LOTS]))
+    sleep(requests, market, 1.0 * STEP_NS)
+    return True
+
+
+@inlined
+def lean(market: Any, strength: float) -> None:
+    """Makes events that move the price up more probable, and those that move it down less: market orders and limit orders inside the spread,
+    by `strength` nats. Negative: the reverse."""
+    for side in range(2):
+        more = strength if side == BUY else -strength
+        for local in range(LOCAL):
+            if local < JOIN or local >= TRADE_LESS:
+                slot = SCRATCH_AT + LOGITS_AT + side * LOCAL + local
+                remember(market, slot, recall(market, slot) + more)
+
+
+@inlined
+def survey(profile: Any, market: Any) -> None:
     """Writes the visible book, the number of own orders at each level, and those behind the visible levels. O(own orders)."""
+    numbers = profile.numbers
     book = address(market, BOOK_AT)
     for side in range(2):
         shown = _levels(market, numbers, side)
@@ -111,7 +147,7 @@ def survey(market: Any, numbers: Any) -> None:
             if _side_price(market, side, level) == price:
                 slot = _orders_slot(side, level)
                 remember(market, slot, recall(market, slot) + 1.0)
-                remember(market, slot + LEVELS, min(recall(market, slot + LEVELS), _age_log_s(market, index)))
+                remember(market, slot + LEVELS, min(recall(market, slot + LEVELS), _age_log_s(profile, market, index)))
                 break
 
 
@@ -173,12 +209,12 @@ def forbid_impossible(market: Any, numbers: Any) -> None:
 
 
 @inlined
-def _cancel_of_age(market: Any, requests: Any, side: int, price: int, age_log_s: float) -> None:
+def _cancel_of_age(profile: Any, market: Any, requests: Any, side: int, price: int, age_log_s: float) -> None:
     """Cancels the own order at a price whose ln age is nearest."""
     chosen, nearest = -1, 1e300
     for index in range(market.orders_open):
         if own_price(market, index) == price and own_side(market, index) == side:
-            distance = abs(_age_log_s(market, index) - age_log_s)
+            distance = abs(_age_log_s(profile, market, index) - age_log_s)
             if distance < nearest:
                 chosen, nearest = index, distance
     if chosen >= 0:
@@ -213,8 +249,9 @@ def _draw_size(agent: Any, numbers: Any, scratch: int) -> int:
 
 
 @inlined
-def act(agent: Any, numbers: Any, market: Any, requests: Any, token: int) -> None:
+def act(agent: Any, profile: Any, market: Any, requests: Any, token: int) -> None:
     """Sends what a token says."""
+    numbers = profile.numbers
     scratch, side, local = address(market, SCRATCH_AT), token // LOCAL, token % LOCAL
     sign = 1 if side == BUY else -1
     touch = market.bid_ticks if side == BUY else market.ask_ticks
@@ -234,7 +271,7 @@ def act(agent: Any, numbers: Any, market: Any, requests: Any, token: int) -> Non
     elif local < TRADE_LESS:
         age = draw_class(scratch, TOKENS + WAITS + SIZES, AGES, uniform(agent))
         age_log_s = 1e9 if age == AGES - 1 else between(numbers, _AGE_EDGES + age, draw)
-        _cancel_of_age(market, requests, side, _side_price(market, side, local - CANCEL_AT), age_log_s)
+        _cancel_of_age(profile, market, requests, side, _side_price(market, side, local - CANCEL_AT), age_log_s)
     elif local == TRADE_LESS:
         take(requests, side, opposite, min(lots, opposite_lots - 1))
     elif local == TRADE_TOUCH:

@@ -13,7 +13,7 @@ import zmq
 
 from serl.exchange.config import socket_endpoints
 from serl.exchange.feed import BATCH_EVENTS, Feed
-from serl.exchange.gateway.feed_state import LOOP, NOBODY, PUBLISHED, PYTHON
+from serl.exchange.gateway.feed_state import CHANNELS, LOOP, NOBODY, PUBLISHED, PYTHON
 from serl.exchange.gateway.publish import publish_unpublished
 from serl.exchange.latency import Constant, Delays
 from serl.exchange.market import Market
@@ -104,6 +104,19 @@ def test_the_loop_leaves_to_python_what_only_python_can_do(followed: Followed) -
     assert publishes(few), "no symbol collects orders"
     collects = command(CommandKind.PHASE, participant=0, command_id=1, symbol=1, flags=Phase.INTRADAY)
     assert not publishes(followed.market.submit(collects)), "one does"
+
+
+@pytest.mark.parametrize(
+    "prefixes", [(), (b"",), (b"l",), (b"l1/A",), (b"l1/A/", b"rows/C/"), (b"l1/", b"l1/B/"), (b"trade/Z/",), (b"A",), (b"l1/A/x",)]
+)  # fmt: skip
+def test_prefixes_select_topics(prefixes: tuple[bytes, ...]) -> None:
+    one = Followed(prefixes)
+    expected = [
+        [f"{channel}/{name}/".encode().startswith(prefixes) if prefixes else False for name in SYMBOLS]
+        for channel in CHANNELS
+    ]
+    assert one.feed.state.subscribed.tolist() == expected
+    one.close()
 
 
 def test_who_publishes() -> None:

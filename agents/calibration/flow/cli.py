@@ -77,6 +77,71 @@ def train_command(
     click.echo(f"wrote {output} and {output.name}.json")
 
 
+@flow.command(
+    "continue", epilog="Example: serl flow continue goog-flow.yaml GOOG_2012-06-21_10.zip --at 13:00 -o continued.yaml"
+)
+@click.argument("flow_file", metavar="FLOW", type=click.Path(path_type=Path))
+@click.argument("day", type=click.Path(path_type=Path))
+@click.option("--at", required=True, help="Time of the day, like 13:00 or 13:00:30.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
+@click.option("--symbol", help="Symbol of the day; by default the first.")
+def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: str | None) -> None:
+    """Let a trained FLOW continue a DAY (a day file or LOBSTER zip file) from a time on.
+
+    It writes a population that opens then, with the orders of the day's book and their ages. `serl simulate` with
+    several seeds gives several continuations.
+    """
+    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.cli import population_name
+    from serl.agents.calibration.errors import CalibrationError
+    from serl.agents.calibration.flow.continuing import continued
+    from serl.agents.realism.days import day_origin, load_day
+    from serl.agents.traders.population import load_population
+    from serl.exchange.config import time_of_day_ns
+    from serl.history.day import select_symbol
+
+    if not output.parent.is_dir():
+        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    at_ns, population, history = time_of_day_ns(at), load_population(flow_file), load_day(day)
+    if symbol is not None:
+        history = select_symbol(history, symbol)
+    found = continued(population, history, at_ns, population_name(output))
+    write_population(found, output, [f"{population.name} continues {day_origin(history)} at {at}"])
+    click.echo(f"wrote {output}: {found.open} to {found.close}, {found.name}")
+
+
+@flow.command("scenario", epilog="Example: serl flow scenario goog-flow.yaml --volatility 2 -o stressed.yaml")
+@click.argument("flow_file", metavar="FLOW", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
+@click.option(
+    "--volatility", default=1.0, show_default=True, type=click.FloatRange(0.1, 10),
+    help="Times the volatility: all happens its square times as fast.",
+)  # fmt: skip
+@click.option(
+    "--value-lean", default=0.0, show_default=True, type=click.FloatRange(0, 10),
+    help="How strongly the flow follows the value, which news of kind value move; 0: not at all.",
+)  # fmt: skip
+def scenario_command(flow_file: Path, output: Path, volatility: float, value_lean: float) -> None:
+    """Change what a FLOW does without training: its volatility, or a price path that it follows.
+
+    The path comes from news of kind value: `serl simulate OUTPUT --news path.jsonl`, or `serl news send` to an exchange.
+    """
+    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.cli import population_name
+    from serl.agents.calibration.errors import CalibrationError
+    from serl.agents.calibration.flow.population import in_scenario
+    from serl.agents.traders.population import load_population
+
+    if not output.parent.is_dir():
+        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    population = load_population(flow_file)
+    found = in_scenario(population, volatility, value_lean, population_name(output))
+    write_population(
+        found, output, [f"{population.name} with {volatility:g} times the volatility, value_lean {value_lean:g}"]
+    )
+    click.echo(f"wrote {output}")
+
+
 def _print_scores(console: object, found: "TrainedFlow", hours: str) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -1,12 +1,14 @@
 """The population that a trained flow is."""
 
+from typing import Any
+
 import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow.training import Numbers
 from serl.agents.calibration.measure import quantiles
 from serl.agents.realism.tape import HOUR_NS, Tape
-from serl.agents.traders.kinds.neural_flow import NOON_NS
+from serl.agents.traders.kinds.neural_flow import NOON_NS, NeuralFlowProfile
 from serl.agents.traders.population import PopulationConfig, check_population
 
 LATENCY_US = 1.0
@@ -42,3 +44,29 @@ def flow_population(numbers: str, name: str, tick_size: str, mid_ticks: float) -
         "groups": [{"trader": "neural_flow", "latency_us": LATENCY_US, "start_spread_s": 0.0, "profile": {"numbers": numbers}}],
     }  # fmt: skip
     return check_population(values, name)
+
+
+def flow_profile(flow: PopulationConfig) -> NeuralFlowProfile:
+    """The profile of a trained flow. CalibrationError for other populations."""
+    kinds = [group.trader for group in flow.groups]
+    if kinds != ["neural_flow"] or len(flow.symbols) != 1:
+        raise CalibrationError(
+            f"{flow.name}: expected a population of `serl flow train`, with one trader, got traders {', '.join(kinds)} of {len(flow.symbols)} symbols"
+        )
+    profile = flow.groups[0].parameters()
+    assert isinstance(profile, NeuralFlowProfile)
+    return profile
+
+
+def with_profile(flow: PopulationConfig, name: str, changes: dict[str, Any], **settings: Any) -> PopulationConfig:
+    """A flow under another name, with changes of its profile and settings of the population."""
+    values: dict[str, Any] = {**flow.model_dump(exclude_defaults=True), "name": name, **settings}
+    values["groups"][0]["profile"] = {**flow.groups[0].profile, **changes}
+    return check_population(values, name)
+
+
+def in_scenario(flow: PopulationConfig, volatility: float, value_lean: float, name: str) -> PopulationConfig:
+    """A flow with `volatility` times the volatility that it has, which follows the value with `value_lean`. CalibrationError for other
+    populations."""
+    pace = flow_profile(flow).pace * volatility**2
+    return with_profile(flow, name, {"pace": pace, "value_lean": value_lean})

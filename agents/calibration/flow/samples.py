@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +71,24 @@ def samples_of(tape: Tape) -> Samples:
     wait_ns = np.maximum(1, tape.time_ns[following] - tape.time_ns[kept])
     known = (tape.kind == CANCEL) & (tape.entered_ns != UNKNOWN_NS)
     age_ns = np.where(known, np.maximum(1, tape.time_ns - tape.entered_ns), np.nan)
+    inputs, _ = _walk(tape, token, kept, wait_ns)
+    return Samples(
+        token[kept], _lots(tape, token)[kept], np.log(age_ns[kept] / SECOND_NS), np.log(wait_ns / SECOND_NS), inputs,
+        len(tape) - len(kept) - 1,
+    )  # fmt: skip
+
+
+def averages_after(tape: Tape, end_ns: int) -> Floats:
+    """[STATE] the averages of flow_features.py at `end_ns`, after all messages of a tape. CalibrationError if none has a token."""
+    token = tokens_of(tape)
+    kept = np.flatnonzero(token != NO_TOKEN)
+    if not len(kept):
+        raise CalibrationError("expected messages before a two-sided book, got none; give a later time, or another day")
+    return _walk(tape, token, kept, np.maximum(1, np.diff(tape.time_ns[kept], append=end_ns)))[1]
+
+
+def _walk(tape: Tape, token: Ints, kept: Ints, wait_ns: Ints) -> tuple[Any, Floats]:
+    """(inputs before each of these messages, averages after the last of them)."""
     inputs = np.zeros((2, len(kept), INPUTS), np.float32)
     scratch = np.zeros(STATE + BOOK + INPUTS)
     prices = tape.book_ticks[tape.book_ticks > 0]
@@ -81,10 +100,7 @@ def samples_of(tape: Tape) -> Samples:
     _write_inputs(
         scratch.ctypes.data, scratch, kept, token, messages, wait_ns / SECOND_NS, tape.book_ticks, tape.book_lots, low, arrived_ns, inputs,
     )  # fmt: skip
-    return Samples(
-        token[kept], _lots(tape, token)[kept], np.log(age_ns[kept] / SECOND_NS), np.log(wait_ns / SECOND_NS), inputs,
-        len(tape) - len(kept) - 1,
-    )  # fmt: skip
+    return inputs, scratch[:STATE].copy()
 
 
 def tokens_of(tape: Tape) -> Ints:

@@ -5,6 +5,9 @@ Each event is a token relative to the live book (flow_tokens.py), drawn from the
 changes the book, strangers' orders among it. Tokens that the book does not allow get no probability; cancellations go to the trader's own order
 at the level whose age is nearest to the drawn one. Behind the visible levels, of which messages tell nothing, it keeps RESERVE (flow_events.py) orders at gaps
 and sizes as measured at the last visible level. Outside the hours that it was trained on it behaves as at their average hour.
+
+Scenarios change what is drawn, not what was learnt: `pace` lets the flow's own time run faster, `value_lean` makes events towards the value more
+probable. With an opening (flow_opening.py) the flow continues a recorded day.
 """
 
 import base64
@@ -25,11 +28,13 @@ from serl.agents.traders.flow_events import (
     between,
     cancel_far,
     forbid_impossible,
+    lean,
     open_book,
     refill,
+    send_opening,
     survey,
 )
-from serl.agents.traders.flow_features import add_event, add_wait, start_state, write_inputs
+from serl.agents.traders.flow_features import STATE, add_event, add_wait, start_state, write_inputs
 from serl.agents.traders.flow_network import (
     NUMBERS,
     PARTS,
@@ -40,13 +45,16 @@ from serl.agents.traders.flow_network import (
     forget_hour,
     run_network,
 )
+from serl.agents.traders.flow_opening import FIELDS, read_opening
 from serl.agents.traders.flow_tokens import LEVELS, TOKENS
 from serl.agents.traders.random import uniform
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.trader_api import BUY, SELL, recall, remember, sleep, two_sided
+from serl.agents.traders.trader_api import BUY, SELL, recall, remember, sleep, two_sided, value_at
 
 DRAWS_PER_EVENT = 64
 """Random numbers reserved for each event, so that a market with an extra order continues with the same ones (common random numbers)."""
+GAP_MAX = 3.0
+"""Largest distance of the value from the mid that counts, in spreads."""
 HOUR_NS, NOON_NS = 3_600_000_000_000, 45_900_000_000_000
 """Hours are counted from 12:45, the middle of the trading day."""
 _WAIT_EDGES, _HOURS = STARTS["wait_log_s"], STARTS["hours"]
@@ -69,6 +77,28 @@ class NeuralFlowProfile(Profile):
     """The numbers of the network; `serl flow train` writes them."""
 
     numbers: str = Field(_untrained(), description="flow_network.PARTS as float32, little-endian, base64")
+    opening: str = Field(
+        "", description="the orders and averages that it begins with; `serl flow continue` writes them"
+    )
+    pace: float = Field(
+        1.0, ge=0.01, le=100, description="how fast the flow's own time runs: 4 doubles the volatility of a minute"
+    )
+    value_lean: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="nats by which events towards the value gain, per spread between value and mid, at most 3",
+    )
+
+    @field_validator("opening")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        if text:
+            try:
+                read_opening(text)
+            except ValueError as error:
+                raise ValueError(f"{error}; continue the day again") from None
+        return text
 
     @field_validator("numbers")
     @classmethod
@@ -86,12 +116,17 @@ class NeuralFlowProfile(Profile):
     @classmethod
     def dtype(cls) -> np.dtype[Any]:
         """The record that compiled code reads."""
-        return np.dtype([("numbers", "<f4", (NUMBERS,))], align=True)
+        return np.dtype([("numbers", "<f4", (NUMBERS,)), ("pace", "<f8"), ("value_lean", "<f8"), *FIELDS], align=True)
 
     def record(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One row of `dtype()`."""
         row = np.zeros(1, self.dtype())
         row["numbers"] = np.frombuffer(base64.b64decode(self.numbers), "<f4")
+        row["pace"], row["value_lean"] = self.pace, self.value_lean
+        if self.opening:
+            orders, row["state"] = read_opening(self.opening)
+            row["orders_open"] = len(orders)
+            row["orders"][0, : len(orders)] = orders
         return row
 
 
@@ -100,6 +135,12 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     """One event per wake-up; without a side, orders that fill it instead. O(own orders), and a forward pass of some 30,000 products."""
     agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
     numbers = profile.numbers
+    if recall(market, 0) == 0.0 and profile.orders_open > 0:
+        if send_opening(profile, market, requests):
+            return
+        for slot in range(STATE):
+            remember(market, STATE_AT + slot, profile.state[slot])
+        remember(market, 0, 1.0)
     if not two_sided(market):
         open_book(agent, numbers, market, requests)
         sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
@@ -112,21 +153,24 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     if recall(market, 0) == 0.0:
         start_state(state, mid)
         remember(market, 0, 1.0)
-    survey(market, numbers)
+    survey(profile, market)
     hour, inputs = (market.time_ns - NOON_NS) / HOUR_NS, address(market, INPUTS_AT)
     write_inputs(state, address(market, BOOK_AT), inputs, hour, 0)
     if hour < numbers[_HOURS] or hour > numbers[_HOURS + 1]:
         forget_hour(numbers, inputs)
     run_network(numbers, inputs, scratch)
     forbid_impossible(market, numbers)
+    if profile.value_lean > 0.0:
+        gap = (value_at(market, market.time_ns) - mid) / (market.ask_ticks - market.bid_ticks)
+        lean(market, profile.value_lean * min(GAP_MAX, max(-GAP_MAX, gap)))
     token = max(0, draw_class(scratch, 0, TOKENS, uniform(agent)))
     condition_on(numbers, scratch, token)
     wait = draw_class(scratch, TOKENS, WAITS, uniform(agent))
     wait_s = math.exp(between(numbers, _WAIT_EDGES + wait, uniform(agent)))
-    act(agent, numbers, market, requests, token)
+    act(agent, profile, market, requests, token)
     refill(agent, numbers, market, requests, BUY)
     refill(agent, numbers, market, requests, SELL)
     cancel_far(market, numbers, requests)
     add_event(state, token, mid)
     add_wait(state, wait_s)
-    sleep(requests, market, 1e9 * wait_s)
+    sleep(requests, market, 1e9 * wait_s / profile.pace)
