@@ -25,13 +25,12 @@ from serl.exchange.gateway.feed_state import (
     LAST_SEQUENCE,
     LAST_TIME_NS,
     LOOP,
-    MESSAGES,
-    NEVER,
+    NO_AUCTION,
     NOBODY,
-    NONE,
     PYTHON,
     ROWS,
     STATUS,
+    UNSEEN,
     new_feed_state,
     with_room,
 )
@@ -49,8 +48,8 @@ REPEATS_MAX = 256
 """Topics that are repeated in one interval; others wait for the next."""
 AFTER_NAMES = b"\xff"
 """Comes after every letter of a symbol's name, in UTF-8."""
-BATCH_EVENTS = 1024
-"""Events for which there is room at first."""
+BATCH_EVENTS, BATCH_EVENTS_MAX = 1024, 32_768
+"""Events for which there is room at first, and at most: more are published in parts, of which each shows the book after all of them."""
 
 
 class Feed:
@@ -119,7 +118,7 @@ class Feed:
         subscribed = self._topics_of(self.delayed.set_subscriptions(self._subscriptions.prefixes))
         new = subscribed & ~state.subscribed
         state.previous[new], state.time_ns[new] = sequence, time_ns
-        state.auction_published[new[AUCTION]] = NEVER
+        state.auction_published[new[AUCTION]] = UNSEEN
         for symbol in np.flatnonzero(new[AUCTION]).tolist():
             self._auctions.pop(symbol, None)
         state.subscribed[:] = subscribed
@@ -129,14 +128,17 @@ class Feed:
         """Publishes event rows start..stop; `market` is the state after the last of them."""
         if not self.has_subscribers:
             return
-        if stop > start:
-            self.state = with_room(self.state, stop - start)
-            encode(self.state, market, events, start, stop)
-            send(self.state)
-            self._delay_encoded()
-            forget(self.state)
+        for first in range(start, stop, BATCH_EVENTS_MAX):
+            self._publish_batch(market, events, first, min(stop, first + BATCH_EVENTS_MAX))
         if self.counter[AUCTIONS_DUE]:
             self._publish_auctions(market)
+
+    def _publish_batch(self, market: Any, events: Rows, first: int, stop: int) -> None:
+        self.state = with_room(self.state, stop - first)
+        encode(self.state, market, events, first, stop)
+        send(self.state)
+        self._delay_encoded()
+        forget(self.state)
 
     def _delay_encoded(self) -> None:
         """Queues the encoded messages for participants with a latency."""
@@ -153,7 +155,7 @@ class Feed:
             items = list(indicative_now(market, symbol) or ())
             if self.state.subscribed[AUCTION, symbol] and items != self._auctions.get(symbol):
                 self._auctions[symbol] = items
-                self.state.auction_published[symbol] = INDICATIVE if items else NONE
+                self.state.auction_published[symbol] = INDICATIVE if items else NO_AUCTION
                 self._send(AUCTION, symbol, sequence, time_ns, msgpack.packb(items))
         self.state.auction_due[:] = False
         self.counter[AUCTIONS_DUE] = 0
@@ -166,7 +168,6 @@ class Feed:
         topic = self._topics[channel][symbol]
         self._socket.send_multipart([topic, body])
         self.delayed.put(topic, sequence, time_ns, body)
-        self.counter[MESSAGES] += 1
 
     def _body_of(self, channel: int, previous: int, sequence: int, time_ns: int, items: bytes) -> bytes:
         head = KINDS[channel], int(self.counter[EPOCH]), previous, sequence, time_ns

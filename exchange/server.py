@@ -67,6 +67,8 @@ PUBLISH_S = 0.001
 """Time for which a flood of control messages may delay the feed, so that it is not published after each of them."""
 TURN_S, QUIET_TURN_S = 0.00005, 0.0002
 """Time of one turn of the loop after which no further message of a socket other than orders is read: while orders arrive, and otherwise."""
+IDLE_MS = 100
+"""Time that the compiled loop waits for messages at most, where nothing is due earlier."""
 LOGIN_NS = 1_000_000
 """Time after which the loop looks again whether a name is saved."""
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
@@ -293,7 +295,7 @@ class Exchange:
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
-        idle_ns = (self.config.intervals.turn_ms if self._has_new_messages() else 100) * 1_000_000
+        idle_ns = (self.config.intervals.turn_ms if self._has_new_messages() else IDLE_MS) * 1_000_000
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
             self.core.gateway.counter[NEXT_DUE_NS] = due_ns
@@ -307,6 +309,7 @@ class Exchange:
         if self.feed.counter[PUBLISHED] != self.core.gateway.counter[EVENTS]:
             idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
+        # delayed reports of events are queued as soon as these happen
         publisher = PYTHON if self.sessions.reports.has_sessions else self.feed.publisher
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.state, publisher)
 

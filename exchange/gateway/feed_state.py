@@ -21,24 +21,23 @@ ITEMS_MAX = 4096
 """Items of an l3, trade or rows message."""
 EVENT_MESSAGES_MAX = len(CHANNELS)
 """Messages that an event can cause."""
-EVENT_BYTES_MAX = 3 * ITEM_BYTES_MAX + EVENT.itemsize + EVENT_MESSAGES_MAX * HEAD_BYTES_MAX
+BATCH_BYTES = 3 * ITEM_BYTES_MAX + EVENT.itemsize + EVENT_MESSAGES_MAX * HEAD_BYTES_MAX
 
 # Indices of FeedState.counter
 SOCKET = 0  # raw handle of the feed socket
 EPOCH = 1
 PUBLISHED = 2  # rows of the event segment that are published
-MESSAGES = 3  # published since the start
-ENCODED = 4  # messages that are encoded and not sent
-BYTES_USED = 5  # of `bytes`
-AUCTIONS_DUE = 6  # symbols whose auction Python must look at
-LAST_SEQUENCE, LAST_TIME_NS = 7, 8  # of the last published event
-COUNTERS = 9
+ENCODED = 3  # messages that are encoded and not sent
+BYTES_USED = 4  # of `bytes`
+AUCTIONS_DUE = 5  # symbols whose auction Python must look at
+LAST_SEQUENCE, LAST_TIME_NS = 6, 7  # of the last published event
+COUNTERS = 8
 
 # Columns of FeedState.message
 TOPIC, START, END, SEQUENCE, TIME_NS = range(5)
 # Values of FeedState.auction_published: nothing yet, that no orders are collected, something else
-NEVER, NONE, INDICATIVE = range(3)
-# Who publishes events
+UNSEEN, NO_AUCTION, INDICATIVE = range(3)
+# Who publishes events. For PYTHON the loop returns after each batch.
 NOBODY, PYTHON, LOOP = range(3)
 
 
@@ -53,7 +52,7 @@ class FeedState(NamedTuple):
     previous: NDArray[np.int64]  # (7, S) sequence of the last message
     time_ns: NDArray[np.int64]  # (7, S) of the last message, or of the subscription
     is_active: NDArray[np.bool_]  # (7, S) a message or a subscription since the last interval
-    auction_published: NDArray[np.uint8]  # (S,) NEVER, NONE or INDICATIVE
+    auction_published: NDArray[np.uint8]  # (S,) UNSEEN, NO_AUCTION or INDICATIVE
     auction_due: NDArray[np.bool_]  # (S,) counted by AUCTIONS_DUE
     order: NDArray[np.int64]  # (N,) event indices by symbol
     starts: NDArray[np.int64]  # (S + 1,) scratch of the sort
@@ -62,7 +61,7 @@ class FeedState(NamedTuple):
     row_bytes: NDArray[np.uint8]  # the same memory as bytes
     head: NDArray[np.uint8]  # (HEAD_BYTES_MAX + 8,) scratch
     message: NDArray[np.int64]  # (7 N, 5) encoded messages: topic, start and end in `bytes`, sequence, time
-    bytes: NDArray[np.uint8]  # (N EVENT_BYTES_MAX,)
+    bytes: NDArray[np.uint8]  # (N BATCH_BYTES,)
     handle: NDArray[np.int64]  # address and shape of each array
 
 
@@ -109,7 +108,7 @@ def _batch(events: int) -> dict[str, Any]:
         "order": np.zeros(size, np.int64),
         "levels": np.zeros(levels, np.int64),
         "message": np.zeros((EVENT_MESSAGES_MAX * size, 5), np.int64),
-        "bytes": np.zeros(size * EVENT_BYTES_MAX, np.uint8),
+        "bytes": np.zeros(size * BATCH_BYTES, np.uint8),
     }
 
 

@@ -18,7 +18,8 @@ from serl.exchange.gateway.accept import (
     advance,
     append_row,
 )  # fmt: skip
-from serl.exchange.gateway.feed_state import LOOP, NOBODY, FeedState
+from serl.exchange.gateway.feed_items import is_auction_fill, is_status
+from serl.exchange.gateway.feed_state import NOBODY, PYTHON, FeedState
 from serl.exchange.gateway.publish import publish_unpublished
 from serl.exchange.gateway.refusals import write_answer
 from serl.exchange.gateway.state import (
@@ -34,6 +35,7 @@ from serl.exchange.gateway.state import (
     JOURNAL_FAILED,
     LIVE,
     MESSAGES_RECEIVED,
+    NEXT_DUE_NS,
     NEXT_SEQUENCE,
     PENDING_ROUTE,
     PENDING_SESSION,
@@ -82,12 +84,14 @@ from serl.exchange.wire import Kind
     NEED_DUE_COMMANDS,
     JOURNAL_FAILURE,
 ) = range(10)
+# What events mean beyond their reports
+NOTHING, CHANGED, RESCHEDULED = range(3)
 # Values of PENDING_SIZE for messages that are rejected unread
 BAD_FRAMES, TOO_LARGE, SKIPPING = -2, -3, -4
 FRAMES_SKIPPED_MAX = 256
 """Surplus frames of a message that are dropped before the loop goes on."""
 TURN_EVENTS_MAX = 16_384
-"""Events after which the loop returns, so that the feed is published."""
+"""Events after which no more messages are received before the feed is published."""
 SEND_EVENTS = 1024
 """Events after which reports are sent, though more messages wait: nobody waits for the reports of a bulk message after his own."""
 UNDURABLE_MAX = 16_384
@@ -282,12 +286,17 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
 
 
 @inlined
-def _changes_market(events: Any, first: int, stop: int) -> bool:
-    """Whether any of these events is more than a rejection, for which no subscriber needs to be served at once."""
-    for index in range(first, stop):  # noqa: SIM110 - compiled
-        if events[index].kind != _REJECTED:
-            return True
-    return False
+def _consequence(events: Any, first: int, stop: int) -> int:
+    """RESCHEDULED if any of these events is a halt, a phase or of an auction, after which Python looks at its schedule; CHANGED if any is more than
+    a rejection; else NOTHING, for which no subscriber needs to be served at once."""
+    found = NOTHING
+    for index in range(first, stop):
+        event = events[index]
+        if is_status(event) or is_auction_fill(event):
+            return RESCHEDULED
+        if event.kind != _REJECTED:
+            found = CHANGED
+    return found
 
 
 @inlined
@@ -323,7 +332,8 @@ def serve(
 
     journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first, after the sockets
     the pipe of WAKE_FD, if commands wait to be durable; all but the first are polled in every call, however early the deadline.
-    limit: messages between two polls, 0 = receive none. publisher: of events, see `feed_state`; for PYTHON it returns.
+    limit: messages between two polls, 0 = receive none. publisher: of events, see `feed_state`. It returns for PYTHON, and
+    where events may change what is due next.
     """
     published = gateway.counter[EVENTS]
     sockets = poll.size if poll[poll.size - 1].socket != 0 else poll.size - 1
@@ -337,14 +347,19 @@ def serve(
         send_reports(gateway, socket, now_ns)
         if status != IDLE:
             return status
-        if publisher != NOBODY and gateway.counter[EVENTS] != published:
-            if _changes_market(journal[3], published, gateway.counter[EVENTS]) and (
-                publisher != LOOP or not publish_unpublished(feed, market, journal[3], gateway.counter[EVENTS])
+        if limit == 0:
+            return TIMEOUT
+        if gateway.counter[EVENTS] != published:
+            found = _consequence(journal[3], published, gateway.counter[EVENTS])
+            if found == RESCHEDULED or market.counters.next_expiry_ns < gateway.counter[NEXT_DUE_NS]:
+                return NEED_PUBLISH
+            if (
+                found == CHANGED
+                and publisher != NOBODY
+                and (publisher == PYTHON or not publish_unpublished(feed, market, journal[3], gateway.counter[EVENTS]))
             ):
                 return NEED_PUBLISH
             published = gateway.counter[EVENTS]
-        if limit == 0:
-            return TIMEOUT
         over = now_ns >= deadline_ns
         wait_ms = 0 if over or done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
         if _poll(gateway, poll, wait_ms) < 0 and zmq_errno() != EAGAIN:

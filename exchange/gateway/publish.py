@@ -28,8 +28,7 @@ from serl.exchange.gateway.feed_state import (
     L3,
     LAST_SEQUENCE,
     LAST_TIME_NS,
-    MESSAGES,
-    NONE,
+    NO_AUCTION,
     PUBLISHED,
     ROWS,
     SEQUENCE,
@@ -43,7 +42,7 @@ from serl.exchange.gateway.feed_state import (
     new_feed_state,
 )
 from serl.exchange.kernel import best
-from serl.exchange.libzmq import DONTWAIT, SNDMORE, zmq_send
+from serl.exchange.libzmq import DONTWAIT, EINTR, SNDMORE, zmq_errno, zmq_send
 from serl.exchange.records import COLLECTING, EVENT, EventKind, Rows
 
 SORTED_ONE_BY_ONE = 64
@@ -133,7 +132,7 @@ def _encode_l2(feed: FeedState, state: Any, symbol: int, sequence: int, time_ns:
             _finish(feed, L2, symbol, sequence, time_ns, _items_at(feed), 0)
             return
     size = 1
-    while size <= 2 * order.size:
+    while size < 2 * order.size:
         size *= 2
     end, items = write_l2(state, symbol, events, order, feed.levels[:size], feed.bytes, _items_at(feed))
     if items > 0:
@@ -184,7 +183,7 @@ def _note_auction(feed: FeedState, state: Any, symbol: int, events: Any, order: 
     """Has Python look at a symbol's auction if it may have changed: only a collecting symbol has one."""
     phase = state.symbols[symbol].phase
     collects = phase >= _COLLECTING_FROM and phase < _COLLECTING_TO
-    if feed.auction_due[symbol] or (not collects and feed.auction_published[symbol] == NONE):
+    if feed.auction_due[symbol] or (not collects and feed.auction_published[symbol] == NO_AUCTION):
         return
     for index in order:
         if events[index].kind != _REJECTED:
@@ -223,20 +222,26 @@ def _encode(feed: FeedState, state: Any, events: Any, first: int, stop: int) -> 
 
 
 @inlined
+def _send_frame(socket: int, address: int, size: int, flags: int) -> None:
+    """Sends a frame, also where a signal interrupts."""
+    while zmq_send(socket, address, size, flags) < 0 and zmq_errno() == EINTR:
+        pass
+
+
+@inlined
 def _send(feed: FeedState) -> None:
     """Sends the encoded messages. libzmq drops those of a subscriber that does not keep up."""
     counter = feed.counter
     for number in range(counter[ENCODED]):
         message = feed.message[number]
         topic = message[TOPIC]
-        zmq_send(counter[SOCKET], feed.topic[topic].ctypes.data, feed.topic_bytes[topic], SNDMORE | DONTWAIT)
+        _send_frame(counter[SOCKET], feed.topic[topic].ctypes.data, feed.topic_bytes[topic], SNDMORE | DONTWAIT)
         start = feed.bytes.ctypes.data + message[START]
-        zmq_send(counter[SOCKET], start, message[END] - message[START], DONTWAIT)
+        _send_frame(counter[SOCKET], start, message[END] - message[START], DONTWAIT)
 
 
 @inlined
 def _forget(feed: FeedState) -> None:
-    feed.counter[MESSAGES] += feed.counter[ENCODED]
     feed.counter[ENCODED] = feed.counter[BYTES_USED] = 0
 
 

@@ -1,5 +1,6 @@
 """Events become feed messages in compiled code, and the loop publishes them without Python."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +12,16 @@ import pytest
 import yaml
 import zmq
 
+from serl.clients.blocking import connect
+from serl.clients.session import Report
 from serl.exchange.config import socket_endpoints
 from serl.exchange.feed import BATCH_EVENTS, Feed
 from serl.exchange.gateway.feed_state import CHANNELS, LOOP, NOBODY, PUBLISHED, PYTHON
 from serl.exchange.gateway.publish import publish_unpublished
 from serl.exchange.latency import Constant, Delays
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, EVENT, CommandKind, Phase, Rows, command
+from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Phase, Rows, TimeInForce, command
+from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.exchange.test_public_feed import sockets
 from tests.server_fixture import WAIT_MS, RawClient, launch
@@ -155,9 +159,32 @@ def test_the_loop_publishes_without_python(tmp_path: Path) -> None:
         client.login("ann")
         client.send(1, 1, 0, 0, 5, 100, 0, 0, 0)
         assert client.receive(Kind.REPORTS)
+        deadline_s = time.monotonic() + WAIT_MS / 1000
         while (message := msgpack.unpackb(feed.recv_multipart()[1]))[0] != 112 or message[2] == message[3]:
-            assert feed.poll(WAIT_MS)
+            assert feed.poll(WAIT_MS) and time.monotonic() < deadline_s, "only repeats"
         assert message[5] == [100, 5, 0, 0]
+    feed.close()
+    exchange.stop()
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_orders_expire_in_time(tmp_path: Path, is_followed: bool) -> None:
+    """Though the loop has no other reason to come back, for up to a tenth of a second."""
+    exchange, late_ms = served(tmp_path), list[float]()
+    feed = follow(exchange.endpoint, "l1/A/")
+    if not is_followed:
+        feed.close()
+    with connect(exchange.endpoint, "ann") as client:
+        for number in range(16):
+            time.sleep(0.02)  # the exchange has nothing to do meanwhile
+            expire_ns = time.time_ns() + (5_000_000 if number else 10**10)
+            client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
+            if not number:
+                continue  # for this one the exchange loads its rule book
+            while not isinstance(report := client.wait(5.0), Report) or report.kind != EventKind.CANCELLED:
+                assert report is not None
+            late_ms.append((time.time_ns() - expire_ns) / 1e6)
+    assert np.median(late_ms) < 25, late_ms
     feed.close()
     exchange.stop()
 

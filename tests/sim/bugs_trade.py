@@ -1,5 +1,6 @@
 """Planted bugs of sessions, the feed, balances and clients."""
 
+import itertools
 import time
 from typing import Any
 
@@ -14,7 +15,7 @@ from serl.clients.session import Session
 from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.feed import Feed
-from serl.exchange.gateway.feed_state import NOBODY, PYTHON
+from serl.exchange.gateway.feed_state import LOOP, NO_FEED, NOBODY, PYTHON
 from serl.exchange.market import Market
 from serl.exchange.records import CASH, FEE_MICRO, POSITION, CommandKind, Rows
 from serl.exchange.sessions import Sessions
@@ -85,12 +86,29 @@ def _last_left_out(real: Any) -> Any:
     return publish
 
 
-def _chain_goes_on(real: Any) -> Any:
-    def publish_time(self: Any, sequence: int, time_ns: int) -> None:
-        self.state.previous[:] = -1
-        real(self, sequence, time_ns)
+def _without_levels(real: Any) -> Any:
+    calls = itertools.count()
 
-    return publish_time
+    def serve(self: Any, deadline_ns: int, messages_max: int, feed: Any = NO_FEED, publisher: int = NOBODY) -> int:
+        subscribed = feed.subscribed.copy()
+        if publisher == LOOP and next(calls) % 5 == 0:
+            feed.subscribed[:] = False
+        reason = int(real(self, deadline_ns, messages_max, feed, publisher))
+        feed.subscribed[:] = subscribed
+        return reason
+
+    return serve
+
+
+def _chain_goes_on(real: Any) -> Any:
+    calls = itertools.count()
+
+    def serve(self: Any, deadline_ns: int, messages_max: int, feed: Any = NO_FEED, publisher: int = NOBODY) -> int:
+        if publisher == LOOP and next(calls) % 3 == 0:
+            feed.previous[:] = -1
+        return int(real(self, deadline_ns, messages_max, feed, publisher))
+
+    return serve
 
 
 def _changed_after_trades(column: int) -> Any:
@@ -159,8 +177,11 @@ BUGS = {
         (Feed, "publish", _last_left_out),
         replaced(Feed, "publisher", property(lambda self: PYTHON if self.has_subscribers else NOBODY)),
     ),
+    "topics forgotten by the loop": bug(
+        "now and then the loop publishes nothing on some topics", (Core, "serve", _without_levels), seam="arrays"
+    ),
     "chain of the feed broken": bug(
-        "a feed message claims that nothing preceded it", (Feed, "publish_time", _chain_goes_on), seam="arrays"
+        "a feed message claims that nothing preceded it", (Core, "serve", _chain_goes_on), seam="arrays"
     ),
     "quiet topics unrepeated": bug(
         "the last message of a burst gets lost, and nothing says so",
