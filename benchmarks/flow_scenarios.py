@@ -122,14 +122,19 @@ def estimate(values: Floats) -> str:
     return f"{sample.mean:.3f} [{sample.interval[0]:.3f}, {sample.interval[1]:.3f}]"
 
 
-def main() -> None:
-    """Print the figures as JSON."""
+def parser() -> argparse.ArgumentParser:
+    """The command line parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flow_scenarios", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("flow", type=Path)
     parser.add_argument("day", type=Path)
     parser.add_argument("--hours", default="13:00-16:00")
     parser.add_argument("--seeds", type=int, default=5)
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    arguments = parser().parse_args()
     flow, day, hours = load_population(arguments.flow), load_day(arguments.day), parse_window(arguments.hours)
     tape = build_tape(day)
     figures = {

@@ -1,6 +1,6 @@
 """RLlib's PPO learns to execute parent orders among simulated traders.
 
-pip install serl 'ray[rllib]' torch         # in an environment of its own: RLlib pins a version of gymnasium
+pip install -e . 'ray[rllib]' torch         # in the clone, and in an environment of its own: RLlib pins a version of gymnasium
 python examples/rllib_ppo.py
 """
 
