@@ -35,13 +35,15 @@ PLAN = (
     (0.35, "pause exchange"), (0.42, "pause traders"), (0.50, "end of day"), (0.58, "kill traders"), (0.65, "long pause"),
     (0.80, "kill"), (0.90, "stop"),
 )  # fmt: skip
-"""What happens at which share of the time. The third process of the exchange lives longest, and has the first of every kind of event in its warm-up: what an event
+"""What happens at which share of the time. The last process of the exchange but two lives longest, and has the first of every kind of event in its warm-up: what an event
 loads or allocates once is no growth."""
 PAUSE_S, TRADERS_PAUSE_S, LONG_PAUSE_S, PAUSE_SHARE = 10.0, 20.0, 40.0, 0.01
 """Lengths of pauses, the longest beyond `silence_s`; in a short soak at most this share of its time."""
 BACK_S, RAMP_S, ATTEMPT_PER_S = 120.0, 2.0, 1e6
-JOURNAL_MB, FILES_IN_WORK = 300, 8
-"""Retention, reached before the longest life begins: until then memory grows with the journal's index; files that may stand beside what it counts until the next snapshot: those in work, and two snapshots' distance."""
+JOURNAL_MB_MIN, FILES_IN_WORK = 300, 8
+"""Retention at least, reached before the longest life begins: until then memory grows with the journal's index; files that may stand beside what it counts until the next snapshot: those in work, and two snapshots' distance."""
+AWAY_S, ROW_PAIR_BYTES = 100.0, 160
+"""For so long reports must stay, twice the longest pause; a command and its event."""
 
 
 class Soak:
@@ -55,10 +57,8 @@ class Soak:
         self.figures: dict[str, float] = {}
         self.exchange = ServedExchange(folder)
         self._began_s = time.monotonic()
-        closings = [share * self.seconds for share, name in PLAN if name == "end of day"]
-        write_config(
-            self.exchange.config, options.symbols, limited_names(options.sessions), closings, options.segment_rows, f"{JOURNAL_MB} MB"
-        )  # fmt: skip
+        self.journal_mb = float(JOURNAL_MB_MIN)
+        self._write_config()
         self.exchange.start()
         self.clients = Clients(self.exchange.endpoint, folder, options.sessions, options.symbols, options.processes)
         self.sampler = Sampler(self.exchange, self.clients, folder / "samples.jsonl", options.sample_s, self._began_s)
@@ -69,6 +69,7 @@ class Soak:
         self._wait_for_sessions()
         rate = self._options.rate or self._measure_capacity()
         self.figures["load_per_s"] = rate
+        self._keep_reports(rate)
         self.clients.control[RATE] = rate / self.clients.plain_sessions
         self.clients.control[HOLD] = 0.0
         self._note("load", f"{rate:,.0f} commands a second")
@@ -79,6 +80,21 @@ class Soak:
         self._check_state("end")
         self.exchange.stop()
         self.exchange.verify()
+
+    def _write_config(self) -> None:
+        options, elapsed_s = self._options, time.monotonic() - self._began_s
+        closings = [share * self.seconds - elapsed_s for share, name in PLAN if name == "end of day"]
+        write_config(
+            self.exchange.config, options.symbols, limited_names(options.sessions), closings, options.segment_rows, f"{self.journal_mb:.0f} MB"
+        )  # fmt: skip
+
+    def _keep_reports(self, rate: float) -> None:
+        """Starts the exchange again with room for what clients may miss while they are away."""
+        needed_mb = AWAY_S * rate * ROW_PAIR_BYTES / 1e6
+        if needed_mb > self.journal_mb:
+            self.journal_mb = needed_mb
+            self._write_config()
+            self._note("stop", f"for a journal of {needed_mb:,.0f} MB; {self._restart(self.exchange.stop)}")
 
     def _wait(self, until_s: float) -> None:
         while (left_s := until_s - (time.monotonic() - self._began_s)) > 0:
@@ -235,7 +251,7 @@ def _finish(soak: Soak, options: argparse.Namespace, folder: Path, ended: str, c
     segment_mb = options.segment_rows * (64 + 96) / 1e6
     if options.growth:
         soak.broken += [text for one in found for text in one.broken()]
-    soak.broken += journal_growth(samples, JOURNAL_MB + FILES_IN_WORK * segment_mb)
+    soak.broken += journal_growth(samples, soak.journal_mb + FILES_IN_WORK * segment_mb)
     if ended == "complete":
         soak.broken += load_kept(samples, soak.figures["load_per_s"])
     for name in ("lost", "gaps", "unexpected", "books differ"):

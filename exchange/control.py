@@ -60,7 +60,7 @@ class Control:
         self._logins: dict[
             int, tuple[list[Any], Peer]
         ] = {}  # HELLOs by routing number that wait until their names are saved
-        self._saves_seen = 0
+        self._seen_done = 0, 0
 
     def answer_pending(self) -> None:
         """Answers the message that the loop left in gateway.message."""
@@ -153,14 +153,15 @@ class Control:
 
     @property
     def has_logins(self) -> bool:
-        """Whether logins wait until their names are saved."""
+        """Whether logins wait until their names are saved, or their missed reports are read."""
         return bool(self._logins)
 
     def finish_logins(self) -> None:
-        """Goes on with the logins that wait, if something was saved meanwhile."""
-        if not self._logins or self._saves_seen == (done := self._sessions.participants.saves_done):
+        """Goes on with the logins that wait, if something was saved or read meanwhile."""
+        done = self._sessions.participants.saves_done, self._core.journal.missed.searches_done
+        if not self._logins or self._seen_done == done:
             return
-        self._saves_seen = done
+        self._seen_done = done
         for route, (message, peer) in list(self._logins.items()):
             try:
                 self._log_in(route, message, peer)
@@ -168,7 +169,7 @@ class Control:
                 self._sessions.send_error(route, error)
 
     def _log_in(self, route: int, message: list[Any], peer: Peer) -> None:
-        """Logs in, or waits until the name is saved: what arrives from the connection meanwhile is refused, as before any login."""
+        """Logs in, or waits until the name is saved and missed reports are read: what arrives from the connection meanwhile is refused, as before any login."""
         self._logins.pop(route, None)
         if self._sessions.log_in(route, message, peer):
             self._strangers.unmute(route)

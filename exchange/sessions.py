@@ -89,7 +89,7 @@ class Sessions:
 
     def log_in(self, route: int, message: list[Any], peer: Peer) -> bool:
         """Logs a participant in: sends WELCOME, then missed reports. Returns False, and has sent nothing, while a new name or setting is being
-        saved: call it again. Raises RequestError if the login is rejected."""
+        saved, or missed reports are being read: call it again. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
             raise RequestError(
@@ -126,9 +126,12 @@ class Sessions:
         if not self.participants.is_saved(participant):
             return False
         self._apply_account(participant)
+        is_known, missed = self._missed_reports(participant, last_report)
+        if not is_known:
+            return False
         self._descriptors[int(slots[0])] = peer.descriptor
         self._open_session(int(slots[0]), route, participant, options)
-        self._welcome(int(slots[0]), last_report)
+        self._welcome(int(slots[0]), last_report, missed)
         return True
 
     def _apply_account(self, participant: int) -> None:
@@ -184,18 +187,21 @@ class Sessions:
         index_sessions(gateway)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
 
-    def _welcome(self, slot: int, last_report: int) -> None:
+    def _missed_reports(self, participant: int, after: int) -> tuple[bool, Rows | None]:
+        """(whether they have been looked for, the reports after one; None where they are not, or no longer, to be had)."""
+        missed = int(self._core.market.state.report[participant]) - after
+        if not missed:
+            return True, np.zeros(0, EVENT)
+        limit = self._config.limits.replay_reports_max
+        if after < 0 or not 0 < missed <= limit:
+            return True, None
+        return self._core.journal.missed.find(participant, after, self._gateway, limit)
+
+    def _welcome(self, slot: int, last_report: int, missed: Rows | None) -> None:
         gateway = self._gateway
         participant = int(gateway.participant[slot])
         state = self._core.market.state
         last_reported = int(state.report[participant])
-        missed = None
-        if last_report == last_reported:
-            missed = np.zeros(0, EVENT)
-        elif 0 <= last_report < last_reported:
-            missed = self._core.journal.reports(
-                participant, last_report, gateway, self._config.limits.replay_reports_max
-            )
         next_report = last_reported + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
         limits = {**self.limits, "messages_per_s_max": float(gateway.messages_per_s[slot])}

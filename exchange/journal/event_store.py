@@ -148,7 +148,7 @@ class EventStore:
         """Closes the current log."""
         self.current.close()
 
-    def _memory(self, gateway: GatewayState) -> list[tuple[int, Rows]]:
+    def in_memory(self, gateway: GatewayState) -> list[tuple[int, Rows]]:
         """(first sequence, rows) of the logs that are in memory, newest first."""
         logs = [*self._unwritten, (self.current, int(gateway.counter[EVENTS]))]
         return [(log.first_sequence, log.rows[:count]) for log, count in reversed(logs)]
@@ -157,16 +157,27 @@ class EventStore:
         """(first sequence, rows) of all logs, newest first. Those in memory are the caller's until the next rotation."""
         oldest = 0
         rows: StoredRows
-        for oldest, rows in self._memory(gateway):
+        for oldest, rows in self.in_memory(gateway):
             yield oldest, rows
+        yield from self._files(oldest)
+
+    def _files(self, before: int) -> Iterator[tuple[int, StoredRows]]:
+        """(first sequence, rows) of the files that begin before an event, newest first. For any thread."""
         for path in reversed(self.paths()):
             first = first_sequence(path)
-            if first < oldest:
+            if first < before:
                 try:
                     rows = stored_rows(path, EVENT, self._rows_max(path))
                 except FileNotFoundError:
                     return  # it is no longer stored, nor are those before it
                 yield first, rows
+
+    def in_files(self, before: int) -> Iterator[tuple[int, Rows]]:
+        """(first sequence, rows) of chunks of up to `CHUNK_ROWS` of the files that begin before an event, newest first. For any thread."""
+        for first, rows in self._files(before):
+            for stop in range(len(rows), 0, -CHUNK_ROWS):
+                start = max(0, stop - CHUNK_ROWS)
+                yield first + start, rows[start:stop]
 
     def _rows_max(self, path: Path) -> int:
         """The number of rows of a file that `sync_finished` may just be cutting to them; no limit for others."""
@@ -180,7 +191,7 @@ class EventStore:
 
     def after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """Up to `limit` rows after a sequence number, in order; None if the first of them is no longer stored. Fewer at the end of a file."""
-        memory = self._memory(gateway)
+        memory = self.in_memory(gateway)
         for first, rows in memory:
             if sequence + 1 >= first:
                 return rows[sequence + 1 - first :][:limit]

@@ -42,6 +42,7 @@ from serl.exchange.journal.compress import is_due
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
 from serl.exchange.journal.meta import open_meta, read_participants, set_display_divisor, write_meta
+from serl.exchange.journal.missed import MissedReports
 from serl.exchange.journal.participants_file import ParticipantsFile
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
@@ -77,6 +78,7 @@ class Journal:
             raise
         self.commands: Segment
         self.store = EventStore(folder, self.segment_rows, self.id)
+        self.missed = MissedReports(self.store)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
         self._snapshot: WaitingSnapshot | None = None  # the newest one that is not saved yet
@@ -360,28 +362,6 @@ class Journal:
                     return self.commands.rows[: gateway.counter[EXECUTED]][index : index + limit]
                 return slice_after(path, COMMAND, sequence, limit)
         return None
-
-    def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
-        """The participant's EVENT rows with report > after, in order; None if there are more than `limit` or some are no longer stored.
-
-        O(events since report `after`).
-        """
-        found: list[Rows] = []
-        total, first = 0, 1
-        for rows in self.newest_events(gateway):
-            own = rows[rows["participant"] == participant]
-            newer = own[own["report"] > after]
-            found.append(newer)
-            total += len(newer)
-            if total > limit:
-                return None
-            if len(newer) < len(own) or (len(newer) and newer[0]["report"] == after + 1):
-                break
-            first = int(rows[0]["sequence"])
-        else:
-            if first > 1:
-                return None  # older events are no longer stored
-        return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
         """The events that answered a command of the participant, in order; none if it never arrived or they are no longer stored.

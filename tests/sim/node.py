@@ -15,7 +15,7 @@ from serl.exchange import config, server
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import SerlError
-from serl.exchange.journal import commit, event_store, journal, meta
+from serl.exchange.journal import commit, event_store, journal, meta, missed
 from serl.exchange.market import Market
 from tests.sim import threads
 from tests.sim.disk import Disk, Image, Installed
@@ -70,7 +70,7 @@ NAMES = _Names()
 
 def install() -> None:
     """Replaces what an exchange has of its operating system besides clock, network and files."""
-    for module in (journal, commit, event_store):
+    for module in (journal, commit, event_store, missed):
         replaced: Any = module
         replaced.threading = _Threading
     for module, name, value in (

@@ -1,0 +1,139 @@
+"""Missed reports are found wherever they are stored, by a thread: nobody else waits for them."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
+from serl.exchange.journal import missed
+from serl.exchange.records import COMMAND, Rows, TimeInForce
+from serl.exchange.wire import Kind
+from tests.exchange.missed import missed_reports
+from tests.server_fixture import RawClient, launch
+
+PARTICIPANTS, SEGMENT_ROWS = 5, 8192
+SLOW_FILES = """
+import time
+from serl.exchange.journal.event_store import EventStore
+in_files, pauses = EventStore.in_files, [1.0]
+def slowly(self, before):
+    time.sleep(pauses.pop() if pauses else 0.0)
+    yield from in_files(self, before)
+EventStore.in_files = slowly
+"""
+
+
+def orders(first: int, count: int) -> Rows:
+    """Orders of participants that are chosen at random, so often that each has one event; the ids of all increase together."""
+    rows = np.zeros(count, COMMAND)
+    rows["kind"], rows["qty_lots"], rows["price_ticks"], rows["time_in_force"] = 1, 1, 100, TimeInForce.IOC
+    rows["participant"] = np.random.default_rng(first).integers(0, PARTICIPANTS, count)
+    rows["command_id"] = rows["time_ns"] = np.arange(first, first + count)
+    return rows
+
+
+def trade(core: Core, first: int, count: int) -> None:
+    """Executes orders, and writes what is finished to its files."""
+    core.submit(orders(first, count))
+    core.journal.write_events(core.gateway)
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Core:
+    settings = {"symbols": [{"name": "A"}], "journal": {"segment_rows": SEGMENT_ROWS}}
+    core = Core(load_config(overrides=settings), tmp_path / "journal")
+    trade(core, 1, 60_000)
+    return core
+
+
+def check(core: Core, participant: int, after: int) -> None:
+    found, last = missed_reports(core, participant, after), int(core.market.state.report[participant])
+    assert found is not None and found["report"].tolist() == list(range(after + 1, last + 1))
+    assert (found["participant"] == participant).all()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_missed_reports_are_found(core: Core, compressed: bool) -> None:
+    folder = core.journal.folder
+    if compressed:
+        core.save_snapshot()
+        core.journal.write_events(core.gateway)
+        core.journal.close(core.gateway)
+        subprocess.run([sys.executable, "-m", "serl", "journal", "compress", str(folder)], check=True)
+        assert list(folder.glob("events-*.zrows"))
+        core.journal.unlock()
+        core = Core(core.config, folder)
+    for participant in range(PARTICIPANTS):
+        last = int(core.market.state.report[participant])
+        for after in (last - 1, last - 1000, last // 2, 1, 0):
+            check(core, participant, after)
+    assert missed_reports(core, 0, 0, limit=100) is None, "too many"
+    core.journal.unlock()
+
+
+def test_reports_that_are_no_longer_stored(core: Core) -> None:
+    oldest = sorted(core.journal.folder.glob("events-*.rows"))[:2]
+    for path in oldest:
+        path.unlink()
+    assert missed_reports(core, 0, 0) is None
+    check(core, 0, int(core.market.state.report[0]) - 3000)
+    core.journal.unlock()
+
+
+def test_trading_goes_on_meanwhile(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are finished between the search in files and that in memory, again and again."""
+    after, first = int(core.market.state.report[3]) // 2, 60_001
+    for _ in range(4):
+        is_over, _ = core.journal.missed.find(3, after, core.gateway, 10**6)
+        assert not is_over
+        deadline_s = time.monotonic() + 10
+        while not all(request.is_done for request in core.journal.missed._requests.values()):
+            assert time.monotonic() < deadline_s
+        trade(core, first, 20_000)
+        first += 20_000
+    check(core, 3, after)
+    core.journal.unlock()
+
+
+def test_many_who_wait_are_served_together(core: Core) -> None:
+    asked = [(participant, after) for participant in range(PARTICIPANTS) for after in range(0, 300, 20)]
+    assert len(asked) > missed.KEPT_MAX > missed.PASS_MAX
+    for participant, after in asked:
+        core.journal.missed.find(participant, after, core.gateway, 10**6)
+    for participant, after in asked:
+        check(core, participant, after)
+    assert not core.journal.missed._requests
+    core.journal.unlock()
+
+
+def test_others_trade_while_somebody_waits_for_slow_files(tmp_path: Path) -> None:
+    path = tmp_path / "exchange.yaml"
+    path.write_text(yaml.safe_dump({"symbols": [{"name": "A"}], "journal": {"segment_rows": SEGMENT_ROWS}}))
+    exchange = launch("--config", str(path), prelude=SLOW_FILES)
+    with RawClient(exchange.endpoint) as away, RawClient(exchange.endpoint) as other:
+        away.login("away")
+        rows = orders(1, 30_000)
+        for first in range(0, len(rows), 1000):
+            away.send(32, rows[first : first + 1000].tobytes())
+            away.receive(Kind.REPORTS)
+        other.login("other")
+        with RawClient(exchange.endpoint) as back:
+            back.send(64, 1, 1, "away", "", 10, {"replace": True})
+            slowest_s, began_s, number = 0.0, time.monotonic(), 0
+            while not back.socket.poll(0):
+                assert time.monotonic() - began_s < 20
+                number, sent_s = number + 1, time.monotonic()
+                other.send(1, number, 0, 0, 1, 100, 1, 0, 0)
+                other.receive(Kind.REPORTS)
+                slowest_s = max(slowest_s, time.monotonic() - sent_s)
+            assert time.monotonic() - began_s > 1.0 and slowest_s < 0.7
+            assert back.receive(Kind.WELCOME)[4] == 11
+            reports = back.receive(Kind.REPORTS)
+            assert reports[1] == 11
+    exchange.stop()
