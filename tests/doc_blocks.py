@@ -40,6 +40,7 @@ NOT_RUN = {
         "serl flow train GOOG.zip",
     ): "four networks take minutes; tests/agents/calibration/test_generated_flow.py trains one",
     ("generated-flow.md", "python -m benchmarks.flow AMZN"): "minutes, for the same reason",
+    ("generated-flow.md", "python -m benchmarks.flow_scenarios"): "sixty simulated days take minutes",
     ("researcher.md", "python -m benchmarks.proof"): "five tasks take a minute in any size; test_proof.py runs one",
     ("results.md", "serl evaluate pov"): "six learnt policies in three markets take minutes with a single order",
     (

@@ -3,13 +3,14 @@
 import math
 from typing import Any
 
-from serl.agents.traders.flow_features import AGE_MAX_LOG_S, BOOK, INPUTS, STATE, put_level
+from serl.agents.traders.flow_features import AGE_MAX_LOG_S, BOOK, INPUTS, STATE, add_event, put_level
 from serl.agents.traders.flow_network import AGES, LOGITS_AT, SCRATCH, SIZES, STARTS, WAITS, draw_class, forbid
 from serl.agents.traders.flow_opening import AGE_NS, LOTS, PRICE_TICKS, SIDE, STEP_NS
 from serl.agents.traders.flow_tables import draw_lots, quantile
 from serl.agents.traders.flow_tokens import (
     CANCEL_AT,
     GAP,
+    INSIDE,
     JOIN,
     LEVELS,
     LOCAL,
@@ -22,8 +23,12 @@ from serl.agents.traders.flow_tokens import (
 from serl.agents.traders.random import uniform
 from serl.agents.traders.trader_api import (
     BUY,
+    CANCEL,
+    IOC,
     SELL,
     cancel,
+    flow_field,
+    flow_rows,
     limit,
     market_order,
     own_price,
@@ -51,7 +56,11 @@ _DEEP = BOOK_AT + BOOK  # per side: own orders behind the visible levels, price 
 INPUTS_AT = _DEEP + 4
 SCRATCH_AT = INPUTS_AT + INPUTS
 _SENT_FROM = SCRATCH_AT + SCRATCH  # time of the first order of an opening
-MEMORY = _SENT_FROM + 1
+HEARD_AT = _SENT_FROM + 1  # public orders and trades that were seen
+_SENT_COUNT = HEARD_AT + 1
+_SENT_AT = _SENT_COUNT + 1  # of each of the last orders: 1 + its kind, 0 once it was seen; its price
+SENT_MAX = 32
+MEMORY = _SENT_AT + 2 * SENT_MAX
 _AGE_EDGES, _LOW, _HIGH = STARTS["age_log_s"], STARTS["size_low_lots"], STARTS["size_high_lots"]
 _GAPS, _DEEP_LOTS = STARTS["deep_gap_ticks"], STARTS["deep_lots"]
 _SPREAD, _VISIBLE = STARTS["opening_spread_ticks"], STARTS["visible_levels"]
@@ -103,6 +112,49 @@ def send_opening(profile: Any, market: Any, requests: Any) -> bool:
     limit(requests, int(order[SIDE]), int(order[PRICE_TICKS]), int(order[LOTS]))
     sleep(requests, market, 1.0 * STEP_NS)
     return True
+
+
+@inlined
+def note_sent(market: Any, requests: Any) -> None:
+    """Remembers the orders of this wake-up, to tell them from those of others: kind and price of each, market orders without a price."""
+    for index in range(requests.count):
+        request = requests.rows[index]
+        if request[0] != CANCEL:
+            slot = _SENT_AT + 2 * (int(recall(market, _SENT_COUNT)) % SENT_MAX)
+            takes = request[4] == IOC
+            remember(market, slot, 1.0 + request[1] + (2 if takes else 0))
+            remember(market, slot + 1, 0.0 if takes else 1.0 * request[2])
+            remember(market, _SENT_COUNT, recall(market, _SENT_COUNT) + 1.0)
+
+
+@inlined
+def _is_own(market: Any, kind: int, price: int) -> bool:
+    """Whether a public order or trade is one of those that were sent; each counts once."""
+    for number in range(SENT_MAX):
+        slot = _SENT_AT + 2 * number
+        if recall(market, slot) == 1.0 + kind and (kind >= 2 or recall(market, slot + 1) == price):
+            remember(market, slot, 0.0)
+            return True
+    return False
+
+
+@inlined
+def hear_others(market: Any, mid: float) -> None:
+    """Adds what others did since the last wake-up to the averages, as the messages of a day are: their trades, and their displayed orders. Fills
+    of one order are one trade; orders count by where the book was at that wake-up."""
+    state, before_ns, before = address(market, STATE_AT), -1, -1
+    count = min(int(market.flow_count - recall(market, HEARD_AT)), flow_rows(market))
+    remember(market, HEARD_AT, 1.0 * market.flow_count)
+    for back in range(count - 1, -1, -1):
+        time_ns, kind, price = flow_field(market, back, 0), flow_field(market, back, 1), flow_field(market, back, 2)
+        continues = time_ns == before_ns and kind == before and kind >= 2
+        before_ns, before = time_ns, kind
+        if continues or _is_own(market, kind, price):
+            continue
+        side = kind & 1
+        better = (price - int(recall(market, BOOK_AT + 4 * LEVELS * side))) * (1 if side == BUY else -1)
+        local = TRADE_TOUCH if kind >= 2 else INSIDE if better > 0 else JOIN if better == 0 else JOIN + 1
+        add_event(state, side * LOCAL + local, mid)
 
 
 @inlined

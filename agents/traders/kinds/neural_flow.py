@@ -2,7 +2,7 @@
 
 Each event is a token relative to the live book (flow_tokens.py), drawn from the network's distribution given the book and averages of the past
 (flow_features.py); then its size, for a cancellation the age of the order, and the wait to the next event. So the flow reacts to whatever
-changes the book, strangers' orders among it. Tokens that the book does not allow get no probability; cancellations go to the trader's own order
+changes the book; with `hears` others' trades and orders also count as messages of a day do. Tokens that the book does not allow get no probability; cancellations go to the trader's own order
 at the level whose age is nearest to the drawn one. Behind the visible levels, of which messages tell nothing, it keeps RESERVE (flow_events.py) orders at gaps
 and sizes as measured at the last visible level. Outside the hours that it was trained on it behaves as at their average hour.
 
@@ -19,6 +19,7 @@ from pydantic import Field, field_validator
 
 from serl.agents.traders.flow_events import (
     BOOK_AT,
+    HEARD_AT,
     INPUTS_AT,
     MEMORY,
     SCRATCH_AT,
@@ -28,7 +29,9 @@ from serl.agents.traders.flow_events import (
     between,
     cancel_far,
     forbid_impossible,
+    hear_others,
     lean,
+    note_sent,
     open_book,
     refill,
     send_opening,
@@ -90,6 +93,10 @@ class NeuralFlowProfile(Profile):
         description="nats by which events towards the value gain, per spread between value and mid, at most 3",
     )
 
+    hears: int = Field(
+        0, ge=0, le=1, description="1: others' trades and displayed orders count as messages of the day do"
+    )
+
     @field_validator("opening")
     @classmethod
     def _readable(cls, text: str) -> str:
@@ -116,13 +123,16 @@ class NeuralFlowProfile(Profile):
     @classmethod
     def dtype(cls) -> np.dtype[Any]:
         """The record that compiled code reads."""
-        return np.dtype([("numbers", "<f4", (NUMBERS,)), ("pace", "<f8"), ("value_lean", "<f8"), *FIELDS], align=True)
+        return np.dtype(
+            [("numbers", "<f4", (NUMBERS,)), ("pace", "<f8"), ("value_lean", "<f8"), ("hears", "<i8"), *FIELDS],
+            align=True,
+        )
 
     def record(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One row of `dtype()`."""
         row = np.zeros(1, self.dtype())
         row["numbers"] = np.frombuffer(base64.b64decode(self.numbers), "<f4")
-        row["pace"], row["value_lean"] = self.pace, self.value_lean
+        row["pace"], row["value_lean"], row["hears"] = self.pace, self.value_lean, self.hears
         if self.opening:
             orders, row["state"] = read_opening(self.opening)
             row["orders_open"] = len(orders)
@@ -137,12 +147,16 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     numbers = profile.numbers
     if recall(market, 0) == 0.0 and profile.orders_open > 0:
         if send_opening(profile, market, requests):
+            remember(market, HEARD_AT, 1.0 * market.flow_count)
+            note_sent(market, requests)
             return
         for slot in range(STATE):
             remember(market, STATE_AT + slot, profile.state[slot])
         remember(market, 0, 1.0)
     if not two_sided(market):
         open_book(agent, numbers, market, requests)
+        remember(market, HEARD_AT, 1.0 * market.flow_count)
+        note_sent(market, requests)
         sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
         return
     state, scratch, mid = (
@@ -153,6 +167,8 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     if recall(market, 0) == 0.0:
         start_state(state, mid)
         remember(market, 0, 1.0)
+    if profile.hears:
+        hear_others(market, mid)
     survey(profile, market)
     hour, inputs = (market.time_ns - NOON_NS) / HOUR_NS, address(market, INPUTS_AT)
     write_inputs(state, address(market, BOOK_AT), inputs, hour, 0)
@@ -171,6 +187,8 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     refill(agent, numbers, market, requests, BUY)
     refill(agent, numbers, market, requests, SELL)
     cancel_far(market, numbers, requests)
+    if profile.hears:
+        note_sent(market, requests)
     add_event(state, token, mid)
     add_wait(state, wait_s)
     sleep(requests, market, 1e9 * wait_s / profile.pace)

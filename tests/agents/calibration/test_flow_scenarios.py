@@ -20,9 +20,9 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.flow_events import BOOK_AT, MEMORY, STATE_AT
 from serl.agents.traders.flow_features import BOOK, STATE
 from serl.agents.traders.flow_opening import STEP_NS, opening_text
-from serl.agents.traders.flow_tokens import LEVELS
+from serl.agents.traders.flow_tokens import CLASSES, LEVELS
 from serl.agents.traders.kinds.neural_flow import NeuralFlowProfile
-from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.population import GroupConfig, PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation, simulate
 from serl.history.day import Day, write_day
 from tests.agents.calibration.sample import poisson_day
@@ -96,6 +96,21 @@ def test_its_first_event_sees_what_training_would(day: Day) -> None:
             assert age_log_s == pytest.approx(np.log(own[:, 3].min() / 1e9), abs=0.3 if own[:, 3].min() < 1e9 else 0.05)
     # the first event has been added to the averages of 2,048 events since, which it changes by a two-thousandth
     np.testing.assert_allclose(memory[STATE_AT + 60 : STATE_AT + 72], averages[60:72], atol=1e-3)
+
+
+def test_it_hears_what_others_do() -> None:
+    """Beside another trader its averages are those of all messages, as in training."""
+    alone = untrained(hears=1)
+    other = GroupConfig(trader="noise", count=40, profile={"interval_s": 10.0, "orders": 10**6})
+    simulation = Simulation(alone.model_copy(update={"groups": [alone.groups[0], other]}), 1)
+    simulation.advance(AT_NS)
+    numbers = simulation.commands["time_ns"] % simulation.population.spacing_ns
+    assert 0.2 < (numbers > 0).mean() < 0.8, "both trade"
+    at = int(simulation.crowd.traders.agents["memory_address"][0])
+    memory = np.ctypeslib.as_array((ctypes.c_double * MEMORY).from_address(at))
+    averages = averages_after(build_tape(simulation.day(), LEVELS), AT_NS)
+    slow = slice(4 * CLASSES, 6 * CLASSES)  # over 512 and 2,048 events
+    np.testing.assert_allclose(memory[STATE_AT : STATE_AT + STATE][slow], averages[slow], atol=0.03)
 
 
 def test_a_faster_flow_does_the_same_sooner() -> None:
