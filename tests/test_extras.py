@@ -47,6 +47,7 @@ NEEDS_EXTRA = {
     "signals train a.day -o f": "learning",
     "signals test f a.day": "reports",
     "flow train a.day -o a.yaml": "learning",
+    "flow continue small a.day --at 10:00 -o a.yaml": "history",
     "ranking a.day small": "reports",
     "experiment tick-size": "reports",
     "calibrate a.day -o a.yaml": "calibrate",
@@ -104,6 +105,7 @@ NEEDS_NO_EXTRA = {
     "minds report run": (2, "run"),
     "run bot.py": (2, "bot.py"),
     "signals publish f": (2, "expected a forecaster"),
+    "flow scenario small -o fast.yaml": (2, "expected a population of `serl flow train`"),
     "fix start": (2, "expected --accounts or --account"),
     "binance start": (2, "expected --accounts FILE or --account NAME"),
 }

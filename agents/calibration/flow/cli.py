@@ -91,6 +91,9 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
     It writes a population that opens then, with the orders of the day's book and their ages. `serl simulate` with
     several seeds gives several continuations.
     """
+    from serl.extras import require_day_files
+
+    require_day_files()
     from serl.agents.calibration.calibrate import write_population
     from serl.agents.calibration.cli import population_name
     from serl.agents.calibration.errors import CalibrationError
