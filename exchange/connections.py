@@ -42,8 +42,8 @@ PERIOD_S, SHARE, SUSPECT_S = 0.02, 0.02, 0.005
 which may have to be closed: it fills memory meanwhile."""
 AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
-PART = 64
-"""Descriptors that are read at once: it takes about 0.1 ms."""
+PART, PAUSE_S = 64, 0.001
+"""Descriptors that are read at once, which takes about 0.1 ms, and the time between two parts."""
 
 
 class Connections:
@@ -66,6 +66,11 @@ class Connections:
         self._highest = self._drained = 0
         self._read_bytes = np.zeros(0, np.int64)  # by descriptor: received when a message was last read
         self._is_over = np.zeros(0, np.bool_)  # by descriptor: more than unread_bytes_max was unread at the last look
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until `check` has something to do, at least those between two parts of a look."""
+        return PAUSE_S if self._parts else max(PAUSE_S, self._next_s - time.monotonic())
 
     def check(self, kept: Callable[[int], tuple[Collection[int], Collection[int]]], drained: int) -> None:
         """Reads a part of the connections if it is time, and after the last part closes some. kept: returns the descriptors of sessions, and those

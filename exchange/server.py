@@ -295,7 +295,9 @@ class Exchange:
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
-        idle_ns = (self.config.intervals.turn_ms if self._has_new_messages() else IDLE_MS) * 1_000_000
+        idle_ns = IDLE_MS * 1_000_000
+        if self._has_new_messages():
+            idle_ns = min(self.config.intervals.turn_ms * 1_000_000, int(self._connections.wait_s * 1e9))
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
             self.core.gateway.counter[NEXT_DUE_NS] = due_ns

@@ -31,6 +31,8 @@ class _Threading:
 class _Connections:
     """In place of the exchange's limit of TCP descriptors, which a simulated network does not have: its turns are where others may run."""
 
+    wait_s = 1.0
+
     def __init__(self, *arguments: object) -> None:
         del arguments
 
