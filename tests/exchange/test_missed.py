@@ -116,24 +116,26 @@ def test_others_trade_while_somebody_waits_for_slow_files(tmp_path: Path) -> Non
     path = tmp_path / "exchange.yaml"
     path.write_text(yaml.safe_dump({"symbols": [{"name": "A"}], "journal": {"segment_rows": SEGMENT_ROWS}}))
     exchange = launch("--config", str(path), prelude=SLOW_FILES)
-    with RawClient(exchange.endpoint) as away, RawClient(exchange.endpoint) as other:
-        away.login("away")
-        rows = orders(1, 30_000)
-        for first in range(0, len(rows), 1000):
-            away.send(32, rows[first : first + 1000].tobytes())
-            away.receive(Kind.REPORTS)
-        other.login("other")
-        with RawClient(exchange.endpoint) as back:
-            back.send(64, 1, 1, "away", "", 10, {"replace": True})
-            slowest_s, began_s, number = 0.0, time.monotonic(), 0
-            while not back.socket.poll(0):
-                assert time.monotonic() - began_s < 20
-                number, sent_s = number + 1, time.monotonic()
-                other.send(1, number, 0, 0, 1, 100, 1, 0, 0)
-                other.receive(Kind.REPORTS)
-                slowest_s = max(slowest_s, time.monotonic() - sent_s)
-            assert time.monotonic() - began_s > 1.0 and slowest_s < 0.7
-            assert back.receive(Kind.WELCOME)[4] == 11
-            reports = back.receive(Kind.REPORTS)
-            assert reports[1] == 11
-    exchange.stop()
+    try:
+        with RawClient(exchange.endpoint) as away, RawClient(exchange.endpoint) as other:
+            away.login("away")
+            rows = orders(1, 30_000)
+            for first in range(0, len(rows), 1000):
+                away.send(32, rows[first : first + 1000].tobytes())
+                away.receive(Kind.REPORTS)
+            other.login("other")
+            with RawClient(exchange.endpoint) as back:
+                back.send(64, 1, 1, "away", "", 10, {"replace": True})
+                slowest_s, began_s, number = 0.0, time.monotonic(), 0
+                while not back.socket.poll(0):
+                    assert time.monotonic() - began_s < 20
+                    number, sent_s = number + 1, time.monotonic()
+                    other.send(1, number, 0, 0, 1, 100, 1, 0, 0)
+                    other.receive(Kind.REPORTS)
+                    slowest_s = max(slowest_s, time.monotonic() - sent_s)
+                assert time.monotonic() - began_s > 1.0 and slowest_s < 0.7
+                assert back.receive(Kind.WELCOME)[4] == 11
+                reports = back.receive(Kind.REPORTS)
+                assert reports[1] == 11
+    finally:
+        exchange.stop()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Phase,
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.exchange.test_public_feed import sockets
-from tests.server_fixture import WAIT_MS, RawClient, launch
+from tests.server_fixture import WAIT_MS, RawClient, Served, launch
 
 SYMBOLS = ["A", "B", "C"]
 PYTHON_PUBLISHES_NOTHING = "from serl.exchange.feed import Feed; Feed.publish = lambda *arguments: None"
@@ -145,68 +146,73 @@ def follow(endpoint: str, topic: str) -> "zmq.Socket[bytes]":
     return feed
 
 
-def served(folder: Path, prelude: str = "", **journal: object) -> Any:
+@contextmanager
+def served(folder: Path, prelude: str = "", **journal: object) -> Iterator[Served]:
+    """An exchange with these symbols."""
     path = folder / "exchange.yaml"
     settings = {"symbols": [{"name": name} for name in SYMBOLS], "journal": journal, "intervals": {"time_s": 0.05}}
     path.write_text(yaml.safe_dump(settings))
-    return launch("--config", str(path), prelude=prelude)
+    exchange = launch("--config", str(path), prelude=prelude)
+    try:
+        yield exchange
+    finally:
+        exchange.stop()
 
 
 def test_the_loop_publishes_without_python(tmp_path: Path) -> None:
-    exchange = served(tmp_path, PYTHON_PUBLISHES_NOTHING)
-    feed = follow(exchange.endpoint, "l1/A/")
-    with RawClient(exchange.endpoint) as client:
-        client.login("ann")
-        client.send(1, 1, 0, 0, 5, 100, 0, 0, 0)
-        assert client.receive(Kind.REPORTS)
-        deadline_s = time.monotonic() + WAIT_MS / 1000
-        while (message := msgpack.unpackb(feed.recv_multipart()[1]))[0] != 112 or message[2] == message[3]:
-            assert feed.poll(WAIT_MS) and time.monotonic() < deadline_s, "only repeats"
-        assert message[5] == [100, 5, 0, 0]
-    feed.close()
-    exchange.stop()
+    with served(tmp_path, PYTHON_PUBLISHES_NOTHING) as exchange:
+        feed = follow(exchange.endpoint, "l1/A/")
+        with RawClient(exchange.endpoint) as client:
+            client.login("ann")
+            client.send(1, 1, 0, 0, 5, 100, 0, 0, 0)
+            assert client.receive(Kind.REPORTS)
+            deadline_s = time.monotonic() + WAIT_MS / 1000
+            while (message := msgpack.unpackb(feed.recv_multipart()[1]))[0] != 112 or message[2] == message[3]:
+                assert feed.poll(WAIT_MS) and time.monotonic() < deadline_s, "only repeats"
+            assert message[5] == [100, 5, 0, 0]
+        feed.close()
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_orders_expire_in_time(tmp_path: Path, is_followed: bool) -> None:
     """Though the loop has no other reason to come back, for up to a tenth of a second."""
-    exchange, late_ms = served(tmp_path), list[float]()
-    feed = follow(exchange.endpoint, "l1/A/")
-    if not is_followed:
+    late_ms = list[float]()
+    with served(tmp_path) as exchange:
+        feed = follow(exchange.endpoint, "l1/A/")
+        if not is_followed:
+            feed.close()
+        with connect(exchange.endpoint, "ann") as client:
+            for number in range(16):
+                time.sleep(0.02)  # the exchange has nothing to do meanwhile
+                expire_ns = time.time_ns() + (5_000_000 if number else 10**10)
+                client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
+                if not number:
+                    continue  # for this one the exchange loads its rule book
+                while not isinstance(report := client.wait(5.0), Report) or report.kind != EventKind.CANCELLED:
+                    assert report is not None
+                late_ms.append((time.time_ns() - expire_ns) / 1e6)
+        assert np.median(late_ms) < 25, late_ms
         feed.close()
-    with connect(exchange.endpoint, "ann") as client:
-        for number in range(16):
-            time.sleep(0.02)  # the exchange has nothing to do meanwhile
-            expire_ns = time.time_ns() + (5_000_000 if number else 10**10)
-            client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
-            if not number:
-                continue  # for this one the exchange loads its rule book
-            while not isinstance(report := client.wait(5.0), Report) or report.kind != EventKind.CANCELLED:
-                assert report is not None
-            late_ms.append((time.time_ns() - expire_ns) / 1e6)
-    assert np.median(late_ms) < 25, late_ms
-    feed.close()
-    exchange.stop()
 
 
 def test_topics_chain_over_new_event_files(tmp_path: Path) -> None:
-    count, exchange = 30_000, served(tmp_path, segment_rows=8192)
-    feed, found, last = follow(exchange.endpoint, "rows/B/"), list[int](), -1
-    rows = resting(count)
-    rows["symbol"] = 1
-    with RawClient(exchange.endpoint) as client:
-        client.login("ann")
-        for first in range(0, count, 1000):
-            client.send(32, rows[first : first + 1000].tobytes())
-            client.receive(Kind.REPORTS)
-        while len(found) < count:
-            assert feed.poll(WAIT_MS), f"{len(found)} events"
-            topic, body = feed.recv_multipart()
-            if topic == b"rows/B/":
-                _, _, previous, sequence, _, items = msgpack.unpackb(body)
-                assert last in (-1, previous), "a gap"
-                last = sequence
-                found += np.frombuffer(items, EVENT)["sequence"].tolist()
-    assert found == list(range(found[0], found[0] + count))
-    feed.close()
-    exchange.stop()
+    count = 30_000
+    with served(tmp_path, segment_rows=8192) as exchange:
+        feed, found, last = follow(exchange.endpoint, "rows/B/"), list[int](), -1
+        rows = resting(count)
+        rows["symbol"] = 1
+        with RawClient(exchange.endpoint) as client:
+            client.login("ann")
+            for first in range(0, count, 1000):
+                client.send(32, rows[first : first + 1000].tobytes())
+                client.receive(Kind.REPORTS)
+            while len(found) < count:
+                assert feed.poll(WAIT_MS), f"{len(found)} events"
+                topic, body = feed.recv_multipart()
+                if topic == b"rows/B/":
+                    _, _, previous, sequence, _, items = msgpack.unpackb(body)
+                    assert last in (-1, previous), "a gap"
+                    last = sequence
+                    found += np.frombuffer(items, EVENT)["sequence"].tolist()
+        assert found == list(range(found[0], found[0] + count))
+        feed.close()
