@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,14 @@ UNWRITTEN_MAX = 4
 
 FREE_BUFFERS_MAX = 1
 """Buffers of written logs that are kept for the next ones; those that a slow disk needed beside go."""
+
+
+def chunks(parts: Iterable[tuple[int, StoredRows]]) -> Iterator[tuple[int, Rows]]:
+    """Parts (first sequence, rows), newest first, in chunks of up to `CHUNK_ROWS`, also newest first."""
+    for first, rows in parts:
+        for stop in range(len(rows), 0, -CHUNK_ROWS):
+            start = max(0, stop - CHUNK_ROWS)
+            yield first + start, rows[start:stop]
 
 
 class EventStore:
@@ -174,10 +182,7 @@ class EventStore:
 
     def in_files(self, before: int) -> Iterator[tuple[int, Rows]]:
         """(first sequence, rows) of chunks of up to `CHUNK_ROWS` of the files that begin before an event, newest first. For any thread."""
-        for first, rows in self._files(before):
-            for stop in range(len(rows), 0, -CHUNK_ROWS):
-                start = max(0, stop - CHUNK_ROWS)
-                yield first + start, rows[start:stop]
+        return chunks(self._files(before))
 
     def _rows_max(self, path: Path) -> int:
         """The number of rows of a file that `sync_finished` may just be cutting to them; no limit for others."""
@@ -185,9 +190,8 @@ class EventStore:
 
     def newest(self, gateway: GatewayState) -> Iterator[Rows]:
         """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
-        for _, rows in self._parts(gateway):
-            for stop in range(len(rows), 0, -CHUNK_ROWS):
-                yield rows[max(0, stop - CHUNK_ROWS) : stop]
+        for _, rows in chunks(self._parts(gateway)):
+            yield rows
 
     def after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """Up to `limit` rows after a sequence number, in order; None if the first of them is no longer stored. Fewer at the end of a file."""

@@ -6,12 +6,11 @@ once for all who wait, newest first: after a fault that is everybody.
 
 import dataclasses
 import threading
-from collections.abc import Iterable
 
 import numpy as np
 
 from serl.exchange.gateway.state import GatewayState
-from serl.exchange.journal.event_store import EventStore
+from serl.exchange.journal.event_store import EventStore, chunks
 from serl.exchange.records import EVENT, Rows
 
 NOTHING: Rows = np.zeros(0, EVENT)
@@ -48,14 +47,23 @@ class Search:
 
 @dataclasses.dataclass
 class _Request:
-    """What somebody waits for. `end`: rows before this event are looked for in files, or have been found."""
+    """What somebody waits for. Searched are the events before event `begin`, and by the thread, until it is done, those before `end`: `rows` are
+    what they have of it."""
 
-    search: Search
-    end: int
+    participant: int
+    after: int
+    limit: int
+    begin: int = 0
+    end: int = 0
     rows: Rows = dataclasses.field(default_factory=NOTHING.copy)
-    is_done: bool = False
+    is_done: bool = True
     is_gone: bool = False
     error: Exception | None = None
+
+    def search(self) -> Search:
+        """For the reports that are still to be found."""
+        known = int(self.rows[-1]["report"]) if len(self.rows) else self.after
+        return Search(self.participant, known, self.limit - len(self.rows))
 
 
 class MissedReports:
@@ -73,60 +81,37 @@ class MissedReports:
     def find(self, participant: int, after: int, gateway: GatewayState, limit: int) -> tuple[bool, Rows | None]:
         """(whether the search is over, the participant's EVENT rows with report > after in order). None instead of rows if there are more than
         `limit`, or some are no longer stored. If it is not over, call it again. Raises what the files raise."""
-        request = self._requests.get((participant, after))
-        if request is None:
-            return self._begin(participant, after, gateway, limit)
-        if not request.is_done:
-            return False, None
-        if request.error is not None or request.is_gone:
-            del self._requests[participant, after]
-            if request.error is not None:
-                raise request.error
+        request = self._requests.pop((participant, after), None) or _Request(participant, after, limit)
+        if request.error is not None:
+            raise request.error
+        if request.is_gone:
             return True, None
-        return self._continue(participant, after, request, gateway, limit)
-
-    def _begin(self, participant: int, after: int, gateway: GatewayState, limit: int) -> tuple[bool, Rows | None]:
-        search = Search(participant, after, limit)
-        oldest = self._look_in_memory(search, gateway, 0)
-        if search.is_over or oldest <= 1:
-            return True, search.rows
-        self._ask(_Request(Search(participant, after, limit), oldest), (participant, after))
+        if request.is_done:
+            search = request.search()
+            oldest = self._look_in_memory(search, gateway, request.end)
+            if search.is_over or oldest <= max(1, request.end):
+                found = search.rows
+                return True, None if found is None else np.concatenate([request.rows, found])
+            request.begin, request.end = request.end, oldest
+            self._ask(request)
+        self._requests[participant, after] = request
         return False, None
-
-    def _continue(
-        self, participant: int, after: int, request: _Request, gateway: GatewayState, limit: int
-    ) -> tuple[bool, Rows | None]:
-        """With what the files had, and what is in memory; or from the files that were written meanwhile."""
-        known = int(request.rows[-1]["report"]) if len(request.rows) else after
-        search = Search(participant, known, limit - len(request.rows))
-        oldest = self._look_in_memory(search, gateway, request.end)
-        if oldest > request.end and not search.is_over:
-            request.search, request.end, request.is_done = (
-                Search(participant, known, limit - len(request.rows)),
-                oldest,
-                False,
-            )
-            self._ask(request, (participant, after))
-            return False, None
-        del self._requests[participant, after]
-        found = search.rows
-        return True, None if found is None else np.concatenate([request.rows, found])
 
     def _look_in_memory(self, search: Search, gateway: GatewayState, end: int) -> int:
         """Looks for a participant's reports from event `end` on. Returns the first event in memory."""
-        oldest = 0
-        for oldest, rows in self._store.in_memory(gateway):
-            if search.is_over or oldest + len(rows) <= end:
+        memory = self._store.in_memory(gateway)
+        for first, rows in chunks(memory):
+            if search.is_over or first + len(rows) <= end:
                 break
-            _look(search, [rows[max(0, end - oldest) :]])
-        return oldest
+            search.look(rows[max(0, end - first) :])
+        return memory[-1][0]
 
-    def _ask(self, request: _Request, key: tuple[int, int]) -> None:
-        self._requests[key] = request
-        for old in [each for each, one in self._requests.items() if one.is_done][
+    def _ask(self, request: _Request) -> None:
+        for old in [key for key, one in self._requests.items() if one.is_done][
             : max(0, len(self._requests) - KEPT_MAX)
         ]:
             del self._requests[old]  # who asks again begins anew
+        request.is_done = False
         with self._lock:
             self._waiting.append(request)
         self._wake.set()
@@ -142,6 +127,8 @@ class MissedReports:
                 requests, self._waiting = self._waiting[:PASS_MAX], self._waiting[PASS_MAX:]
                 if self._waiting:
                     self._wake.set()
+            if not requests:
+                continue
             try:
                 self._read(requests)
             except Exception as error:  # the loop raises it
@@ -152,23 +139,19 @@ class MissedReports:
             self.searches_done += 1
 
     def _read(self, requests: list[_Request]) -> None:
-        """Looks in the files for all of them."""
-        left, oldest = list(requests), max(request.end for request in requests)
+        """Looks in the files for all of them, in each between its `begin` and `end`."""
+        searches = [(request, request.search()) for request in requests]
+        left, oldest = searches, max(request.end for request in requests)
         for first, rows in self._store.in_files(oldest):
             oldest = first
-            for request in left:
-                if not request.search.is_over and first < request.end:
-                    request.search.look(rows[: request.end - first])
-            left = [request for request in left if not request.search.is_over]
+            for request, search in left:
+                if first < request.end:
+                    search.look(rows[max(0, request.begin - first) : request.end - first])
+            left = [(request, search) for request, search in left if not search.is_over and first > request.begin]
             if not left:
                 break
-        for request in requests:
-            found = request.search.rows
-            request.is_gone = found is None or (not request.search.is_over and oldest > 1)
+        for request, search in searches:
+            found = search.rows
+            request.is_gone = found is None or (not search.is_over and oldest > max(1, request.begin))
             if found is not None:
                 request.rows = np.concatenate([request.rows, found])
-
-
-def _look(search: Search, blocks: Iterable[Rows]) -> None:
-    for rows in blocks:
-        search.look(rows)

@@ -86,15 +86,36 @@ def test_reports_that_are_no_longer_stored(core: Core) -> None:
     core.journal.unlock()
 
 
+def test_what_was_found_stays_found(core: Core) -> None:
+    """The only reports of a participant who has been away for long; their file is deleted while those of others are written."""
+    rows = orders(60_001, 1)
+    rows["participant"] = PARTICIPANTS
+    core.submit(rows)
+    trade(core, 60_002, 20_000)
+    assert core.journal.missed.find(PARTICIPANTS, 0, core.gateway, 10**6) == (False, None)
+    wait_until_read(core)
+    searched = sorted(core.journal.folder.glob("events-*.rows"))[:-1]  # the last one is in memory
+    trade(core, 80_002, 20_000)
+    for path in searched:
+        path.unlink()
+    check(core, PARTICIPANTS, 0)
+    core.journal.unlock()
+
+
+def wait_until_read(core: Core) -> None:
+    """Until no search is under way."""
+    deadline_s = time.monotonic() + 10
+    while not all(request.is_done for request in core.journal.missed._requests.values()):
+        assert time.monotonic() < deadline_s
+
+
 def test_trading_goes_on_meanwhile(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are finished between the search in files and that in memory, again and again."""
     after, first = int(core.market.state.report[3]) // 2, 60_001
     for _ in range(4):
         is_over, _ = core.journal.missed.find(3, after, core.gateway, 10**6)
         assert not is_over
-        deadline_s = time.monotonic() + 10
-        while not all(request.is_done for request in core.journal.missed._requests.values()):
-            assert time.monotonic() < deadline_s
+        wait_until_read(core)
         trade(core, first, 20_000)
         first += 20_000
     check(core, 3, after)

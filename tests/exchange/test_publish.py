@@ -184,7 +184,7 @@ def test_orders_expire_in_time(tmp_path: Path, is_followed: bool) -> None:
         with connect(exchange.endpoint, "ann") as client:
             for number in range(16):
                 time.sleep(0.02)  # the exchange has nothing to do meanwhile
-                expire_ns = time.time_ns() + (5_000_000 if number else 10**10)
+                expire_ns = time.time_ns() + (50_000_000 if number else 10**10)
                 client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
                 if not number:
                     continue  # for this one the exchange loads its rule book
