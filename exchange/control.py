@@ -59,7 +59,7 @@ class Control:
         self._charges, self._strangers, self._resends = Charges(self._rate), strangers, resends
         self._logins: dict[
             int, tuple[list[Any], Peer]
-        ] = {}  # HELLOs by routing number that wait until their names are saved
+        ] = {}  # HELLOs by routing number that wait for names to be saved or missed reports to be read
         self._seen_done = 0, 0
 
     def answer_pending(self) -> None:

@@ -16,7 +16,6 @@ from serl.exchange.gateway.feed_items import status_of
 from serl.exchange.gateway.feed_state import (
     AUCTION,
     AUCTIONS_DUE,
-    CHANNELS,
     ENCODED,
     EPOCH,
     INDICATIVE,
@@ -32,9 +31,11 @@ from serl.exchange.gateway.feed_state import (
     STATUS,
     UNSEEN,
     new_feed_state,
+    topics_of,
     with_room,
 )
-from serl.exchange.gateway.publish import best_quotes, encode, forget, send
+from serl.exchange.gateway.publish import encode, send
+from serl.exchange.kernel import best
 from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
 from serl.exchange.outbound import DelayedFeed, without_number
@@ -74,10 +75,9 @@ class Feed:
         self._wait, self._repeat_at = np.ones(shape, np.int64), np.zeros(shape, np.int64)  # intervals
         self._next_repeat = 0  # where the repeats of an interval begin, so that each topic gets its turn
         self._auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
-        self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
-        self._all_topics = [topic for topics in self._topics for topic in topics]
-        self._by_name = np.argsort(np.array(self._all_topics, np.bytes_), kind="stable")
-        self._sorted = [self._all_topics[number] for number in self._by_name]
+        self._topics = topics_of(names)
+        self._by_name = np.argsort(np.array(self._topics, np.bytes_), kind="stable")
+        self._sorted = [self._topics[number] for number in self._by_name]
         subscriptions.is_known = self._is_known
         self.has_subscribers = False
 
@@ -136,9 +136,8 @@ class Feed:
     def _publish_batch(self, market: Any, events: Rows, first: int, stop: int) -> None:
         self.state = with_room(self.state, stop - first)
         encode(self.state, market, events, first, stop)
-        send(self.state)
         self._delay_encoded()
-        forget(self.state)
+        send(self.state)
 
     def _delay_encoded(self) -> None:
         """Queues the encoded messages for participants with a latency."""
@@ -146,7 +145,7 @@ class Feed:
             return
         state = self.state
         for topic, start, end, sequence, time_ns in state.message[: self.counter[ENCODED]].tolist():
-            self.delayed.put(self._all_topics[topic], sequence, time_ns, state.bytes[start:end].tobytes())
+            self.delayed.put(self._topics[topic], sequence, time_ns, state.bytes[start:end].tobytes())
 
     def _publish_auctions(self, market: Any) -> None:
         """Publishes the indicative auctions that changed; [] when a symbol stops collecting orders."""
@@ -165,9 +164,12 @@ class Feed:
         body = self._body_of(channel, int(state.previous[channel, symbol]), sequence, time_ns, items)
         state.previous[channel, symbol], state.time_ns[channel, symbol] = sequence, time_ns
         state.is_active[channel, symbol] = True
-        topic = self._topics[channel][symbol]
+        topic = self._topic(channel, symbol)
         self._socket.send_multipart([topic, body])
         self.delayed.put(topic, sequence, time_ns, body)
+
+    def _topic(self, channel: int, symbol: int) -> bytes:
+        return self._topics[channel * self.state.subscribed.shape[1] + symbol]
 
     def _body_of(self, channel: int, previous: int, sequence: int, time_ns: int, items: bytes) -> bytes:
         head = KINDS[channel], int(self.counter[EPOCH]), previous, sequence, time_ns
@@ -198,7 +200,7 @@ class Feed:
         self._repeat_at[channel, symbol] = self._interval + wait
         self._wait[channel, symbol] = min(2 * wait, QUIET_INTERVALS_MAX)
         sequence, time_ns = int(self.state.previous[channel, symbol]), int(self.state.time_ns[channel, symbol])
-        topic = self._topics[channel][symbol]
+        topic = self._topic(channel, symbol)
         body = self._body_of(channel, sequence, sequence, time_ns, self._repeated_items(market, channel, symbol))
         self._socket.send_multipart([topic, body])
         self.delayed.repeat(topic, sequence, time_ns, body)
@@ -206,7 +208,7 @@ class Feed:
     def _repeated_items(self, market: Any, channel: int, symbol: int) -> bytes:
         """The state of a channel whose messages give it; nothing of those that list changes."""
         if channel == L1:
-            return bytes(msgpack.packb(best_quotes(market, symbol)))
+            return bytes(msgpack.packb([int(value) for value in best(market, symbol)]))
         if channel == STATUS:
             return bytes(msgpack.packb(symbol_status(market, symbol)))
         if channel == AUCTION:

@@ -65,9 +65,14 @@ class FeedState(NamedTuple):
     handle: NDArray[np.int64]  # address and shape of each array
 
 
+def topics_of(symbols: Sequence[str]) -> list[bytes]:
+    """The topics of all channels by number."""
+    return [f"{channel}/{name}/".encode() for channel in CHANNELS for name in symbols]
+
+
 def new_feed_state(symbols: Sequence[str], epoch: int, sequence: int, events: int, socket: int) -> FeedState:
     """A feed without subscribers. sequence: of the last event so far; events: of a batch, at least; socket: raw handle, 0 for none."""
-    topics = [f"{channel}/{name}/".encode() for channel in CHANNELS for name in symbols]
+    topics = topics_of(symbols)
     width = max(map(len, topics), default=1)
     padded = np.frombuffer(b"".join(topic.ljust(width, b"\0") for topic in topics), np.uint8).reshape(
         len(topics), width

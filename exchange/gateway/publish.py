@@ -230,7 +230,7 @@ def _send_frame(socket: int, address: int, size: int, flags: int) -> None:
 
 @inlined
 def _send(feed: FeedState) -> None:
-    """Sends the encoded messages. libzmq drops those of a subscriber that does not keep up."""
+    """Sends the encoded messages, and makes room for the next ones. libzmq drops those of a subscriber that does not keep up."""
     counter = feed.counter
     for number in range(counter[ENCODED]):
         message = feed.message[number]
@@ -238,11 +238,7 @@ def _send(feed: FeedState) -> None:
         _send_frame(counter[SOCKET], feed.topic[topic].ctypes.data, feed.topic_bytes[topic], SNDMORE | DONTWAIT)
         start = feed.bytes.ctypes.data + message[START]
         _send_frame(counter[SOCKET], start, message[END] - message[START], DONTWAIT)
-
-
-@inlined
-def _forget(feed: FeedState) -> None:
-    feed.counter[ENCODED] = feed.counter[BYTES_USED] = 0
+    counter[ENCODED] = counter[BYTES_USED] = 0
 
 
 @apart
@@ -254,7 +250,6 @@ def publish_unpublished(feed: FeedState, state: Any, events: Any, stop: int) -> 
     if stop > first:
         _encode(feed, state, events, first, stop)
         _send(feed)
-        _forget(feed)
         feed.counter[PUBLISHED] = stop
     return feed.counter[AUCTIONS_DUE] == 0
 
@@ -267,21 +262,8 @@ def encode(feed: FeedState, state: Any, events: Any, first: int, stop: int) -> N
 
 @compiled
 def send(feed: FeedState) -> None:
-    """Sends the encoded messages."""
+    """Sends the encoded messages, and makes room for the next ones."""
     _send(feed)
-
-
-@compiled
-def forget(feed: FeedState) -> None:
-    """Makes room for the next messages."""
-    _forget(feed)
-
-
-@compiled
-def best_quotes(state: Any, symbol: int) -> tuple[int, int, int, int]:
-    """(bid_ticks, bid_lots, ask_ticks, ask_lots)."""
-    bid, bid_lots, ask, ask_lots = best(state, symbol)
-    return bid, bid_lots, ask, ask_lots
 
 
 def warm_feed(state: Any, events: Rows) -> None:
@@ -289,6 +271,5 @@ def warm_feed(state: Any, events: Rows) -> None:
     feed = new_feed_state(("",), 0, 0, 1, 0)
     encode(feed, state, events, 0, 1)
     send(feed)
-    forget(feed)
-    best_quotes(state, 0)
+    best(state, 0)
     status_of(state, 0)
