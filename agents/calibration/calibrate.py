@@ -177,6 +177,12 @@ def _symbols(days: Sequence[CalibrationDay]) -> str:
     return ", ".join(dict.fromkeys(one.symbol.name for one in days))
 
 
+def require_folder(output: Path) -> None:
+    """CalibrationError unless the folder of a file to be written exists."""
+    if not output.parent.is_dir():
+        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+
+
 def write_population(population: PopulationConfig, path: Path, caveats: Sequence[str] = ()) -> None:
     """Writes a population as YAML for `load_population`, after caveats as comments; CalibrationError if it cannot be written."""
     values = population.model_dump(exclude_defaults=True)

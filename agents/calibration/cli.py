@@ -58,15 +58,19 @@ def calibrate(
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
-    from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
+    from serl.agents.calibration.calibrate import (
+        Calibration,
+        CalibrationPlan,
+        require_folder,
+        write_json,
+        write_population,
+    )
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.days import NamedDay
-    from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
 
-    if not output.parent.is_dir():
-        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    require_folder(output)
     plan = CalibrationPlan(
         population_name(output),
         parse_window(train),

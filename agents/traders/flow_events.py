@@ -56,8 +56,8 @@ _DEEP = BOOK_AT + BOOK  # per side: own orders behind the visible levels, price 
 INPUTS_AT = _DEEP + 4
 SCRATCH_AT = INPUTS_AT + INPUTS
 _SENT_FROM = SCRATCH_AT + SCRATCH  # time of the first order of an opening
-HEARD_AT = _SENT_FROM + 1  # public orders and trades that were seen
-_SENT_COUNT = HEARD_AT + 1
+_HEARD_AT = _SENT_FROM + 1  # public orders and trades that were seen
+_SENT_COUNT = _HEARD_AT + 1
 _SENT_AT = _SENT_COUNT + 1  # of each of the last orders: 1 + its kind, 0 once it was seen; its price
 SENT_MAX = 32
 MEMORY = _SENT_AT + 2 * SENT_MAX
@@ -128,6 +128,13 @@ def note_sent(market: Any, requests: Any) -> None:
 
 
 @inlined
+def skip_heard(market: Any, requests: Any) -> None:
+    """Ends a wake-up in which nobody else is listened to."""
+    remember(market, _HEARD_AT, 1.0 * market.flow_count)
+    note_sent(market, requests)
+
+
+@inlined
 def _is_own(market: Any, kind: int, price: int) -> bool:
     """Whether a public order or trade is one of those that were sent; each counts once."""
     for number in range(SENT_MAX):
@@ -143,8 +150,8 @@ def hear_others(market: Any, mid: float) -> None:
     """Adds what others did since the last wake-up to the averages, as the messages of a day are: their trades, and their displayed orders. Fills
     of one order are one trade; orders count by where the book was at that wake-up."""
     state, before_ns, before = address(market, STATE_AT), -1, -1
-    count = min(int(market.flow_count - recall(market, HEARD_AT)), flow_rows(market))
-    remember(market, HEARD_AT, 1.0 * market.flow_count)
+    count = min(int(market.flow_count - recall(market, _HEARD_AT)), flow_rows(market))
+    remember(market, _HEARD_AT, 1.0 * market.flow_count)
     for back in range(count - 1, -1, -1):
         time_ns, kind, price = flow_field(market, back, 0), flow_field(market, back, 1), flow_field(market, back, 2)
         continues = time_ns == before_ns and kind == before and kind >= 2

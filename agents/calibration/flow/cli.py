@@ -48,16 +48,14 @@ def train_command(
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
-    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.calibrate import require_folder, write_population
     from serl.agents.calibration.cli import population_name
     from serl.agents.calibration.days import NamedDay
-    from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.flow.train import ATTEMPTS, VARIANTS, FlowPlan, train_flow
     from serl.agents.calibration.flow.training import EPOCHS_MAX
     from serl.agents.realism.days import load_day, parse_window
 
-    if not output.parent.is_dir():
-        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    require_folder(output)
     plan = FlowPlan(population_name(output), parse_window(train), parse_window(score), seed, score_seeds)
     console = Console()
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
@@ -94,17 +92,15 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
     from serl.extras import require_day_files
 
     require_day_files()
-    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.calibrate import require_folder, write_population
     from serl.agents.calibration.cli import population_name
-    from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.flow.continuing import continued
     from serl.agents.realism.days import day_origin, load_day
     from serl.agents.traders.population import load_population
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import select_symbol
 
-    if not output.parent.is_dir():
-        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    require_folder(output)
     at_ns, population, history = time_of_day_ns(at), load_population(flow_file), load_day(day)
     if symbol is not None:
         history = select_symbol(history, symbol)
@@ -129,14 +125,12 @@ def scenario_command(flow_file: Path, output: Path, volatility: float, value_lea
 
     The path comes from news of kind value: `serl simulate OUTPUT --news path.jsonl`, or `serl news send` to an exchange.
     """
-    from serl.agents.calibration.calibrate import write_population
+    from serl.agents.calibration.calibrate import require_folder, write_population
     from serl.agents.calibration.cli import population_name
-    from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.flow.population import in_scenario
     from serl.agents.traders.population import load_population
 
-    if not output.parent.is_dir():
-        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
+    require_folder(output)
     population = load_population(flow_file)
     found = in_scenario(population, volatility, value_lean, population_name(output))
     write_population(

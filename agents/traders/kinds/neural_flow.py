@@ -19,7 +19,6 @@ from pydantic import Field, field_validator
 
 from serl.agents.traders.flow_events import (
     BOOK_AT,
-    HEARD_AT,
     INPUTS_AT,
     MEMORY,
     SCRATCH_AT,
@@ -35,6 +34,7 @@ from serl.agents.traders.flow_events import (
     open_book,
     refill,
     send_opening,
+    skip_heard,
     survey,
 )
 from serl.agents.traders.flow_features import STATE, add_event, add_wait, start_state, write_inputs
@@ -147,16 +147,14 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     numbers = profile.numbers
     if recall(market, 0) == 0.0 and profile.orders_open > 0:
         if send_opening(profile, market, requests):
-            remember(market, HEARD_AT, 1.0 * market.flow_count)
-            note_sent(market, requests)
+            skip_heard(market, requests)
             return
         for slot in range(STATE):
             remember(market, STATE_AT + slot, profile.state[slot])
         remember(market, 0, 1.0)
     if not two_sided(market):
         open_book(agent, numbers, market, requests)
-        remember(market, HEARD_AT, 1.0 * market.flow_count)
-        note_sent(market, requests)
+        skip_heard(market, requests)
         sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
         return
     state, scratch, mid = (
@@ -177,7 +175,7 @@ def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     run_network(numbers, inputs, scratch)
     forbid_impossible(market, numbers)
     if profile.value_lean > 0.0:
-        gap = (value_at(market, market.time_ns) - mid) / (market.ask_ticks - market.bid_ticks)
+        gap = (value_at(market, market.time_ns) - mid) / max(1, market.ask_ticks - market.bid_ticks)
         lean(market, profile.value_lean * min(GAP_MAX, max(-GAP_MAX, gap)))
     token = max(0, draw_class(scratch, 0, TOKENS, uniform(agent)))
     condition_on(numbers, scratch, token)
