@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.budget import processor_time_s
 from serl.exchange.log import log
 from serl.exchange.open_files import raise_open_files
 from serl.exchange.open_sockets import open_sockets
@@ -42,6 +43,8 @@ PERIOD_S, SHARE, SUSPECT_S = 0.02, 0.02, 0.005
 which may have to be closed: it fills memory meanwhile."""
 AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
+READ_BYTE_S = 7.5e-10
+"""Processor time for which libzmq's thread reads, stores and frees a byte of a message without end: .7 s a GB, most of it the system's, for memory."""
 PART, PAUSE_S = 64, 0.001
 """Descriptors that are read at once, which takes about 0.1 ms, and the time between two parts."""
 
@@ -55,10 +58,12 @@ class Connections:
     has been read meanwhile. Only Linux tells how much a connection has received; elsewhere this is not limited.
     """
 
-    def __init__(self, ports: Sequence[int], connections_max: int, unread_bytes_max: int, refusals: Refusals) -> None:
-        """ports: that of the orders socket first."""
+    def __init__(
+        self, ports: Sequence[int], connections_max: int, unread_bytes_max: int, refusals: Refusals, charge: Callable[[float], None]
+    ) -> None:  # fmt: skip
+        """ports: that of the orders socket first. charge: is told the seconds that closed connections have cost; new ones wait for them."""
         self._ports, self._orders_port, self.connections_max = frozenset(ports), ports[0], connections_max
-        self._unread_bytes_max, self._refusals = unread_bytes_max, refusals
+        self._unread_bytes_max, self._refusals, self._charge = unread_bytes_max, refusals, charge
         self._next_s = self._next_full_s = self._looked_s = self._took_s = 0.0
         self._parts: list[NDArray[np.void]] = []
         self._read_stop = self._stop = 0  # descriptors read in this look, and all that it reads
@@ -78,6 +83,9 @@ class Connections:
         began = time.monotonic()
         if began < self._next_s:
             return
+        worked = (
+            processor_time_s()
+        )  # a flood of another connection may take the processor meanwhile: then looks are needed most
         suspects = False
         if not self._parts:
             self._began_s, self._took_s, self._read_stop, self._stop = began, 0.0, 0, self._descriptors_stop(began)
@@ -91,7 +99,7 @@ class Connections:
             suspects = self._close_unread(found, spoke, drained)
             self._close_excess(found["descriptor"], found["port"], sessions)
         now = time.monotonic()
-        self._took_s += now - began
+        self._took_s += processor_time_s() - worked
         if not self._parts:
             wait_s = max(self._began_s + PERIOD_S - now, self._took_s / SHARE)
             self._next_s = now + (SUSPECT_S if suspects else wait_s)
@@ -123,7 +131,9 @@ class Connections:
         before[0, descriptors[read]] = received[read]
         over = received - before[0, descriptors] > self._unread_bytes_max
         for row in found[over & (before[1, descriptors] != 0)]:
-            if int(row["received"] - before[0, row["descriptor"]]) - _queued_bytes(row) > self._unread_bytes_max:
+            unread_bytes = int(row["received"] - before[0, row["descriptor"]])
+            if unread_bytes - _queued_bytes(row) > self._unread_bytes_max:
+                self._charge(unread_bytes * READ_BYTE_S)
                 self._refusals.connections_closed += 1
                 close_connection(int(row["descriptor"]), int(row["port"]))
         self._read_bytes, self._is_over = before[0], before[1] != 0

@@ -1,6 +1,7 @@
 """The exchange process: the sockets around the core, served by one loop."""
 
 import signal
+import sys
 import tempfile
 import time
 from collections import deque
@@ -67,10 +68,12 @@ PUBLISH_S = 0.001
 """Time for which a flood of control messages may delay the feed, so that it is not published after each of them."""
 TURN_S, QUIET_TURN_S = 0.00005, 0.0002
 """Time of one turn of the loop after which no further message of a socket other than orders is read: while orders arrive, and otherwise."""
-IDLE_MS = 100
+IDLE_S = 0.1
 """Time that the compiled loop waits for messages at most, where nothing is due earlier."""
 LOGIN_NS = 1_000_000
 """Time after which the loop looks again whether a name is saved."""
+SWITCH_S = 0.0001
+"""Time for which the loop waits at most for a thread that runs Python, such as one that reads the journal: Python's own limit is 5 ms."""
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
 """Reasons for which the compiled loop returns although it lacks nothing."""
 
@@ -92,8 +95,10 @@ class Exchange:
         limits = config.limits
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
-        self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals)
         self._shares = Shares(("strangers", "queries", "admin", "feed", "resends"), limits.requests_share)
+        self._connections = Connections(
+            ports, connections_max, limits.unread_bytes_max, refusals, self._shares["strangers"].spend
+        )
         self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
         self._sockets = bind_sockets(self._context, config, self.login.required, keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
@@ -217,6 +222,7 @@ class Exchange:
         with ExitStack() as stack:
             try:
                 time_slices.shorten()
+                sys.setswitchinterval(SWITCH_S)
                 ready()  # may start a compiler, whose files are for everybody
                 stack.enter_context(private_files())
                 with self.core.journal.disk_errors():
@@ -295,9 +301,9 @@ class Exchange:
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
-        idle_ns = IDLE_MS * 1_000_000
+        idle_ns = int(min(IDLE_S, self._connections.wait_s) * 1e9)
         if self._has_new_messages():
-            idle_ns = min(self.config.intervals.turn_ms * 1_000_000, int(self._connections.wait_s * 1e9))
+            idle_ns = min(self.config.intervals.turn_ms * 1_000_000, idle_ns)
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
             self.core.gateway.counter[NEXT_DUE_NS] = due_ns

@@ -300,6 +300,21 @@ def test_a_message_without_end_takes_no_memory(tmp_path: Path, name: str) -> Non
         assert ask(served, "queries", 132, 1)[5]["connections_closed"] == 2
 
 
+def test_a_message_without_end_is_noticed_while_nothing_else_happens(tmp_path: Path) -> None:
+    """Not after as many waits of an idle exchange as a look has parts: it fills gigabytes a second."""
+    took_s = []
+    with limited(tmp_path, limits={"unread_bytes_max": 1 << 20}) as served:
+        for _ in range(6):
+            with raw_connection(served.endpoint, "orders", b"DEALER") as attacker:
+                attacker.settimeout(0.5)  # the end of a connection that nobody reads may stay unnoticed
+                began = time.monotonic()
+                with suppress(OSError):
+                    while time.monotonic() - began < 2:
+                        attacker.sendall(frame(bytes(65_000), 1))
+                took_s.append(time.monotonic() - began)
+    assert min(took_s) < 0.3, took_s
+
+
 def test_a_client_that_the_exchange_kept_waiting_is_not_closed(tmp_path: Path) -> None:
     with limited(tmp_path, limits={"unread_bytes_max": 1 << 20}) as served, RawClient(served.endpoint) as raw:
         raw.login("fast")

@@ -121,7 +121,8 @@ def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count
 
     monkeypatch.setattr(connections, "open_sockets", open_sockets)
     refusals = Refusals()
-    watch = Connections([5570], 1000, 1 << 24, refusals)
+    monkeypatch.setattr(connections, "processor_time_s", lambda: clock.now_s)
+    watch = Connections([5570], 1000, 1 << 24, refusals, lambda seconds: None)
     end_s = clock.now_s + 10.0
     while clock.now_s < end_s:
         watch.check(lambda _since_ns: ((), ()), 0)
@@ -136,6 +137,42 @@ def test_connections_are_counted_in_a_share_of_the_time(monkeypatch: pytest.Monk
     seen, refusals = looks(clock, monkeypatch, 0.00001, 1005)
     assert seen <= 10.0 / connections.PERIOD_S + 1
     assert refusals.connections_closed == 5 * seen
+
+
+def test_other_work_of_the_processor_delays_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood that keeps libzmq's thread busy on the loop's processor makes a look last, not cost."""
+    clock = FakeTime(monkeypatch)
+    monkeypatch.setattr(connections, "processor_time_s", lambda: 0.0)
+
+    def open_sockets(_start: int, _stop: int, _ports: object) -> np.ndarray:
+        clock.now_s += 0.005
+        return np.zeros(0, OPEN)
+
+    monkeypatch.setattr(connections, "open_sockets", open_sockets)
+    watch = Connections([5570], 1000, 1 << 24, Refusals(), lambda seconds: None)
+    for _ in range(100):  # after the first look of all descriptors, which has several parts
+        watch.check(lambda _since_ns: ((), ()), 0)
+        clock.now_s += 0.001
+        assert watch.wait_s <= connections.PERIOD_S
+
+
+def test_a_message_without_end_is_charged_to_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, charged, closed = FakeTime(monkeypatch), list[float](), list[int]()
+    found = np.zeros(1, OPEN)
+    found["descriptor"], found["port"] = 10, 5571
+
+    def open_sockets(start: int, _stop: int, _ports: object) -> np.ndarray:
+        return found if start == 0 else np.zeros(0, OPEN)
+
+    monkeypatch.setattr(connections, "open_sockets", open_sockets)
+    monkeypatch.setattr(connections, "_queued_bytes", lambda row: 0)
+    monkeypatch.setattr(connections, "close_connection", lambda descriptor, port: closed.append(descriptor))
+    watch = Connections([5570, 5571], 1000, 1 << 24, Refusals(), charged.append)
+    while not closed:
+        found["received"] += 1 << 20
+        watch.check(lambda _since_ns: ((), ()), 0)
+        clock.now_s += connections.PERIOD_S
+    assert charged == [pytest.approx(int(found["received"][0]) * connections.READ_BYTE_S)] and charged[0] > 0.012
 
 
 class Asked:

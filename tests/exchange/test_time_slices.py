@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serl.exchange import time_slices
-from serl.exchange.time_slices import ATTRIBUTES, NETWORK, SLICE_NS
+from serl.exchange.time_slices import ATTRIBUTES, LOOP_SLICE_NS, NETWORK, NETWORK_SLICE_NS
 from tests.server_fixture import start_exchange
 
 SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}.get(platform.machine(), -1)
@@ -30,10 +30,11 @@ def test_the_loop_and_the_network_have_short_slices() -> None:
     with start_exchange() as served:
         tasks = Path(f"/proc/{served.process.pid}/task").iterdir()
         slices = {int(task.name): ((task / "comm").read_text(), slice_ns(int(task.name))) for task in tasks}
-    short = {thread for thread, (_, own_ns) in slices.items() if own_ns == SLICE_NS}
+    shortest = {thread for thread, (_, own_ns) in slices.items() if own_ns == LOOP_SLICE_NS}
+    short = {thread for thread, (_, own_ns) in slices.items() if own_ns == NETWORK_SLICE_NS}
     network = {thread for thread, (name, _) in slices.items() if name.startswith(NETWORK)}
-    assert short == {served.process.pid, *network} and len(network) >= 2
-    assert len(slices) > len(short), "not the journal's thread"
+    assert shortest == {served.process.pid} and short == network and len(network) >= 2
+    assert len(slices) > 1 + len(short), "not the journal's thread"
 
 
 def test_priorities_and_policies_stay() -> None:
@@ -43,13 +44,13 @@ def test_priorities_and_policies_stay() -> None:
         thread = threading.get_native_id()
         number = time_slices.SCHED_SETATTR[platform.machine()]
         os.setpriority(os.PRIO_PROCESS, thread, 7)
-        time_slices._request(number, thread)
+        time_slices._request(number, thread, LOOP_SLICE_NS)
         found.append((os.getpriority(os.PRIO_PROCESS, thread), slice_ns(thread)))
         os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-        time_slices._request(number, thread)
+        time_slices._request(number, thread, LOOP_SLICE_NS)
         found.append(os.sched_getscheduler(thread))
 
     thread = threading.Thread(target=other_thread)
     thread.start()
     thread.join()
-    assert found == [(7, SLICE_NS), os.SCHED_BATCH]
+    assert found == [(7, LOOP_SLICE_NS), os.SCHED_BATCH]

@@ -46,6 +46,29 @@ def test_a_login_that_is_saved_delays_no_order(options: dict[str, bool]) -> None
             assert slowest < 1.5
 
 
+BUSY_THREAD = """
+import threading
+
+def work():
+    while True:
+        sum(range(100))
+
+threading.Thread(target=work, daemon=True).start()
+"""
+
+
+def test_a_busy_thread_delays_the_loop_briefly() -> None:
+    """One that runs Python, as when it reads a journal. The loop needs Python for a query, several times."""
+    with start_exchange(prelude=BUSY_THREAD) as served, RawClient(served.endpoint, "queries") as raw:
+        took_s = []
+        for number in range(40):
+            sent = time.monotonic()
+            raw.send(132, number)
+            raw.receive()
+            took_s.append(time.monotonic() - sent)
+    assert sorted(took_s)[10] < 0.004, "Python's own limit for each turn is 5 ms"
+
+
 SLOW_CONTROL = """
 import time
 from serl.exchange.control import Control
