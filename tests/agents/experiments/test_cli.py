@@ -15,6 +15,7 @@ from serl.agents.experiments.cli import experiment
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.store import FILE
 from serl.agents.traders.shipped import EXPERIMENTS, shipped_names
+from serl.result_file import ResultFileError
 from tests.test_cli import completions
 
 TEXT = """
@@ -53,7 +54,7 @@ def test_a_table_a_page_and_all_numbers(file: Path, tmp_path: Path) -> None:
     assert "quoted spread, bps" in page and "slow [x]" in page and "<td>groups.1.latency_us: 500000</td>" in page
     again = CliRunner().invoke(experiment, [str(file), "-o", str(folder), "--resume", "--json"], catch_exceptions=False)
     assert json.loads(again.stdout)["runs"] == found["runs"]
-    with pytest.raises(ExperimentError, match="continue with --resume"):
+    with pytest.raises(ResultFileError, match="continue with --resume"):
         experiment.main([str(file), "-o", str(folder)], standalone_mode=False)
 
 

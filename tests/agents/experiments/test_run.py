@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from serl.agents.experiments import store
-from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.experiment import Experiment
 from serl.agents.experiments.measures import MEASURES
 from serl.agents.experiments.run import RunStopped, measure_run, run_experiment
 from serl.agents.experiments.store import Results, RunFile
 from serl.agents.experiments.summary import summarise
 from serl.agents.learning.students_t import holm, mean_interval, p_value
+from serl.result_file import ResultFileError
 from tests.agents.experiments.sample import sample
 
 
@@ -132,20 +132,20 @@ def test_a_stopped_run_ends_early() -> None:
 
 
 def test_results_of_another_experiment_or_version_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ExperimentError, match="expected results to continue, got none; leave --resume out"):
+    with pytest.raises(ResultFileError, match="expected results to continue, got none; leave --resume out"):
         RunFile(tmp_path, sample(), resume=True)
     RunFile(tmp_path, sample(), resume=False).close()
-    with pytest.raises(ExperimentError, match="expected no results, got some; continue with --resume"):
+    with pytest.raises(ResultFileError, match="expected no results, got some; continue with --resume"):
         RunFile(tmp_path, sample(), resume=False)
     RunFile(tmp_path, sample(seeds=9, baseline="slow", measures=["trades"]), resume=True).close()
     others: list[dict[str, Any]] = [{"until": "09:33"}, {"arms": {"plain": {}, "slow": {"groups.1.latency_us": 5}}}]
     for changes in others:
-        with pytest.raises(ExperimentError, match=r"those of another \(arms differ\); give another --output"):
+        with pytest.raises(ResultFileError, match=r"those of others \(arms differ\); give another --output"):
             RunFile(tmp_path, sample(**changes), resume=True)
     with monkeypatch.context() as patched:
         patched.setattr(store, "versions", lambda: {"serl": "0.0.1"})
-        with pytest.raises(ExperimentError, match=r"those of another \(versions differ\)"):
+        with pytest.raises(ResultFileError, match=r"those of others \(versions differ\)"):
             RunFile(tmp_path, sample(), resume=True)
     (tmp_path / store.FILE).write_text('{"versions": 1}\n')
-    with pytest.raises(ExperimentError, match="got a damaged file"):
+    with pytest.raises(ResultFileError, match="got a damaged file"):
         RunFile(tmp_path, sample(), resume=True)
