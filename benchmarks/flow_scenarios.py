@@ -43,7 +43,7 @@ def continuing(flow: PopulationConfig, day: Day, tape: Tape, hours: tuple[int, i
         going_on = continued(flow, day, start_ns, "continued")
         rows.append(
             [
-                float(np.mean([mean_l1(window.tape, simulated_window(one, FIRST_SEED + seed, window)) for seed in range(seeds)]))
+                float(np.mean([mean_l1(window.tape, simulated_window(one, FIRST_SEED + seed, window.span)) for seed in range(seeds)]))
                 for one in (going_on, flow)
             ]
         )  # fmt: skip

@@ -12,13 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from serl.agents.backtest.seeds import Job, run_jobs
+from serl.agents.calibration.costs import ParentOrders, population_costs
+from serl.agents.calibration.objective import UNUSABLE_LOSS, CostTarget, TrainingMoments, Window, loss
 from serl.agents.execution.policies.reactive import Participation
 from serl.agents.experiments.experiment import load_experiment
 from serl.agents.experiments.run import run_experiment
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig
+from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import load_population
+from serl.agents.traders.simulate import simulate
 from serl.cli import serl
 from serl.cluster import ClusterError, check_place, on_ray
 from serl.exchange.errors import ConfigError
@@ -56,6 +60,7 @@ def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         (["experiment", "tick-size", "--on", "ray", "--threads", "2"], "expected --threads or --on ray, got both"),
         (["backtest", "bot.py", "--population", "small", "--on", "ray:", "--seeds", "2"], "expected local, ray"),
         (["backtest", "bot.py", "--population", "small", "--on", "ray", "--workers", "2"], "expected --workers or --on ray"),
+        (["calibrate", "a.day", "-o", "a.yaml", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
         (["evaluate", "pov", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
         (["researcher", "start", "--on", "cloud"], "expected local, ray or ray:ADDRESS, got 'cloud'"),
     ],
@@ -108,6 +113,14 @@ def test_a_cluster_of_two_nodes_gives_the_same(cluster: Any, tmp_path: Path) -> 
         assert one.name == other.name and (one.actions == other.actions).all()
         for name, values in one.columns.items():
             assert np.array_equal(values, other.columns[name], equal_nan=True)
+
+    small = load_population("small")
+    hours = small.open_ns + 600 * 10**9, small.open_ns + 2400 * 10**9
+    moments = TrainingMoments.measure([Window(build_tape(simulate(small, 9, hours[1]), 5).window(*hours), *hours)])
+    orders = ParentOrders(*hours, 50.0, 2)
+    target = CostTarget(population_costs(small, [9], orders), orders)
+    losses = [loss(small, [1, 2, 3], moments, target, place) for place in (on, "local")]
+    assert losses[0] == losses[1] and 0 < losses[0][1] < losses[0][0] < UNUSABLE_LOSS
 
     with pytest.raises(ZeroDivisionError):
         list(on_ray({1: partial(divmod, 1, 0)}, on))

@@ -23,13 +23,14 @@ from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
-from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, TrainingHours, Window, loss
+from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, TrainingMoments, Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
 from serl.agents.calibration.score import HeldOutScores, mean_scores, score, score_ceiling, score_floor
 from serl.agents.calibration.search import Trial, search
 from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
+from serl.cluster import LOCAL
 from serl.exchange.config import time_of_day_text
 
 COST_DAYS = 10
@@ -113,11 +114,11 @@ def _hours(times: tuple[int, int]) -> str:
 def calibrate(
     days: Sequence[NamedDay], plan: CalibrationPlan, journal: Path, *, tests: Sequence[NamedDay] = (), resume: bool = False,
     symbol: str | None = None, levels: int = 0, on_trial: Callable[[Trial], None] = lambda trial: None,
-    on_score: Callable[[str], None] = lambda name: None,
+    on_score: Callable[[str], None] = lambda name: None, on: str = LOCAL,
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of days and scores it in their held-out hours and in those of the test days.
 
-    Each trial is appended to `journal`. Errors as cut_days, and CalibrationError if the windows overlap.
+    Each trial is appended to `journal`. on: where the days of the trials are simulated (`serl.cluster.check_place`). Errors as cut_days, and CalibrationError if the windows overlap.
     """
     _check_separate(plan)
     cut = cut_days(
@@ -140,9 +141,9 @@ def calibrate(
         "origin": " + ".join(one.origin for one in fitted), "symbol": _symbols(fitted), "train": list(plan.train), "levels": shown,
         "seeds": seeds, "cost_weight": COST_WEIGHT,
     }  # fmt: skip
-    hours = TrainingHours(training)
+    real = TrainingMoments.measure(training)
     best = search(
-        lambda free: loss(build_population(free), seeds, hours, target), journal, trials=plan.trials, seed=plan.seed, resume=resume,
+        lambda free: loss(build_population(free), seeds, real, target, on), journal, trials=plan.trials, seed=plan.seed, resume=resume,
         settings=settings, on_trial=on_trial,
     )  # fmt: skip
     population = build_population(best.free)

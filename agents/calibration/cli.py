@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.cluster import LOCAL, on_option
+
 if TYPE_CHECKING:
     from serl.agents.calibration.costs import ExecutionCosts
     from serl.agents.calibration.score import HeldOutScores
@@ -33,6 +35,7 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
     "--test-day", "test_days", multiple=True, type=click.Path(path_type=Path),
     help="A day to score in the same hours, never used in the fit; repeat it for several.",
 )  # fmt: skip
+@on_option("Where the days of the trials are simulated: this machine (the default), or a Ray cluster.")
 @click.option("--resume", is_flag=True, help="Continue the trials in OUTPUT.trials.")
 @click.option("--symbol", help="Symbol of the day; by default the first.")
 @click.option(
@@ -46,7 +49,7 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
 )
 def calibrate(
     days: tuple[Path, ...], output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int,
-    test_days: tuple[Path, ...], resume: bool, symbol: str | None, levels: int, touch_only: bool, baseline_output: Path | None,
+    test_days: tuple[Path, ...], on: str | None, resume: bool, symbol: str | None, levels: int, touch_only: bool, baseline_output: Path | None,
 ) -> None:  # fmt: skip
     """Fit a population to the training hours of one or more days (day files or LOBSTER zip files) and score it on held-out hours.
 
@@ -96,7 +99,7 @@ def calibrate(
         fitted, tests = ([NamedDay(path.name, load_day(path)) for path in paths] for paths in (days, test_days))
         found: Calibration = fit(
             fitted, plan, journal, tests=tests, resume=resume, symbol=symbol, levels=levels, on_trial=on_trial,
-            on_score=lambda name: progress.update(task, completed=trials, doing=f"simulating {score}: {name}"),
+            on_score=lambda name: progress.update(task, completed=trials, doing=f"simulating {score}: {name}"), on=on or LOCAL,
         )  # fmt: skip
     notes = found.caveats
     # A population of one day is written as it was before several were possible.

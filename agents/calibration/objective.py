@@ -1,10 +1,11 @@
 """The search's objective: the distance of a simulated window from the real one."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from serl.agents.realism.scores import SCORES, last_before
 from serl.agents.realism.tape import SECOND_NS, Floats, Tape, build_tape
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import simulate
+from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
 VOLATILITY_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.01
@@ -50,6 +52,14 @@ class CostTarget:
         return COST_WEIGHT * distance if math.isfinite(distance) else UNUSABLE_LOSS
 
 
+class Span(NamedTuple):
+    """Hours of a day, in ns after midnight, and the number of price levels that are seen in them."""
+
+    start_ns: int
+    end_ns: int
+    levels: int
+
+
 @dataclass(frozen=True)
 class Window:
     """A window of a real tape, with the quantities that are compared (computed once)."""
@@ -58,33 +68,35 @@ class Window:
     start_ns: int
     end_ns: int
 
+    @property
+    def span(self) -> Span:
+        """Where it lies."""
+        return Span(self.start_ns, self.end_ns, self.tape.levels)
+
     @cached_property
     def facts(self) -> Facts:
         """Stylised facts, without intervals."""
         return measure_facts(self.tape, self.start_ns, self.end_ns, 0, np.random.default_rng(0))
 
 
-@dataclass(frozen=True)
-class TrainingHours:
-    """The same hours of one or more real days, with the pooled quantities that are compared (computed once)."""
+class TrainingMoments(NamedTuple):
+    """What the same hours of one or more real days are compared by."""
 
-    windows: list[Window]
+    span: Span
+    samples: list[Floats]
+    """[score] values of all days as one sample."""
+    volatilities: Floats
+    """[step], see realised_volatilities."""
+    responses: Floats
+    """[touch unchanged, changed; lag] ticks, see market_order_responses; mean over the days."""
 
-    @cached_property
-    def samples(self) -> list[Floats]:
-        """[score] values of all days as one sample."""
-        return [np.concatenate([score.values(window.tape) for window in self.windows]) for score in SCORES]
-
-    @cached_property
-    def volatilities(self) -> Floats:
-        """[step], see realised_volatilities."""
-        first = self.windows[0]
-        return realised_volatilities([window.tape for window in self.windows], first.start_ns, first.end_ns)
-
-    @cached_property
-    def responses(self) -> Floats:
-        """[touch unchanged, changed; lag] ticks, see market_order_responses; mean over the days."""
-        return np.asarray(np.mean([market_order_responses(window.tape) for window in self.windows], axis=0))
+    @classmethod
+    def measure(cls, windows: Sequence[Window]) -> "TrainingMoments":
+        """Of the days' windows, which have the same hours and levels."""
+        span, tapes = windows[0].span, [window.tape for window in windows]
+        samples = [np.concatenate([score.values(tape) for tape in tapes]) for score in SCORES]
+        responses = np.asarray(np.mean([market_order_responses(tape) for tape in tapes], axis=0))
+        return cls(span, samples, realised_volatilities(tapes, span.start_ns, span.end_ns), responses)
 
 
 def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:
@@ -105,10 +117,9 @@ def market_order_responses(tape: Tape) -> Floats:
     return np.nan_to_num(impact_response(tape, 0, np.random.default_rng(0)).mean_ticks[:2])
 
 
-def simulated_window(population: PopulationConfig, seed: int, window: Window) -> Tape:
-    """The same hours of a simulated day, with the same number of levels; RealismError if there is nothing to compare."""
-    tape = build_tape(simulate(population, seed, window.end_ns), window.tape.levels)
-    return tape.window(window.start_ns, window.end_ns)
+def simulated_window(population: PopulationConfig, seed: int, span: Span) -> Tape:
+    """These hours of a simulated day; RealismError if there is nothing to compare."""
+    return build_tape(simulate(population, seed, span.end_ns), span.levels).window(span.start_ns, span.end_ns)
 
 
 def facts_missing(facts: Facts) -> int:
@@ -122,31 +133,40 @@ def facts_missing(facts: Facts) -> int:
 
 
 def loss(
-    population: PopulationConfig, seeds: list[int], hours: TrainingHours, target: CostTarget
+    population: PopulationConfig, seeds: list[int], real: TrainingMoments, target: CostTarget, on: str = LOCAL
 ) -> tuple[float, float]:
-    """(loss, mean L1 over the 21 scores), averaged over the seeds."""
-    with ThreadPoolExecutor() as pool:
-        found = np.array(list(pool.map(lambda seed: _loss(population, seed, hours), seeds))).mean(axis=0)
+    """(loss, mean L1 over the 21 scores), averaged over the seeds. on: where they are simulated (`serl.cluster.check_place`)."""
+    jobs: dict[int, Callable[[], tuple[float, float]]] = {
+        seed: partial(_loss, population, seed, real) for seed in seeds
+    }
+    if on == LOCAL:
+        with ThreadPoolExecutor() as pool:
+            each = list(pool.map(lambda job: job(), jobs.values()))
+    else:
+        by_seed = dict(on_ray(jobs, on))
+        each = [by_seed[seed] for seed in seeds]
+    found = np.array(each).mean(axis=0)
     usable = found[0] < UNUSABLE_LOSS
     return float(found[0]) + (target.penalty(population, seeds) if usable else 0.0), float(found[1])
 
 
-def _loss(population: PopulationConfig, seed: int, hours: TrainingHours) -> tuple[float, float]:
-    window = hours.windows[0]
+def _loss(population: PopulationConfig, seed: int, real: TrainingMoments) -> tuple[float, float]:
     try:
-        tape = simulated_window(population, seed, window)
+        tape = simulated_window(population, seed, real.span)
     except RealismError:
         return UNUSABLE_LOSS, 1.0
     random = np.random.default_rng(0)
     distances = [
-        l1(real, score.values(tape), score.discrete, 0, random).value
-        for score, real in zip(SCORES, hours.samples, strict=True)
+        l1(sample, score.values(tape), score.discrete, 0, random).value
+        for score, sample in zip(SCORES, real.samples, strict=True)
     ]
     mean = float(np.mean(distances))
     volatility = np.abs(
-        np.log(np.maximum(1e-9, realised_volatilities([tape], window.start_ns, window.end_ns)) / hours.volatilities)
+        np.log(
+            np.maximum(1e-9, realised_volatilities([tape], real.span.start_ns, real.span.end_ns)) / real.volatilities
+        )
     )
-    response_error = np.abs(market_order_responses(tape) - hours.responses).mean() / np.abs(hours.responses).mean()
-    missing = facts_missing(measure_facts(tape, window.start_ns, window.end_ns, 0, random))
+    response_error = np.abs(market_order_responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
+    missing = facts_missing(measure_facts(tape, real.span.start_ns, real.span.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
     return mean + float(penalty), mean

@@ -85,7 +85,7 @@ def score(population: PopulationConfig, seeds: list[int], windows: Sequence[Wind
     """Simulates the hours once with each seed and compares them with each day's; [day]. All windows have the same hours and levels. Errors as
     Tape.window."""
     first = windows[0]
-    tapes = [simulated_window(population, seed, first) for seed in seeds]
+    tapes = [simulated_window(population, seed, first.span) for seed in seeds]
     facts = [measure_facts(tape, first.start_ns, first.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
     return [
         _scored(window.facts, [compare(window.tape, tape, bootstraps=0, seed=1) for tape in tapes], facts, tapes)
