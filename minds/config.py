@@ -39,6 +39,9 @@ class PersonaConfig(_Settings):
     horizon: str = Field("days", min_length=1, max_length=100, description="how long it holds, in words")
     text: str = Field("", max_length=1000, description="further words about it")
     every: int = Field(1, ge=1, description="decides at every n-th decision time")
+    decides: Literal["model", "random"] = Field(
+        "model", description="random: draws uniformly among what is possible, a baseline"
+    )
     cash: Decimal = Field(
         Decimal(100_000), ge=NO_MONEY, le=MONEY_MAX, description="money at the start, its loan not included"
     )

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 
+import numpy as np
+
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.errors import Rejected
 from serl.clients.values import Balance
@@ -21,6 +23,7 @@ from serl.minds.model_calls import Ledger
 from serl.minds.outcomes import OrderLog
 from serl.minds.portfolio import Loan, Portfolio, portfolio_of
 from serl.minds.prompts import Observation, decision_messages, event_text, one_line, reflection_messages
+from serl.minds.random_decision import random_decision
 from serl.minds.shared import Counts, Shared
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
@@ -51,6 +54,7 @@ class Mind:
         #: why it trades no more; "" while it does
         self.ended = ""
         self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number
+        self._random = np.random.default_rng((config.seed, number))
         self._prompt_name = "" if config.shared_answers else self.name
         self._first_post = 0
         #: its wealth at the first decision
@@ -81,14 +85,8 @@ class Mind:
             self.loan.rate_per_year if config.loans else None,
         )  # fmt: skip
         self._refusals = []
-        messages = decision_messages(
-            self._prompt_name, self.persona, seen, config, self._shared.disguise, self._shared.calls.context_tokens
-        )
         try:
-            schema = (
-                exact_schema(seen, config, self._shared.disguise) if self._shared.calls.has_grammars else self._schema
-            )
-            answer = await self._shared.calls.ask(self.ledger, messages, schema, self._seed)
+            answer = await self._answer(seen)
         except BudgetSpentError as error:
             await self._end(str(error))
             return
@@ -98,6 +96,18 @@ class Mind:
         await self._act(answer, seen, now_ns)
         self._remember(seen, outcomes, number)
         await self._reflect(portfolio, now_ns)
+
+    async def _answer(self, seen: Observation) -> Answer:
+        """That of the model, or one drawn at random. Raises LlmError."""
+        shared, is_random = self._shared, self.persona.decides == "random"
+        exact = exact_schema(seen, shared.config, shared.disguise) if is_random or shared.calls.has_grammars else None
+        if is_random:
+            assert exact is not None
+            return random_decision(exact, self._random)
+        messages = decision_messages(
+            self._prompt_name, self.persona, seen, shared.config, shared.disguise, shared.calls.context_tokens
+        )
+        return await shared.calls.ask(self.ledger, messages, exact or self._schema, self._seed)
 
     async def look(self, now_ns: int) -> tuple[dict[str, SymbolView], Portfolio]:
         """The market and the portfolio now."""
@@ -202,9 +212,9 @@ class Mind:
         self.memory.forget(number)
 
     async def _reflect(self, portfolio: Portfolio, now_ns: int) -> None:
-        """Every `reflect_every` decisions: asks for a lesson, which goes into the long layer."""
+        """Every `reflect_every` decisions of a model: asks for a lesson, which goes into the long layer."""
         every, number = self._shared.config.memory.reflect_every, self.counts.decisions
-        if not every or number % every or not self.memory.items:
+        if not every or number % every or not self.memory.items or self.persona.decides == "random":
             return
         best: list[MemoryItem] = self.memory.retrieve(self._shared.disguise.text(self.persona.style), number)
         messages = reflection_messages(

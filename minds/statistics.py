@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import compress
 from typing import Any
 
 from serl.exchange.records import Side
@@ -15,6 +16,8 @@ SUMMED = (
     "decisions", "valid", "orders", "fills", "turnover", "posts", "reflections", "calls", "shared_answers",
     "prompt_tokens", "completion_tokens", "first_wealth", "final_wealth",
 )  # fmt: skip
+DECIDERS = {"model": "with a model", "random": "at random"}
+"""Kinds of minds, and their names in a table."""
 COUNTED = ("actions", "refused", "rejected")
 COLUMNS = (
     "minds",
@@ -68,12 +71,19 @@ def statistics_of(
     """The statistics of a run, as JSON shows them."""
     rows = [mind_row(mind, final) for mind, final in zip(minds, wealth, strict=True)]
     names = dict.fromkeys(row["persona"] for row in rows)
+    kinds = {kind: [mind.persona.decides == kind for mind in minds] for kind in DECIDERS}
+    groups = {
+        kind: total_row(list(compress(rows, members)))
+        | {"herding": dataclasses.asdict(herding(_net_lots(list(compress(minds, members)), schedule)))}
+        for kind, members in kinds.items()
+    }  # fmt: skip
     return {
         "stopped_early": stopped,
         "start_ns": schedule.start_ns, "end_ns": schedule.end_ns,
         "all": total_row(rows),
         "personas": {name: total_row([row for row in rows if row["persona"] == name]) for name in names},
         "herding": dataclasses.asdict(herding(_net_lots(minds, schedule))),
+        **({"deciders": groups} if any(kinds["random"]) else {}),
         "contradictions": max((row["contradictions"] for row in rows), default=0),
         "minds": [row | {"return": _return(row["first_wealth"], row["final_wealth"])} for row in rows],
     }  # fmt: skip
@@ -91,7 +101,9 @@ def _net_lots(minds: Sequence[Mind], schedule: Schedule) -> Iterator[tuple[str, 
 def table_text(statistics: dict[str, Any]) -> str:
     """The statistics as a table, with the reasons of refusals and the herding measure below."""
     rows = [("persona", *COLUMNS)]
-    rows += [(name, *_cells(row)) for name, row in {**statistics["personas"], "all": statistics["all"]}.items()]
+    groups = {DECIDERS[kind]: row for kind, row in statistics.get("deciders", {}).items()}
+    named = {**statistics["personas"], **groups, "all": statistics["all"]}
+    rows += [(name, *_cells(row)) for name, row in named.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -102,11 +114,12 @@ def table_text(statistics: dict[str, Any]) -> str:
     for name, title in (("refused", "refused"), ("rejected", "rejected by the exchange")):
         if reasons := statistics["all"][name]:
             lines.append(f"{title}: {', '.join(f'{reason} {count:,}' for reason, count in sorted(reasons.items()))}")
-    measured = statistics["herding"]
-    if measured["mean"] is not None:
-        lines.append(
-            f"herding (Lakonishok-Shleifer-Vishny): {measured['mean']:.3f} over {measured['symbol_periods']:,} periods"
-        )
+    for name, measured in {"": statistics["herding"], **{name: row["herding"] for name, row in groups.items()}}.items():
+        if measured["mean"] is not None:
+            who = f" of minds {name}" if name else ""
+            lines.append(
+                f"herding{who} (Lakonishok-Shleifer-Vishny): {measured['mean']:.3f} over {measured['symbol_periods']:,} periods"
+            )
     if statistics["contradictions"]:
         lines.append(f"contradictory events: {statistics['contradictions']:,}")
     return "\n".join(lines)

@@ -22,6 +22,7 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients import asynchronous
 from serl.minds.errors import MindsConfigError, MindsError
+from serl.minds.statistics import table_text
 from tests.minds.scripted import (
     NOTHING,
     Answer,
@@ -88,6 +89,26 @@ def test_minds_trade_with_each_other(lockstep: Served) -> None:
     assert ["Filled 4 of your order" in text for text in news] == [False, False, True, False], "told once"
     last = prompt_of([one for one in fake.requests if name_of(one) == "holder-0"][-1])
     assert "S1 3 lots (free: 0)" in last and "sell 3 S1 at 101.00" in last
+
+
+def test_minds_without_a_model_trade_at_random() -> None:
+    """Within their means, the same with the same seed, and without a call of the model."""
+    personas = [{"name": "asks"}, {"name": "chance", "count": 6, "decides": "random", "shares": {"AMZN": 50}}]
+    found = []
+    for seed in (1, 1, 2):
+        with (
+            fake_endpoint(scripted(lambda request: NOTHING)) as fake,
+            start_exchange(symbols="AMZN", clock="lockstep") as served,
+        ):
+            config = settings(personas=personas, seed=seed, loans={}, hours="09:30-09:38", memory={"reflect_every": 2})
+            found.append(asyncio.run(run(config, served.endpoint, fake)))
+            assert {name_of(one) for one in fake.requests} == {"asks-0"}
+    one, same, other = (each["deciders"]["random"] for each in found)
+    assert one == same != other
+    assert one["minds"] == 6 and one["decisions"] == one["valid"] == 48 and one["calls"] == one["posts"] == 0
+    assert set(one["actions"]) >= {"buy", "sell", "nothing"} and one["fills"] and not one["refused"]
+    assert found[0]["deciders"]["model"]["minds"] == 1 and found[0]["personas"]["chance"]["orders"] == one["orders"]
+    assert "at random" in table_text(found[0]) and "deciders" not in found[0]["personas"]
 
 
 def test_bad_answers_are_counted_and_told_and_the_market_goes_on(lockstep: Served) -> None:

@@ -1,0 +1,27 @@
+"""Decisions without a model: zero intelligence within a budget, as in Gode and Sunder, Allocative efficiency of markets with zero-intelligence
+traders (1993), but over all that a mind can do."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from serl.researcher.llm.answers import Answer
+
+
+def random_decision(schema: dict[str, Any], random: np.random.Generator) -> Answer:
+    """One of the choices of an `exact_schema`, and each of its values, drawn uniformly. Texts are empty."""
+    choices = schema["anyOf"]
+    properties = choices[int(random.integers(len(choices)))]["properties"]
+    return Answer(json.dumps({name: _value(one, random) for name, one in properties.items()}), "stop")
+
+
+def _value(schema: dict[str, Any], random: np.random.Generator) -> Any:
+    if "enum" in schema:
+        return schema["enum"][int(random.integers(len(schema["enum"])))]
+    if schema["type"] == "string":
+        return ""
+    step = schema.get("multipleOf", 1)
+    low, high = round(schema["minimum"] / step), round(schema["maximum"] / step)
+    value = int(random.integers(low, high + 1)) * step
+    return round(value, 12) if schema["type"] == "number" else value
