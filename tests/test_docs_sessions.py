@@ -26,7 +26,7 @@ REAL = {
 """Real data files by the names that pages use, with their paths in ../shared/data."""
 NEEDED = {
     "serl train": ["torch"], "serl evaluate": ["torch"], "serl episodes": ["minari", "torch"], "python -m benchmarks": ["torch"], "serl calibrate": ["optuna"],
-    "serl nautilus": ["nautilus_trader"], "serl signals": ["torch"], "serl researcher": ["torch", "openai"], "serl llm": ["peft", "xllamacpp"],
+    "serl nautilus": ["nautilus_trader"], "serl league": ["torch"], "serl signals": ["torch"], "serl researcher": ["torch", "openai"], "serl llm": ["peft", "xllamacpp"],
 }  # fmt: skip
 """Optional packages that commands need."""
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}

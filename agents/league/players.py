@@ -1,7 +1,8 @@
 """Learnt makers and executors, and how they train."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,13 @@ class Mixed:
         return every[np.arange(env.num_envs) % len(self.makers), np.arange(env.num_envs)]
 
 
+Keep = Callable[[str, Callable[[], LearntPolicy]], LearntPolicy]
+"""Returns what a learner, of this name, has learnt: calls its training, or knows it."""
+
+
 def self_play(
-    league: League, executors: Sequence[Policy], makers: Sequence[Maker], rounds: int, executor: PPOConfig, maker: PPOConfig
+    league: League, executors: Sequence[Policy], makers: Sequence[Maker], rounds: int, executor: PPOConfig, maker: PPOConfig,
+    keep: Keep = lambda _name, train: train(),
 ) -> tuple[list[LearntPolicy], list[LearntMaker]]:  # fmt: skip
     """The learners of each round. In a round an executor learns against all makers so far, then a maker against all executors so far; each begins
     with the weights of its round before."""
@@ -56,12 +62,18 @@ def self_play(
     policies: list[LearntPolicy] = []
     quoting: list[LearntMaker] = []
     for number in range(1, rounds + 1):
+        name = learnt_name(number)
         env = league.executor_env(Mixed([*makers, *quoting]), scales)
-        policies.append(
-            learnt_policy(env, executor, NETWORK, f"PPO, round {number}", policies[-1] if policies else None)
-        )
+        start = policies[-1] if policies else None
+        policies.append(keep(f"executor-{number}", partial(learnt_policy, env, executor, NETWORK, name, start)))
+        policies[-1].name = name
         making = league.maker_env([*executors, *policies])
         before = quoting[-1].policy if quoting else None
-        name = f"PPO, round {number}"
-        quoting.append(LearntMaker(learnt_policy(making, maker, NETWORK, name, before), name))
+        quotes = keep(f"maker-{number}", partial(learnt_policy, making, maker, NETWORK, name, before))
+        quoting.append(LearntMaker(quotes, name))
     return policies, quoting
+
+
+def learnt_name(number: int) -> str:
+    """Of the learners of a round, from 1 on."""
+    return f"PPO, round {number}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,3 +123,25 @@ class Symmetric:
     def offsets(self, env: MakingVectorEnv) -> Any:
         """See `Maker`."""
         return np.full((env.num_envs, 2), self.distance_ticks)
+
+
+MAKERS = ("symmetric", "avellaneda-stoikov", "glft")
+
+
+def make_maker(text: str, parameters: Callable[[], MarketParameters]) -> Maker:
+    """From `symmetric:DISTANCE` in ticks, `avellaneda-stoikov:RISK` or `glft:RISK`, whose γ is per tick and quote. parameters: called for the
+    latter two. ConfigError for anything else."""
+    kind, _, number = text.partition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if kind not in MAKERS or not 0 < value < math.inf:
+        raise ConfigError(
+            f"maker: expected one of {', '.join(MAKERS)} with a number above 0, like symmetric:1 or glft:0.01, got {text!r}"
+        )
+    if kind == "symmetric":
+        return Symmetric(value)
+    if kind == "glft":
+        return Glft(parameters(), value, f"GLFT, γ = {value:g}")
+    return AvellanedaStoikov(parameters(), value, f"Avellaneda-Stoikov, γ = {value:g}")

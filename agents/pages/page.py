@@ -10,6 +10,7 @@ from typing import Any
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.style import STYLE
+from serl.exchange.atomic_file import atomic_file
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -77,8 +78,10 @@ def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path
     check_path(path)
     json_path = path.with_suffix(".json")
     try:
-        json_path.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        path.write_text(html, encoding="utf-8")
+        with atomic_file(json_path) as file:
+            file.write(f"{json.dumps(numbers, indent=1, allow_nan=False)}\n".encode())
+        with atomic_file(path) as file:  # a page may be looked at while it is written anew
+            file.write(html.encode())
     except OSError as error:
         raise ReportFileError(
             f"{path}: expected a writable file, got {error.strerror}; give a file in a folder that exists"

@@ -24,7 +24,10 @@ GROUPS = {
         ),
         "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
         "docs": ("serl.cli_docs:docs", "Open the documentation in a browser, with search."),
-        "dashboard": ("serl.cli_dashboard:dashboard", "Show a market, the researcher and LLM traders in a browser."),
+        "dashboard": (
+            "serl.cli_dashboard:dashboard",
+            "Show a market, the researcher, LLM traders and a league in a browser.",
+        ),
     },
     "Market": {
         "exchange": (
@@ -97,6 +100,10 @@ GROUPS = {
         "evaluate": (
             "serl.agents.learning.cli_evaluate:evaluate",
             "Compare policies and schedules on the same held-out orders.",
+        ),
+        "league": (
+            "serl.agents.league.cli:league",
+            "Let executors and market makers meet in one market, and learn against each other.",
         ),
         "episodes": (
             "serl.agents.learning.cli_episodes:episodes",

@@ -1,4 +1,4 @@
-"""`serl dashboard`: the market, the researcher and LLM traders in a browser."""
+"""`serl dashboard`: the market, the researcher, LLM traders and a league in a browser."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,11 +31,12 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--minds", type=FOLDER, help="Folder of a run of LLM traders (`serl minds start --output`); adds their page."
 )
+@click.option("--league", type=FOLDER, help="Folder of a league (`serl league --output`); adds its page.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: any free port.")
 def dashboard(
     connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], flow: Path | None, run: Path | None,
-    minds: Path | None, host: str, port: int,
+    minds: Path | None, league: Path | None, host: str, port: int,
 ) -> None:  # fmt: skip
     """Serve a web page of a running exchange until Ctrl-C. Waits for the exchange if it is not running yet."""
     from serl.clients.dashboard.account import Account
@@ -44,7 +45,7 @@ def dashboard(
     from serl.clients.dashboard.server import serve
 
     board = Board()
-    board.put("pages", {"researcher": run is not None, "minds": minds is not None})
+    board.put("pages", {"researcher": run is not None, "minds": minds is not None, "league": league is not None})
     holder = Account(connect, account or "dashboard", token, curve, active=account is not None)
     link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
@@ -52,10 +53,10 @@ def dashboard(
         click.echo(f"dashboard {address}")
         click.echo(f"operator  {operators}")
 
-    serve(board, link, host, port, _pages(run, minds), print_addresses)
+    serve(board, link, host, port, _pages(run, minds, league), print_addresses)
 
 
-def _pages(run: Path | None, minds: Path | None) -> "list[BaseRoute]":
+def _pages(run: Path | None, minds: Path | None, league: Path | None) -> "list[BaseRoute]":
     """The routes of the pages beside the market's."""
     routes = []
     if run is not None:
@@ -66,4 +67,8 @@ def _pages(run: Path | None, minds: Path | None) -> "list[BaseRoute]":
         from serl.minds.browse.routes import routes as minds_routes
 
         routes += minds_routes(minds)
+    if league is not None:
+        from serl.agents.league.browse import routes as league_routes
+
+        routes += league_routes(league)
     return routes

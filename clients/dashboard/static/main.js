@@ -131,7 +131,7 @@ function drawBook(book, prices) {
 }
 
 function drawPages() {
-  for (const [page, text] of [["researcher", "Researcher"], ["minds", "Minds"]]) {
+  for (const [page, text] of [["researcher", "Researcher"], ["minds", "Minds"], ["league", "League"]]) {
     if (!store.sections.pages?.[page] || element("pages").querySelector(`[href=${page}]`)) continue;
     const link = make("a", "", text);
     link.setAttribute("href", page);

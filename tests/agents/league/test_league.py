@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.league import as_json, markdown
 from serl.agents.execution.environment.dynamic import TRADED_FIELDS, DynamicMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -229,11 +228,6 @@ def test_cells_of_several_seeds_are_averaged_by_window() -> None:
     ]
     (advantage, half), (profit, _) = pooled(cells).means()
     assert (advantage, profit) == (3.0, 2.0) and half == pytest.approx(12.706 * 1.0, rel=1e-3)
-    table = markdown({("a", "m"): pooled(cells)})
-    assert (
-        table.splitlines()[-1].startswith("| a | 3.00 ± 12.71; 2.0 ±")
-        and as_json({("a", "m"): cells[0]})[0]["windows"] == 2
-    )
 
 
 def test_bad_settings() -> None:

@@ -1,0 +1,24 @@
+"""The route of a league's page in the dashboard: its report, which the browser reads again as it grows."""
+
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from serl.agents.league.report import NAME
+
+REFRESH_S = 5
+
+
+def routes(folder: Path) -> list[BaseRoute]:
+    """The route for a league's folder, which may still be empty."""
+    path = folder / NAME
+
+    def page(request: Request) -> Response:
+        headers = {"refresh": str(REFRESH_S), "cache-control": "no-cache"}
+        if not path.exists():
+            return PlainTextResponse(f"No match has been played in {folder} yet.", headers=headers)
+        return FileResponse(str(path), headers=headers)
+
+    return [Route("/league", page)]
