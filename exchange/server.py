@@ -96,10 +96,9 @@ class Exchange:
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
         self._shares = Shares(("strangers", "queries", "admin", "feed", "resends"), limits.requests_share)
-        self._connections = Connections(
-            ports, connections_max, limits.unread_bytes_max, refusals, self._shares["strangers"].spend
-        )
-        self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
+        strangers = self._shares["strangers"]
+        self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals, strangers.spend)
+        self._zap = Zap(self._context, admitted, refusals, strangers)
         self._sockets = bind_sockets(self._context, config, self.login.required, keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
@@ -157,8 +156,7 @@ class Exchange:
                 set()
             )  # sources with requests that are received and not answered, and with time left
             self._others = self._other_sources()
-            self._stopping = ""
-            self._messages_received = 0
+            self._stopping, self._messages_received = "", 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
             self.sessions.cancel_after_restart()
         self._start(config)

@@ -64,6 +64,7 @@ NEEDS_EXTRA = {
     "researcher start --on ray": "ray,researcher",
     "researcher report run": "reports",
     "researcher report run --final": "learning",
+    "league --rounds 0": "learning",
     "episodes export --policy twap -o made": "offline",
     "episodes clone made": "learning,offline",
     "metrics": "metrics",

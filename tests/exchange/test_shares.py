@@ -139,7 +139,7 @@ def test_connections_are_counted_in_a_share_of_the_time(monkeypatch: pytest.Monk
     assert refusals.connections_closed == 5 * seen
 
 
-def test_other_work_of_the_processor_delays_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_delays_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood that keeps libzmq's thread busy on the loop's processor makes a look last, not cost."""
     clock = FakeTime(monkeypatch)
     monkeypatch.setattr(connections, "processor_time_s", lambda: 0.0)
