@@ -129,7 +129,7 @@ def _heat_map(axes: Any, measure: Measure, values: Any, rows: list[str], columns
     )
     for (row, column), value in np.ndenumerate(values):
         if math.isfinite(value):
-            is_dark = measure.colours == "Blues" and value > 0.6 * largest
+            is_dark = abs(value) > (0.6 if measure.colours == "Blues" else 0.85) * largest
             axes.text(
                 column, row, f"{value:.{measure.digits}f}", ha="center", va="center", color="white" if is_dark else "black",
             )  # fmt: skip
