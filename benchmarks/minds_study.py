@@ -1,0 +1,119 @@
+"""`python -m benchmarks.minds_study`: minds with a language model, and as many that decide at random, in one market (the scenario of StockAgent,
+arXiv 2407.18957: two stocks, reports, a rate change, loans).
+
+The scenario is `two-stocks-week`, its first `--days` days, with `--count` minds of each persona and as many twins with the same cash and shares that
+draw their decisions (`decides: random`). Each of `--seeds` seeds is a market of its own. The table has, for each kind, the mean over seeds of: the
+return of all its wealth, turnover of a mind as a share of its first wealth, orders and fills of a mind, herding (Lakonishok, Shleifer and Vishny); and
+the difference with its 95 % interval (Student's t over seeds). Answers are kept in FOLDER: a run that is begun again continues. A model with
+several `slots` gives other answers in another run.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from serl.agents.learning.students_t import mean_interval
+from serl.minds.config import MindsConfig, load_minds
+from serl.minds.models import model_client
+from serl.minds.run import RunOptions, run_minds
+
+KINDS = ("model", "random")
+MEASURES = ("return", "turnover", "orders", "fills", "herding")
+STATISTICS = "statistics.json"
+
+
+def configured(source: str, count: int, days: int, seed: int) -> tuple[MindsConfig, Path]:
+    """The settings with twins, and the folder of their files."""
+    config, place = load_minds(source)
+    asked = [persona.model_copy(update={"count": count}) for persona in config.personas]
+    twins = [one.model_copy(update={"name": f"{one.name}-random", "decides": "random"}) for one in asked]
+    return config.model_copy(update={"personas": (*asked, *twins), "days": days, "seed": seed}), place
+
+
+def played(config: MindsConfig, place: Path, folder: Path) -> dict[str, Any]:
+    """The statistics of a seed, which are not made again if they are in its folder."""
+    from tests.server_fixture import start_exchange
+
+    known = folder / STATISTICS
+    if known.exists():
+        return dict(json.loads(known.read_text()))
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        start_exchange(symbols=",".join(config.symbols), clock="lockstep") as exchange,
+        model_client(config, folder / "calls.jsonl", offline=False) as model,
+    ):
+        found = asyncio.run(run_minds(config, place, model, RunOptions(exchange.endpoint, say=lambda text: None)))
+    if found["stopped_early"]:
+        raise KeyboardInterrupt
+    known.write_text(json.dumps(found))
+    return found
+
+
+def measures(group: dict[str, Any]) -> dict[str, float]:
+    """Of the minds of one kind."""
+    minds, herding = group["minds"], group["herding"]["mean"]
+    return {
+        "return": group["return"], "turnover": group["turnover"] / group["first_wealth"], "orders": group["orders"] / minds,
+        "fills": group["fills"] / minds, "herding": float("nan") if herding is None else herding,
+    }  # fmt: skip
+
+
+def compared(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each measure: means of both kinds, and the difference with its interval; seeds without herding are left out of its row."""
+    both = [{kind: measures(one["deciders"][kind]) for kind in KINDS} for one in seeds]
+    rows = []
+    for name in MEASURES:
+        pairs = [(one["model"][name], one["random"][name]) for one in both]
+        finite = [(model, random) for model, random in pairs if model == model and random == random]
+        differences = [model - random for model, random in finite]
+        means = [sum(side) / len(finite) for side in zip(*finite, strict=True)] or [None, None]
+        interval = mean_interval(differences)
+        rows.append({
+            "measure": name, "seeds": len(finite), **dict(zip(KINDS, means, strict=True)),
+            "difference": None if interval is None else {"mean": interval[0], "low": interval[1], "high": interval[2]},
+        })  # fmt: skip
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table."""
+    lines = ["| | with a model | at random | difference | seeds |", "|---|---|---|---|---|"]
+    for row in rows:
+        found, means = row["difference"], ["none" if row[kind] is None else f"{row[kind]:.3f}" for kind in KINDS]
+        text = "" if found is None else f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+        lines.append(f"| {row['measure']} | {' | '.join(means)} | {text} | {row['seeds']} |")
+    return "\n".join(lines)
+
+
+def main(words: list[str] | None = None) -> None:
+    """The command."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.minds_study", description=__doc__)
+    made.add_argument("--config", default="two-stocks-week")
+    made.add_argument("--count", type=int, default=4, help="minds of each persona, and as many twins")
+    made.add_argument("--days", type=int, default=2)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--folder", type=Path, default=Path("runs/minds-study"))
+    made.add_argument("--json", action="store_true")
+    options = made.parse_args(words)
+    found = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        for seed in progress.track(range(1, options.seeds + 1), description="markets"):
+            config, place = configured(options.config, options.count, options.days, seed)
+            found.append(played(config, place, options.folder / f"seed-{seed}"))
+    rows = compared(found)
+    valid, decisions = (sum(one["deciders"]["model"][name] for one in found) for name in ("valid", "decisions"))
+    sys.stdout.write(
+        json.dumps({"rows": rows, "valid": valid, "decisions": decisions})
+        if options.json
+        else f"{markdown(rows)}\n\n{valid} of {decisions} answers of the model were valid.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
