@@ -11,12 +11,18 @@ FULL, RANDOM, TPE, CEILING, DEFAULT = "full", "random", "tpe", "ceiling", "defau
 LOW_LEVEL = {"updates_per_iteration": 4}
 """52 updates in a run of 13 iterations."""
 DRAWN_FIRST = {"drawn_first": 32}
+RULES = ["policy"]
+TRAINED = ["reward", "agent", "learner", "interface"]
+"""Kinds of modules that PPO trains with, in the markets of the tasks, which have no history for `imagine` and no second market for `profiles`."""
 METHODS: dict[str, dict[str, Any]] = {
     FULL: {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
     "no-low": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": False},
     "no-high": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL, "high_level": None},
     "no-model": {"proposer": "search", "search": DRAWN_FIRST},
     "no-racing": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
+    "search-no-racing": {"proposer": "search", "search": DRAWN_FIRST},
+    "no-policy": {"proposer": "search", "kinds": TRAINED},
+    **{f"{kind}-alone": {"proposer": "search", "kinds": [kind]} for kind in TRAINED},
     "eureka": {"proposer": "eureka", "low_level": False},
     RANDOM: {"proposer": "random"},
     "climb": {"proposer": "climb"},
@@ -24,7 +30,8 @@ METHODS: dict[str, dict[str, Any]] = {
     CEILING: {"proposer": "tpe"},
     DEFAULT: {},
 }
-"""`ceiling` continues the run of `tpe` to CEILING_SHARE times its candidates; `default` trains the default algorithm instead of searching."""
+"""`ceiling` continues the run of `tpe` to CEILING_SHARE times its candidates; `default` trains the default algorithm instead of searching.
+`no-model` searches like `full`; `no-policy` and the kinds alone do so among algorithms that are trained, the others among rules."""
 CEILING_SHARE = 3
 DAYS_PER_SEED = 1000
 """Distance between the simulated days of two seeds, which share none."""
@@ -41,14 +48,14 @@ class Options:
     orders: int = 50
     """Of a batch, the unit in which the race scores: once every candidate, three and eight times the better ones."""
     batches: int = 12
-    """Of an iteration, the first of each candidate among them."""
+    """Of an iteration, the first of each candidate among them; where candidates are trained, trainings with the full steps."""
     days: int = 50
     fresh_orders: int = 400
     fresh_days: int = 200
     trainings: int = 1
     """Of the default."""
     steps_share: float = 1.0
-    """Of the task's budget, for a training of the default."""
+    """Of the task's budget, for a training."""
     first_day: int = 0
 
     def market(self, seed: int, *, fresh: bool = False) -> dict[str, Any]:
@@ -58,29 +65,35 @@ class Options:
 
 
 def config_of(task: str, method: str, seed: int, options: Options) -> OuterConfig:
-    """A run without early ends on a task's rules: kind `policy`, which needs no training."""
+    """A run without early ends, on rules (kind `policy`, which need no training) unless the method names other kinds."""
     alone = method == "climb"  # one candidate at a time: a (1+1) strategy
     iterations = options.iterations * (options.candidates if alone else 1) * (CEILING_SHARE if method == CEILING else 1)
     batches = options.batches / options.candidates if alone else options.batches
     race: dict[str, Any] = {"trainings": batches, "at_once": 1 if alone else options.candidates}
     orders = options.orders
-    if method == "no-racing":  # one batch for every candidate, with as many orders in all
+    if method.endswith("no-racing"):  # one batch for every candidate, with as many orders in all
         orders = options.orders * options.batches // options.candidates
         race |= {"stages": [{"share": 1.0, "seeds": 1}], "trainings": None}
-    values = METHODS[method] | {
-        "name": f"{Path(task).stem}-{TPE if method == CEILING else method}-{seed}", "task": task, "kinds": ["policy"], "seed": seed, "iterations": iterations,
+    values = {"kinds": RULES} | METHODS[method]
+    steps = 0 if values["kinds"] == RULES else _steps(task, options)
+    values |= {
+        "name": f"{Path(task).stem}-{TPE if method == CEILING else method}-{seed}", "task": task, "seed": seed, "iterations": iterations,
         "candidates": 1 if alone else options.candidates, "workers": 1, "empty_iterations_max": 10_000,
-        "convergence": {"iterations_min": 10_000}, "budget": {"static_steps": 0, "dynamic_steps": 0},
+        "convergence": {"iterations_min": 10_000}, "budget": {"static_steps": steps, "dynamic_steps": 0},
         "inner": {"orders": orders, "folds": 0, "race": race, "market": options.market(seed)},
     }  # fmt: skip
     return parse_config(values, method)
 
 
+def _steps(task: str, options: Options) -> int:
+    """Of a training."""
+    return round(load_task(task).budget.static_steps * options.steps_share)
+
+
 def default_config(task: str, seed: int, options: Options) -> OuterConfig:
     """The settings that the default algorithm is trained with, on the same days."""
-    steps = round(load_task(task).budget.static_steps * options.steps_share)
     values = {
-        "task": task, "seed": seed, "budget": {"seed": seed, "static_steps": steps},
+        "task": task, "seed": seed, "budget": {"seed": seed, "static_steps": _steps(task, options)},
         "inner": {"orders": options.orders, "folds": 0, "market": options.market(seed)},
     }  # fmt: skip
     return parse_config(values, DEFAULT)

@@ -14,6 +14,8 @@ Found = Mapping[tuple[str, str], Sequence[float]]
 """PA on fresh days in bps of each seed, by (method, task)."""
 
 
+POWER = 1.645 + 0.842
+"""Normal quantiles of a one-sided test at 5 % and of a power of 80 %."""
 GAPS_BPS = {"liquid": 0.460, "trending": 2.539, "informed": 0.688, "closing": 0.560, "slow": 0.650}
 """Ceiling minus default on fresh days, means of seeds 0 to 9 (docs/results.md): the room in a task, where these two have no runs of their own."""
 
@@ -27,6 +29,12 @@ class Estimate(NamedTuple):
     p: float
     """Of the mean being 0 or less, one-sided."""
     freedom: int
+
+    @property
+    def detectable(self) -> float:
+        """The smallest true mean that as many pairs find with a probability of 80 % (Cohen 1988, Statistical Power Analysis, 2.4), by the normal
+        approximation and before Holm's correction, which asks for more."""
+        return POWER * (self.high - self.mean) / student(self.freedom)
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
@@ -106,12 +114,12 @@ def summary(found: Found, methods: Sequence[str], tasks: Sequence[str]) -> dict[
         "pooled": {method: pooled([found[method, task] for task in tasks])._asdict() for method in methods},
         "rows": [_row(found, method, tasks, dict(zip([one.second for one in contrasts], zip(estimates, corrected, strict=True), strict=True))) for method in methods],
         "contrasts": [
-            {"contrast": one.name, **estimate._asdict(), "p_holm": p,
+            {"contrast": one.name, **estimate._asdict(), "p_holm": p, "detectable": estimate.detectable,
              "by_task": [str(pooled([each])) for each in values]}
             for one, estimate, p, values in zip(contrasts, estimates, corrected, by_task, strict=True)
         ],
         "of_the_room": [
-            {"contrast": one.name, **share._asdict(), "p_holm": p}
+            {"contrast": one.name, **share._asdict(), "p_holm": p, "detectable": share.detectable}
             for one, share, p in zip(contrasts, filter(None, shares), corrected_shares, strict=False)
         ],
         "more_than_half_of_the_gap": half._asdict() if half else None,
@@ -141,10 +149,10 @@ def text(summary: Mapping[str, Any]) -> str:
         whole = Estimate(*(one[name] for name in Estimate._fields))
         lines.append(f"| {one['contrast']} | {' | '.join(one['by_task'])} | {whole} | {one['p_holm']:.4f} |")
     if summary["of_the_room"]:
-        lines += ["", "| difference | of the room | p (Holm) |", "|---|---|---|"]
+        lines += ["", "| difference | of the room | p (Holm) | found with 80 % |", "|---|---|---|---|"]
         for one in summary["of_the_room"]:
             whole = Estimate(*(one[name] for name in Estimate._fields))
-            lines.append(f"| {one['contrast']} | {whole} | {one['p_holm']:.4f} |")
+            lines.append(f"| {one['contrast']} | {whole} | {one['p_holm']:.4f} | {one['detectable']:.3f} |")
     if summary["more_than_half_of_the_gap"]:
         half = Estimate(**summary["more_than_half_of_the_gap"])
         lines += ["", f"{next(iter(summary['means']))} - default - half of (ceiling - default): {half}"]

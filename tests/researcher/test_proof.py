@@ -13,6 +13,7 @@ import pytest
 from benchmarks import proof, proof_table
 from benchmarks.proof_methods import METHODS, Options, config_of
 from serl.exchange.errors import ConfigError
+from serl.researcher.modules.contracts import Kind
 from tests.marked import Mark
 
 METHODS_TRIED = ("full", "random", "climb", "tpe", "ceiling", "default")
@@ -88,7 +89,10 @@ def test_all_methods_have_the_same_candidates_and_days() -> None:
     assert set(candidates.values()) == {24}
     assert len({one.inner.market.model_dump_json() for one in configs.values()}) == 1
     batches = {method: (one.inner.race.trainings or 0) * one.iterations for method, one in configs.items()}
-    assert batches.pop("ceiling") == 144 and batches.pop("no-racing") == 0
+    assert batches.pop("ceiling") == 144 and batches.pop("no-racing") == batches.pop("search-no-racing") == 0
+    trained = {method for method, one in configs.items() if one.budget.static_steps}
+    assert trained == {"no-policy", "reward-alone", "agent-alone", "learner-alone", "interface-alone"}
+    assert all((one.module_kinds == (Kind.POLICY,)) == (method not in trained) for method, one in configs.items())
     alone = configs["no-racing"]
     assert alone.inner.race.stages[0].seeds == 1 and alone.inner.orders * 24 == options.orders * 48
     assert set(batches.values()) == {48}
@@ -103,6 +107,7 @@ def test_statistics_against_known_values() -> None:
     error = np.sqrt((5 / 3) / 4 + (4 / 3) / 4) / 2
     assert (found.mean, found.freedom) == (2.75, 6)
     assert found.high - found.mean == pytest.approx(2.447 * error)
+    assert found.detectable == pytest.approx(2.487 * error, rel=1e-3)
     in_rooms = proof_table.in_rooms([[0.46, 0.92], [1.4, 0.7]], proof_table.rooms_bps({}, ["liquid", "slow"]))
     assert in_rooms and in_rooms.mean == pytest.approx((1.5 + 1.05 / 0.65) / 2)
     assert proof_table.in_rooms([[1.0, 2.0]], proof_table.rooms_bps({}, ["thin"])) is None
