@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import json
 import multiprocessing
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -25,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks import proof_table
 from benchmarks.proof_methods import METHODS, Options
 from benchmarks.proof_run import figures, run_unit
+from serl.clients.parent_watch import exit_with_parent
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
 from serl.researcher.tasks import load_task, task_names
@@ -115,7 +117,7 @@ def run_all(proof: Proof, workers: int) -> None:
 
 def _in_process(proof: Proof, task: str, seed: int) -> None:
     process = multiprocessing.get_context("spawn").Process(
-        target=_run_unit, args=(proof.output, task, seed, proof.methods, proof.options)
+        target=_run_unit, args=(os.getpid(), proof.output, task, seed, proof.methods, proof.options)
     )
     process.start()
     process.join()
@@ -123,9 +125,10 @@ def _in_process(proof: Proof, task: str, seed: int) -> None:
         raise ProofError(f"the runs of {task}, seed {seed}, ended with {process.exitcode}; its message is above")
 
 
-def _run_unit(*arguments: Any) -> None:
-    """In a process of its own, which ends what it started when it is stopped."""
+def _run_unit(parent: int, *arguments: Any) -> None:
+    """In a process of its own, which ends what it started when it is stopped, and does not outlive its parent."""
     unwind_on_signals()
+    exit_with_parent(parent)
     run_unit(*arguments)
 
 
