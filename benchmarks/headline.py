@@ -1,8 +1,8 @@
 """`python -m benchmarks.headline --nasdaq FILE --cn FILE --book DAY --output FOLDER`: one table of all methods in all markets.
 
-Rows: TWAP, VWAP, Almgren-Chriss, the patience rule, PPO, limit-price PPO, HALOP-style, MacMic-style, OPD and SE-RL (`--researcher RUN`, the best policy
-of a researcher's run). Columns: PA as traded and at mids, PA minus the rule's on the same order, PA-std, WR, GLR, AFI, IS. Markets: bars (later days,
-of stocks seen and unseen), the replay of books, simulated traders. Learners are trained with `--seeds` seeds (`--baseline-seeds` for the baselines) and
+Rows: TWAP, VWAP, Almgren-Chriss, the patience rule, PPO, limit-price PPO, HALOP-style, MacMic-style, OPD and SE-RL (the best rule of a run of the
+researcher on the market's training days; needs `serl llm fetch tiny`). Columns: PA as traded and at mids, PA minus the rule's on the same order, PA-std, WR, GLR, AFI, IS. Markets: bars (later days,
+of stocks seen and unseen), the replay of books, simulated traders. Learners are trained with `--seeds` seeds (`--baseline-seeds` for the baselines and SE-RL) and
 their orders pooled; brackets are 95 % bootstrap intervals over clusters of orders (dates, where there are enough) that hold all seeds, and `by seed`
 the mean PA_rule of each.
 
@@ -21,8 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.headline_methods import METHODS, QUICK, SETTINGS, Budget, learners
-from benchmarks.headline_table import SERL, markdown, rows_of
+from benchmarks.headline_methods import LEARNT, QUICK, SETTINGS, Budget, learners
+from benchmarks.headline_table import markdown, rows_of
 from serl.agents.execution.environment.bars import FILLS
 from serl.agents.execution.policies.volume import Vwap
 from serl.agents.learning.cli_evaluate import provenance
@@ -34,11 +34,8 @@ from serl.agents.learning.evaluation import (
 from serl.agents.learning.incumbents import fit_almgren_chriss, fit_patience, training_score
 from serl.agents.learning.market_config import with_overrides
 from serl.agents.learning.policy import load_policy
-from serl.agents.learning.sources import BARS_SUFFIX
 from serl.agents.learning.training import load_config
 from serl.exchange.errors import ConfigError
-from serl.researcher.outer.report import winner
-from serl.researcher.outer.run import open_run
 
 PARTS = {"nasdaq": ("test", "unseen"), "cn": ("test", "unseen"), "replay": ("test",), "dynamic": ("test",)}
 
@@ -75,7 +72,7 @@ def section(market: str, part: str, data: list[str], policies: list[tuple[str, P
     }  # fmt: skip
 
 
-def headline(data: dict[str, list[str]], budget: Budget, folder: Path, researcher: Path | None, seed: int, progress: Progress) -> list[dict[str, Any]]:  # fmt: skip
+def headline(data: dict[str, list[str]], budget: Budget, folder: Path, seed: int, progress: Progress) -> list[dict[str, Any]]:  # fmt: skip
     """Every section, from its file where it is there."""
     sections = []
     for market, files in data.items():
@@ -83,26 +80,12 @@ def headline(data: dict[str, list[str]], budget: Budget, folder: Path, researche
         for part in PARTS[market]:
             path = folder / f"{market}-{part}.json"
             if not path.exists():
-                policies = policies or [
-                    *learners(market, files, budget, folder, progress),
-                    *_researched(researcher, market),
-                ]
+                policies = policies or list(learners(market, files, budget, folder, progress))
                 task = progress.add_task(f"{market} {part}: test orders", total=None)
                 path.write_text(json.dumps(section(market, part, files, policies, budget, seed), indent=1))
                 progress.remove_task(task)
             sections.append(json.loads(path.read_text()))
     return sections
-
-
-def _researched(run: Path | None, market: str) -> list[tuple[str, Path]]:
-    """The best policy of a researcher's run, in the markets that have its kind of data: bars for a run on bars, else books and traders."""
-    found = winner(run) if run else None
-    if run is None or found is None:
-        return []
-    database, config = open_run(run)
-    database.close()
-    bars = any(path.suffix == BARS_SUFFIX for path in config.inner.market.data)
-    return [(SERL, found)] if bars == (market in ("nasdaq", "cn")) else []
 
 
 def parser() -> argparse.ArgumentParser:
@@ -112,14 +95,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cn", type=Path, help="file of 15-minute bars")
     parser.add_argument("--book", type=Path, action="append", default=[], help="day with a book; may be repeated")
     parser.add_argument("--no-dynamic", action="store_true", help="leave out the simulated traders")
-    parser.add_argument("--researcher", type=Path, help="folder of a researcher's run, for the row SE-RL")
     parser.add_argument("--orders", type=int, default=Budget.orders, help="test orders in bars")
     parser.add_argument("--book-orders", type=int, default=Budget.book_orders, help="in books and among traders")
     parser.add_argument("--seeds", type=int, default=Budget.seeds, help="of PPO")
     parser.add_argument(
-        "--baseline-seeds", type=int, default=Budget.baseline_seeds, help="of HALOP-style, MacMic-style and OPD"
+        "--baseline-seeds", type=int, default=Budget.baseline_seeds, help="of HALOP-style, MacMic-style, OPD and SE-RL"
     )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="learners; default: all")
+    parser.add_argument("--methods", nargs="+", choices=LEARNT, default=list(LEARNT), help="that learn; default: all")
     parser.add_argument("--fills", choices=FILLS, help="of bars, instead of strict")
     parser.add_argument("--steps", type=int, help="most steps of one training")
     parser.add_argument("--seed", type=int, default=1, help="of the test orders")
@@ -155,10 +137,9 @@ def main() -> None:
     data = {market: [str(path) for path in files if path] for market, files in given.items() if any(files)}
     data |= {} if arguments.no_dynamic else {"dynamic": []}
     budget = _budget(arguments)
-    researcher = str(arguments.researcher) if arguments.researcher else None
-    begin(arguments.output, {"data": data, "seed": arguments.seed, "researcher": researcher, **asdict(budget)})
+    begin(arguments.output, {"data": data, "seed": arguments.seed, **asdict(budget)})
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        sections = headline(data, budget, arguments.output, arguments.researcher, arguments.seed, progress)
+        sections = headline(data, budget, arguments.output, arguments.seed, progress)
     text = json.dumps(sections) if arguments.json else "\n".join(map(markdown, sections))
     (arguments.output / ("headline.json" if arguments.json else "headline.md")).write_text(text)
     sys.stdout.write(text + "\n")

@@ -1,4 +1,4 @@
-"""The learners of `python -m benchmarks.headline`: their settings in each market, and their training."""
+"""The methods of `python -m benchmarks.headline` that learn: their settings in each market, and their training."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
+from benchmarks.headline_researcher import SERL, researched, researcher_config
 from serl.agents.learning import training
 from serl.agents.learning.baseline_training import build_training
 from serl.agents.learning.early_stopping import StoppingConfig
@@ -25,6 +26,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Learners: what each changes in the settings of a market."""
 ALGORITHMS = {"HALOP-style": "halop", "MacMic-style": "macmic", "OPD": "opd"}
+LEARNT = (*METHODS, SERL)
 BOOK_STOPPING = StoppingConfig(orders=256, patience=6)
 """Early stopping of limit-price PPO in books, whose validation part is short."""
 
@@ -39,8 +41,8 @@ class Budget:
     baseline_seeds: int = 1
     steps: int | None = None
     """Most steps of one training; None for those of the shipped settings."""
-    methods: tuple[str, ...] = tuple(METHODS)
-    """Which learners."""
+    methods: tuple[str, ...] = LEARNT
+    """Which of them."""
     fills: str | None = None
     """Of bars, instead of those of the shipped settings."""
     environments: int | None = None
@@ -116,13 +118,17 @@ def trained(config: TrainingConfig, folder: Path, report: Callable[[int, int], N
 def learners(
     market: str, data: list[str], budget: Budget, folder: Path, progress: Progress
 ) -> Iterator[tuple[str, Path]]:
-    """(method, policy file) of every trained policy of a market."""
+    """(method, policy file) of every policy that is learnt in a market."""
     for method in budget.methods:
-        for seed in range(budget.baseline_seeds if method in ALGORITHMS else budget.seeds):
+        for seed in range(budget.seeds if method in ("PPO", "PPO limit") else budget.baseline_seeds):
             task = progress.add_task(f"{market} {method} {seed}", total=1)
-            config = config_of(market, method, data, seed, budget)
-            name = f"{method.replace(' ', '-').lower()}-{seed}"
-            yield method, trained(config, folder / market / name, partial(_advance, progress, task))
+            place = folder / market / f"{method.replace(' ', '-').lower()}-{seed}"
+            if method == SERL:
+                base = with_overrides(load_config(Path(SETTINGS[market])).market, budget.market_changes(data))
+                yield method, researched(researcher_config(market, base, seed, budget.fit_orders is not None), place)
+            else:
+                config = config_of(market, method, data, seed, budget)
+                yield method, trained(config, place, partial(_advance, progress, task))
             progress.remove_task(task)
 
 

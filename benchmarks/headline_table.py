@@ -8,7 +8,6 @@ from serl.agents.learning.evaluation import CONFIDENCE, Evaluation, Row, bootstr
 
 COLUMNS = ("PA", "PA_mid", "PA_rule", "PA_twap", "PA-std", "WR", "GLR", "AFI", "IS")
 WITH_INTERVAL = COLUMNS[:4]
-SERL = "SE-RL"
 
 
 def rows_of(evaluation: Evaluation, methods: list[str], episodes: Any, dates: Any) -> list[dict[str, Any]]:
@@ -38,12 +37,6 @@ def markdown(one: dict[str, Any]) -> str:
         ]
         by_seed = " ".join(f"{value:.2f}" for value in row["by_seed"]) if row["policy"] in one["steps"] else ""
         lines.append(f"| {row['policy']} | {row['seeds'] if by_seed else ''} | {' | '.join(cells)} | {by_seed} |")
-    if SERL not in one["steps"]:
-        lines.append(
-            f"| {SERL} | none: train one with `serl researcher start`, then `--researcher RUN` | "
-            + "| " * len(COLUMNS)
-            + "|"
-        )
     steps = "; ".join(f"{method} {', '.join(f'{each:,}' for each in found)}" for method, found in one["steps"].items())
     note = (
         f"{one['orders']:,} orders, seed {one['seed']}; brackets: {CONFIDENCE:.0%} bootstrap over {one['clusters']} {one['unit']}; "

@@ -3,24 +3,22 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from rich.progress import Progress
 
 from benchmarks import headline
-from benchmarks.headline_methods import ALGORITHMS, METHODS, QUICK, SETTINGS, Budget, config_of
+from benchmarks.headline_methods import ALGORITHMS, LEARNT, METHODS, SETTINGS, Budget, config_of
+from benchmarks.headline_researcher import researched, researcher_config
 from benchmarks.headline_table import markdown
+from serl.agents.learning.policy import load_policy
+from serl.agents.learning.training import load_config
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
-from serl.researcher.outer import run
-from serl.researcher.outer.config import parse_config
+from serl.researcher.modules.contracts import Kind
 from tests.agents.execution.test_data import write
-from tests.doc_fixtures import QUICK_RUN
 
 STOCKS, DATES, BARS = 5, 6, 60
 
@@ -52,7 +50,7 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     sections = json.loads(first.stdout)
     assert [(one["market"], one["part"]) for one in sections] == [("nasdaq", "test"), ("nasdaq", "unseen")]
     for one in sections:
-        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *METHODS]
+        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *LEARNT]
         assert "fills strict" in one["title"] and "part " + one["part"] in one["facts"]
         rule = one["rows"][1]
         assert rule["PA_rule"] == [0, 0, 0]
@@ -60,9 +58,9 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
             assert row["PA"][0] - rule["PA"][0] == pytest.approx(row["PA_rule"][0])
             assert row["PA_mid"][0] != row["PA"][0]
     text = markdown(sections[0])
-    assert "| SE-RL | none: train one with `serl researcher start`" in text and "| HALOP-style | 1 |" in text
+    assert "| SE-RL | 1 |" in text and "| HALOP-style | 1 |" in text
     times = {path: path.stat().st_mtime_ns for path in output.rglob("policy.safetensors")}
-    assert len(times) == len(METHODS)
+    assert {path.parent.name for path in times} >= {f"{name.replace(' ', '-').lower()}-0" for name in METHODS}
     (output / "nasdaq-unseen.json").unlink()
     (output / "nasdaq" / "opd-0" / "done").unlink()
     again = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -71,23 +69,18 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     assert changed == ["opd-0"]
 
 
-@pytest.mark.long
-def test_the_best_policy_of_a_researchers_run_has_a_row(tmp_path: Path) -> None:
+def test_the_researcher_searches_on_the_training_days_of_the_market(tmp_path: Path) -> None:
+    """Without a model: the search is what `researched` continues, and the same folder gives the same policy."""
     bars = write(tmp_path / "bars.parquet", random_bars())
-    values: dict[str, Any] = {"name": "small", **QUICK_RUN, "kinds": ["policy"]}
-    values["inner"] = {**values["inner"], "market": {**values["inner"]["market"], "data": [str(bars)]}}
-    config = parse_config(values | {"proposer": "random"}, "small")
-    database = run.begin(tmp_path / "run", config, "test", resume=False)
-    run.research(config, tmp_path / "run", database)
-    database.close()
-    budget = replace(QUICK, methods=("PPO",))
-    with Progress(disable=True) as progress:
-        data = {"nasdaq": [str(bars)]}
-        sections = headline.headline(data, budget, tmp_path, tmp_path / "run", 1, progress)
-    for one in sections:
-        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", "PPO", "SE-RL"]
-        assert "train one with" not in markdown(one)
-        assert one["rows"][-1]["PA"] != one["rows"][0]["PA"]
+    market = load_config(Path("bars")).market.model_copy(update={"data": [bars], "environments": 8, "part": "test"})
+    config = researcher_config("nasdaq", market, 3, quick=True)
+    assert config.inner.market.part == "train" and config.inner.scored_in == "bars" and config.active_low_level
+    assert config.inner.market.duration_s == market.duration_s and config.module_kinds == (Kind.POLICY,)
+    config = config.model_copy(update={"proposer": "search", "low_level": None})
+    first = researched(config, tmp_path / "run")
+    assert load_policy(first).modes == ("hybrid",)
+    made_ns = first.stat().st_mtime_ns
+    assert researched(config, tmp_path / "run") == first and first.stat().st_mtime_ns == made_ns
 
 
 def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:
