@@ -19,22 +19,7 @@ NOT_RUN = {
     ("index.md", "make demo"): "it makes an environment of its own, which takes minutes",
     ("../README.md", "make demo"): "both make an environment of their own, which takes minutes",
     ("models.md", "serl llm export"): "needs a run that has tuned; outer/test_tuned.py exports one",
-    (
-        "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model random climb tpe default",
-    ): "hours in any size; test_proof.py runs a quick one",
-    (
-        "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model random climb tpe --first-seed",
-    ): "hours in any size; test_proof.py runs a quick one",
-    (
-        "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods full random default climb tpe ceiling",
-    ): "hours in any size; test_proof.py runs a quick one",
-    (
-        "results.md",
-        "python -m benchmarks.proof liquid trending informed closing slow --methods full random default climb tpe no-model",
-    ): "hours in any size; test_proof.py runs a quick one",
+    ("results.md", "python -m benchmarks.proof"): "hours in any size; test_proof.py runs a quick one",
     (
         "generated-flow.md",
         "serl flow train GOOG.zip",
