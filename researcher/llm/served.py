@@ -14,6 +14,7 @@ from typing import IO
 from serl.clients.processes import terminate
 from serl.extras import require
 from serl.researcher.llm import models
+from serl.researcher.llm.eight_bit import served_file
 from serl.researcher.llm.errors import ModelServerError
 from serl.researcher.llm.settings import Endpoint
 
@@ -86,9 +87,11 @@ class ServedModel:
 
     def _start(self, lora: Path | None, weights: Path | None) -> Endpoint:
         path = weights or models.find(self._name)
+        pinned = self._name in models.MODELS
         changed = [models.sha256_of(file)[:12] for file in (weights, lora) if file]
-        name = "+".join([self._name if self._name in models.MODELS else path.stem, *changed])
-        arguments = [str(path), "--name", name, "--port", str(self._port), "--threads", str(self._threads)]
+        name = "+".join([self._name if pinned else path.stem, *changed])
+        served = weights or served_file(self._name)
+        arguments = [str(served), "--name", name, "--port", str(self._port), "--threads", str(self._threads)]
         arguments += ["--context", str(self._context), "--slots", str(self._slots), "--parent", str(os.getpid())]
         arguments += ["--lora", str(lora)] if lora else []
         self._process = subprocess.Popen(

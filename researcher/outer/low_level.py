@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.atomic_file import atomic_file, write_json
+from serl.researcher.llm.eight_bit import served_file
 from serl.researcher.llm.models import find
 from serl.researcher.llm.served import ServedModel
 from serl.researcher.modules.contracts import Form, Kind
@@ -47,7 +48,7 @@ class LowLevelTuning:
         torch.set_num_threads(config.threads)
         self.config, self._form, self._folder = config, form, folder
         self._served, self._database = served, database
-        self._gguf = find(model)
+        self._gguf, self._served_file = find(model), served_file(model)
         tuning = settings_of(config, folder)
         require_memory(self._gguf, tuning, form)
         self._tuner = Tuner(load_base(self._gguf), tuning)
@@ -146,7 +147,7 @@ class LowLevelTuning:
         """Export the tuned model, restart the embedded endpoint with it, and point the author to it."""
         from serl.researcher.tuning.export import export_gguf
 
-        tuned = export_gguf(self._tuner, self._gguf, self._folder / "served")
+        tuned = export_gguf(self._tuner, self._served_file, self._folder / "served")
         author.use_endpoint(self._served.restart(tuned.lora, tuned.model))
 
     def _export(self, rows: Sequence[Scored]) -> None:
