@@ -4,8 +4,9 @@ arXiv 2407.18957: two stocks, reports, a rate change, loans).
 The scenario is `two-stocks-week`, its first `--days` days, with `--count` minds of each persona and as many twins with the same cash and shares that
 draw their decisions (`decides: random`). Each of `--seeds` seeds is a market of its own. The table has, for each kind, the mean over seeds of: the
 return of all its wealth, turnover of a mind as a share of its first wealth, orders and fills of a mind, herding (Lakonishok, Shleifer and Vishny); and
-the difference with its 95 % interval (Student's t over seeds). Answers are kept in FOLDER: a run that is begun again continues. A model with
-several `slots` gives other answers in another run.
+the difference with its 95 % interval (Student's t over seeds). At equal times the orders of minds that logged in first arrive first, so minds and
+twins log in by turns, and which of a pair is first changes with the seed. Answers are kept in FOLDER: a run that is begun again continues. A model
+with several `slots` gives other answers in another run.
 """
 
 import argparse
@@ -19,21 +20,39 @@ from rich.console import Console
 from rich.progress import Progress
 
 from serl.agents.learning.students_t import mean_interval
+from serl.exchange.atomic_file import write_json
+from serl.exchange.errors import ConfigError, SerlError
 from serl.minds.config import MindsConfig, load_minds
+from serl.minds.errors import MindsError
 from serl.minds.models import model_client
 from serl.minds.run import RunOptions, run_minds
 
 KINDS = ("model", "random")
 MEASURES = ("return", "turnover", "orders", "fills", "herding")
-STATISTICS = "statistics.json"
+STATISTICS, SETTINGS = "statistics.json", "settings.json"
 
 
 def configured(source: str, count: int, days: int, seed: int) -> tuple[MindsConfig, Path]:
     """The settings with twins, and the folder of their files."""
     config, place = load_minds(source)
-    asked = [persona.model_copy(update={"count": count}) for persona in config.personas]
-    twins = [one.model_copy(update={"name": f"{one.name}-random", "decides": "random"}) for one in asked]
-    return config.model_copy(update={"personas": (*asked, *twins), "days": days, "seed": seed}), place
+    personas = []
+    for number in range(count):
+        for place_of, persona in enumerate(config.personas):
+            pair = [
+                persona.model_copy(update={"name": f"{persona.name}-{number}", "count": 1}),
+                persona.model_copy(update={"name": f"{persona.name}-{number}r", "count": 1, "decides": "random"}),
+            ]
+            personas += pair if (seed + number + place_of) % 2 else reversed(pair)
+    return config.model_copy(update={"personas": tuple(personas), "days": days, "seed": seed}), place
+
+
+def begin(folder: Path, options: dict[str, Any]) -> None:
+    """Creates the folder, or continues in it. ConfigError if it holds runs with other options."""
+    path = folder / SETTINGS
+    if path.exists() and json.loads(path.read_text()) != options:
+        raise ConfigError(f"{folder}: expected the options in {path}, got others; choose another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, options)
 
 
 def played(config: MindsConfig, place: Path, folder: Path) -> dict[str, Any]:
@@ -51,7 +70,11 @@ def played(config: MindsConfig, place: Path, folder: Path) -> dict[str, Any]:
         found = asyncio.run(run_minds(config, place, model, RunOptions(exchange.endpoint, say=lambda text: None)))
     if found["stopped_early"]:
         raise KeyboardInterrupt
-    known.write_text(json.dumps(found))
+    if unknown := [row["mind"] for row in found["minds"] if row["final_wealth"] is None]:
+        raise MindsError(
+            f"{folder}: expected the wealth of all minds at the end, got none of {', '.join(unknown)}; run it again"
+        )
+    write_json(known, found)
     return found
 
 
@@ -100,19 +123,29 @@ def main(words: list[str] | None = None) -> None:
     made.add_argument("--seeds", type=int, default=5)
     made.add_argument("--folder", type=Path, default=Path("runs/minds-study"))
     made.add_argument("--json", action="store_true")
-    options = made.parse_args(words)
+    try:
+        sys.stdout.write(studied(made.parse_args(words)))
+    except KeyboardInterrupt:
+        print("stopped; the same command continues", file=sys.stderr)
+        sys.exit(130)
+    except SerlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def studied(options: argparse.Namespace) -> str:
+    """Runs what is missing; the table, or JSON."""
     found = []
+    begin(options.folder, {"config": options.config, "count": options.count, "days": options.days})
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for seed in progress.track(range(1, options.seeds + 1), description="markets"):
             config, place = configured(options.config, options.count, options.days, seed)
             found.append(played(config, place, options.folder / f"seed-{seed}"))
     rows = compared(found)
     valid, decisions = (sum(one["deciders"]["model"][name] for one in found) for name in ("valid", "decisions"))
-    sys.stdout.write(
-        json.dumps({"rows": rows, "valid": valid, "decisions": decisions})
-        if options.json
-        else f"{markdown(rows)}\n\n{valid} of {decisions} answers of the model were valid.\n"
-    )
+    if options.json:
+        return json.dumps({"rows": rows, "valid": valid, "decisions": decisions})
+    return f"{markdown(rows)}\n\n{valid} of {decisions} answers of the model were valid.\n"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from serl.agents.execution.data import VALIDATION
 from serl.agents.learning.baseline import BaselinePolicy
 from serl.agents.learning.policy import load_policy
 from serl.exchange.atomic_file import write_json
+from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.evaluate import ignore_stage
@@ -53,6 +54,10 @@ def _search(task: str, method: str, seed: int, folder: Path, options: Options) -
     place = folder / (TPE if method == CEILING else method)
     database = run.begin(place, config, COMMAND, resume=(place / run.DATABASE).exists())
     try:
+        if (done := database.one("SELECT count(*) FROM iterations")) > config.iterations:
+            raise ConfigError(
+                f"{place}: expected at most {config.iterations} iterations of {method}, got {done}; name {TPE} before {CEILING}"
+            )
         run.research(config, place, database)
         found, summary = report.best(database), report.summary(database, config)
         if found is None:

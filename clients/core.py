@@ -409,7 +409,9 @@ class ClientCore:
         return not self._subscribed or self.feed_sequence >= grant.event_sequence
 
     def close(self) -> None:
-        """Sends BYE and closes the sockets."""
+        """Sends BYE and closes the sockets. Once is enough: a second call does nothing."""
+        if self.orders.closed:
+            return
         if self.session.live:
             with contextlib.suppress(zmq.Again):  # an exchange that is away needs no BYE
                 self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)

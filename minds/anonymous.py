@@ -27,9 +27,11 @@ class Disguise:
         #: a symbol of one letter would also be found where it is a word
         words = {symbol: symbol for symbol in symbols if len(symbol) > 1}
         words |= {alias: symbol for symbol, names in aliases.items() for alias in names if symbol in self._shown}
-        self._words = {word.casefold(): self._shown[symbol] for word, symbol in words.items()}
-        longest_first = sorted(map(re.escape, words), key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)", re.IGNORECASE) if words else None
+        longest_first = sorted(words, key=len, reverse=True)
+        #: by the group that matches: what matches regardless of case need not be equal regardless of case (the dotless i of Turkish)
+        self._replacements = [self._shown[words[word]] for word in longest_first]
+        groups = "|".join(f"({re.escape(word)})" for word in longest_first)
+        self._pattern = re.compile(rf"(?<!\w)(?:{groups})(?!\w)", re.IGNORECASE) if words else None
 
     @property
     def names(self) -> list[str]:
@@ -49,8 +51,12 @@ class Disguise:
         if not self.active:
             return text
         if self._pattern is not None:
-            text = self._pattern.sub(lambda found: self._words[found.group().casefold()], text)
+            text = self._pattern.sub(self._replacement, text)
         return _ISO_DATE.sub(self._relative_day, text)
+
+    def _replacement(self, found: re.Match[str]) -> str:
+        assert found.lastindex is not None, "each word is a group"
+        return self._replacements[found.lastindex - 1]
 
     def _relative_day(self, found: re.Match[str]) -> str:
         try:

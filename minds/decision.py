@@ -16,6 +16,7 @@ INSIGHT_LENGTH_MAX = 300
 SYMBOL_LENGTH_MAX = 80
 """Of every text, pydantic also checks that it is Unicode."""
 QUANTITY_MAX = 10**12
+DIGITS_MAX = 40
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -28,10 +29,10 @@ class Decision(BaseModel):
     action: Literal["buy", "sell", "cancel", "nothing", "borrow", "repay"]
     symbol: str = Field("", max_length=SYMBOL_LENGTH_MAX)
     order_type: Literal["limit", "market"] = "limit"
-    price: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
+    price: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, max_digits=DIGITS_MAX, allow_inf_nan=False)
     quantity: int = Field(0, ge=0, le=QUANTITY_MAX)
     order_id: int = Field(0, ge=0, lt=1 << 63)
-    amount: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, allow_inf_nan=False)
+    amount: Decimal = Field(NO_MONEY, ge=NO_MONEY, le=MONEY_MAX, max_digits=DIGITS_MAX, allow_inf_nan=False)
     post: str = Field("", max_length=TEXT_LENGTH_MAX)
 
 

@@ -125,16 +125,22 @@ class Mind:
 
     async def last_look(self, now_ns: int) -> Decimal:
         """Its wealth at the end, which is logged with what became of its last orders."""
+        await self._events_with_rates(now_ns)  # which may have changed since its last decision
         _, portfolio = await self.look(now_ns)
         outcomes = self._orders.news(self.counts.rejected)
         self._shared.log(end_row(now_ns, self.name, self.persona.name, portfolio, outcomes))
         return portfolio.wealth
 
     async def _new_events(self, now_ns: int) -> Sequence[MarketEvent]:
-        """Events since the last decision; loan rates change at their times."""
-        events = await self._events.new(now_ns)
+        """Events since the last decision, counted."""
+        events = await self._events_with_rates(now_ns)
         self.counts.events += len(events)
         self.counts.contradictions += sum(event.contradicts for event in events)
+        return events
+
+    async def _events_with_rates(self, now_ns: int) -> Sequence[MarketEvent]:
+        """Events since they were last asked for; loan rates change at their times."""
+        events = await self._events.new(now_ns)
         for event in events:
             if event.kind == "loan_rate" and event.value is not None:
                 self.loan.change_rate(event.value, event.time_ns)

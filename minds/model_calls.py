@@ -97,9 +97,9 @@ class ModelCalls:
                 own.shared += 1
                 self.ledger.shared += 1
                 return (await asyncio.shield(asked)).answer
+            own.require(tokens)
             try:
-                for ledger in (own, self.ledger):
-                    ledger.require(tokens)
+                self.ledger.require(tokens)
                 break
             except BudgetSpentError:
                 if not self.ledger.is_pending:

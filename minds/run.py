@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -188,6 +188,8 @@ async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options:
     except SerlError as error:
         mind.ended = f"error: {error}"
         options.say(f"{mind.name} trades no more: {error}")
+        with suppress(SerlError):  # in lockstep, the others would wait for its session
+            await mind.client.close()
 
 
 async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> bool:

@@ -48,6 +48,8 @@ def _text(measure: Measure, cell: Cell | None) -> str:
     if cell is None:
         return ""
     value, half = measure.of(cell)
+    if math.isnan(value):
+        return "no trades"
     return f"{value:.{measure.digits}f}" + (f" ± {half:.{measure.digits}f}" if math.isfinite(half) else "")
 
 

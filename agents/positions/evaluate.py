@@ -37,7 +37,9 @@ class Score(NamedTuple):
 
 
 def interval(values: Any, days: Any) -> tuple[float, float]:
-    """(mean, half of the 95 % interval) of values that are independent only between days."""
+    """(mean, half of the 95 % interval) of values that are independent only between days; NaN without values."""
+    if not len(values):
+        return float("nan"), float("nan")
     means = [float(values[days == day].mean()) for day in np.unique(days)]
     found = mean_interval(means)
     return (means[0], float("nan")) if found is None else (found[0], (found[2] - found[1]) / 2)

@@ -108,5 +108,6 @@ def test_closing_an_asyncio_client_ends_its_calls(exchange: Served) -> None:
         await frank.close()
         with pytest.raises(SessionEnded):
             await waiting
+        await frank.close()  # as at the end of `async with`
 
     asyncio.run(asyncio.wait_for(close(), 30))

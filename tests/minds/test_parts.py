@@ -27,11 +27,13 @@ from serl.minds.forum import Forum
 from serl.minds.herding import expected_deviation, herding
 from serl.minds.market_view import SymbolView, Tape
 from serl.minds.memory import Memory, cosine, word_counts
-from serl.minds.model_calls import Ledger
+from serl.minds.model_calls import Ledger, ModelCalls
 from serl.minds.portfolio import Loan, Portfolio
 from serl.minds.prompts import Observation, decision_messages, event_text, rules_text
 from serl.researcher.llm.answers import Answer
+from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import BudgetSpentError
+from serl.researcher.llm.settings import Endpoint
 from tests.minds.scripted import settings
 
 DAY_NS = 86_400 * SECOND_NS
@@ -187,6 +189,7 @@ def test_the_length_of_texts_is_told_and_enforced() -> None:
         ('{"action": "buy", "price": NaN}', "syntax"),
         ('{"action": "buy", "price": "Infinity"}', "schema"),
         (json.dumps({"action": "nothing", "reason": "x" * 201}), "schema"),
+        ('{"action": "buy", "price": "0.' + "1" * 30_000 + '"}', "schema"),  # no file of a run could be read again
         (json.dumps({"action": "nothing", "reason": "\ud800"}), "schema"),
         (json.dumps({"action": "nothing", "symbol": "\ud800"}), "schema"),  # it could not be written to a file
     ],
@@ -214,6 +217,12 @@ def test_prompts_hide_symbols_and_dates() -> None:
     assert plain.text(text) == text
     assert plain.time(midnight_ns) == "2008-05-01 00:00:00"
     assert Disguise(["AMZN"], {}, 0, active=True).text("on 2008-05-02") == "on another day"
+
+
+def test_letters_that_match_regardless_of_case_are_replaced_too() -> None:
+    """The dotless and the dotted i of Turkish match an i, but their lower case is another letter."""
+    names = Disguise(["ALFA", "IBM"], {"ALFA": ["Alfa Chemicals"]}, 0, active=True)
+    assert names.text("Alfa Chemıcals, ALFA CHEMİCALS, ıbm and İBM") == "S1, S1, S2 and S2"
 
 
 def test_events_come_at_their_times_and_contradictions_are_marked(tmp_path: Path) -> None:
@@ -324,6 +333,22 @@ def test_a_ledger_counts_what_is_under_way() -> None:
         ledger.reserve(1)
     with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
         ledger.require(1)
+
+
+def test_a_mind_without_a_budget_does_not_wait_for_the_calls_of_others() -> None:
+    """Only the common budget may have more once calls under way have ended."""
+
+    async def asked() -> None:
+        calls = ModelCalls(Client(Endpoint(base_url="http://127.0.0.1:1/v1", model="fake")), BudgetConfig(), temperature=0.7, answer_tokens=32, parallel=1)  # fmt: skip
+        own = Ledger("spender", BudgetConfig(calls_max=1))
+        own.reserve(10)
+        own.settle(10, 5, 5)
+        calls.ledger.reserve(50)  # another mind's call, which does not end
+        async with asyncio.timeout(5.0):
+            with pytest.raises(BudgetSpentError, match="spender: 1 of 1 calls"):
+                await calls.ask(own, [{"role": "user", "content": "x"}], {}, 1)
+
+    asyncio.run(asked())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import proof, proof_table
 from benchmarks.proof_methods import METHODS, Options, config_of
+from benchmarks.proof_run import run_unit
 from serl.exchange.errors import ConfigError
 from serl.researcher.modules.contracts import Kind
 from tests.marked import Mark
@@ -70,6 +71,9 @@ def check_quick(words: list[str], output: Path, methods: tuple[str, ...]) -> Non
     (output / "mine" / "seed-1" / "tpe.json").write_text(json.dumps(before | {"fresh_bps": 777.0}))
     again = proof.proven(proof.parser().parse_args([*words, "--resume"]))
     assert again["means"]["tpe"][0] > 300, "a finished run is read, not repeated"
+    (output / "mine" / "seed-1" / "tpe.json").unlink()
+    with pytest.raises(ConfigError, match="expected at most 2 iterations of tpe, got 6; name tpe before ceiling"):
+        run_unit(output, words[0], 1, ["tpe"], proof.QUICK)
     with pytest.raises(ConfigError, match="other iterations"):
         proof.proven(proof.parser().parse_args([word for word in words if word != "--quick"] + ["--resume"]))
 

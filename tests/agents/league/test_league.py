@@ -10,6 +10,7 @@ from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.reactive import Passive
 from serl.agents.execution.policies.schedules import Twap
+from serl.agents.league import report
 from serl.agents.league.config import LeagueConfig
 from serl.agents.league.league import Cell, League, pooled
 from serl.agents.league.market import ORDERS, LeagueMarket
@@ -228,6 +229,15 @@ def test_cells_of_several_seeds_are_averaged_by_window() -> None:
     ]
     (advantage, half), (profit, _) = pooled(cells).means()
     assert (advantage, profit) == (3.0, 2.0) and half == pytest.approx(12.706 * 1.0, rel=1e-3)
+
+
+def test_a_cell_without_trades_has_no_advantage() -> None:
+    """The executor cannot be compared with a market that did not trade; the maker's profit is known."""
+    cell = Cell("a", "m", np.array([np.nan, np.nan]), np.array([2.0, 4.0]), np.array([1, 2]))
+    (advantage, _), (profit, half) = cell.means()
+    assert np.isnan(advantage) and profit == 3.0 and half > 0
+    texts = [report._text(measure, cell) for measure in report.MEASURES]
+    assert texts[0] == "no trades" and "nan" not in "".join(texts)
 
 
 def test_bad_settings() -> None:
