@@ -12,6 +12,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.state import GatewayState
+from serl.exchange.journal.unreadable import readable
 from serl.exchange.login import Login, Permission
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
@@ -174,7 +175,8 @@ class Admin:
                 "replay_gone",
                 f"expected a number up to the last {what}, {last}, got {after}; it belongs to another journal",
             )
-        rows = following(after, DROP_COPY_ROWS, self._core.gateway)
+        with readable(f"{what} {after + 1}"):
+            rows = following(after, DROP_COPY_ROWS, self._core.gateway)
         if rows is None:
             raise RequestError("replay_gone", f"{what} {after + 1} is no longer stored; request a later one")
         return rows

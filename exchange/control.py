@@ -125,7 +125,7 @@ class Control:
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
-            self._bulk(slot, message)
+            self._bulk(slot, message, data)
         elif kind == Kind.ON_BEHALF:
             self._on_behalf(slot, message)
         elif kind == Kind.BYE:
@@ -163,18 +163,39 @@ class Control:
             return
         self._seen_done = done
         for route, (message, peer) in list(self._logins.items()):
+            if route not in self._logins:  # another connection of the participant has logged in meanwhile
+                continue
             try:
                 self._log_in(route, message, peer)
             except RequestError as error:
+                self._forget_search(message)
                 self._sessions.send_error(route, error)
 
     def _log_in(self, route: int, message: list[Any], peer: Peer) -> None:
         """Logs in, or waits until the name is saved and missed reports are read: what arrives from the connection meanwhile is refused, as before any login."""
-        self._logins.pop(route, None)
-        if self._sessions.log_in(route, message, peer):
+        waiting, _ = self._logins.pop(route, (message, peer))
+        if waiting is not message:
+            self._forget_search(waiting)
+        is_logged_in = self._sessions.log_in(route, message, peer)
+        self._displace(message[3])
+        if is_logged_in:
+            self._forget_search(message)
             self._strangers.unmute(route)
         else:
             self._logins[route] = message, peer
+
+    def _displace(self, name: str) -> None:
+        """Ends the waiting logins of a participant of whom another connection logs in: two would undo each other's options, and one whose client has
+        given up would end the newer session."""
+        for route in [route for route, (message, _) in self._logins.items() if message[3] == name]:
+            del self._logins[route]
+            text = f"another connection of {name!r} logged in while this one waited; log in again"
+            self._sessions.send_error(route, RequestError("duplicate_login", text))
+
+    def _forget_search(self, hello: list[Any]) -> None:
+        """Ends the search for missed reports of a login that does not go on."""
+        if (participant := self._sessions.participants.find(hello[3])) is not None:
+            self._core.journal.missed.forget(participant)
 
     def _promise(self, slot: int, time_ns: int) -> None:
         if self._lockstep is None:
@@ -184,11 +205,11 @@ class Control:
         self._lockstep.promise(slot, time_ns)
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session, and its promises under the lockstep clock."""
+        """Ends a session; under the lockstep clock time goes on without it."""
         if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
-            self._lockstep.remove(slot)
+            self._lockstep.advance()
 
     def _last_command_id(self, slot: int) -> int:
         return int(self._core.market.state.last_command_id[int(self._gateway.participant[slot])])
@@ -205,9 +226,10 @@ class Control:
             raise RequestError(
                 "malformed", f"expected {form} with integers in range and command_id > 0, got {str(message)[:120]}"
             )
-        self._raise_error(slot, row)
+        self._raise_error(slot, row, cancels=row[0]["kind"] in CANCELLATIONS)
 
-    def _raise_error(self, slot: int, rows: Rows) -> None:
+    def _raise_error(self, slot: int, rows: Rows, *, cancels: bool) -> None:
+        """cancels: whether the message counts against the rate of cancels."""
         command_id = int(rows[0]["command_id"])
         staged = self._lockstep is not None or self._gateway.delayed[slot]
         if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
@@ -223,7 +245,6 @@ class Control:
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
             return
-        cancels = len(rows) == 1 and rows[0]["kind"] in CANCELLATIONS
         rate = (self._gateway.cancels_per_s if cancels else self._gateway.messages_per_s)[slot]
         self._pay_ahead(slot)
         raise RequestError(
@@ -267,16 +288,19 @@ class Control:
             for command_id in rows["command_id"][rows["participant"] == participant].tolist()
         }
 
-    def _bulk(self, slot: int, message: list[Any]) -> None:
+    def _bulk(self, slot: int, message: list[Any], data: bytes) -> None:
         rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
             raise RequestError(
                 "malformed", "expected command_id > 0, increasing from row to row; got one that does not increase"
             )
+        if data != pack(Kind.BULK, message[1]):  # the compiled loop reads the shortest form alone
+            self._requeue(rows)
+            return
         known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
-            self._raise_error(slot, rows)
+            self._raise_error(slot, rows, cancels=False)
             return
         self._resends.put(slot, ids[:known], self._unexecuted_ids(slot))
         if known < len(rows):

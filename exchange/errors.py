@@ -19,6 +19,9 @@ class UnwritableFileError(SerlError, OSError):
 class JournalError(SerlError, RuntimeError):
     """A journal that cannot be read or written."""
 
+    finding = ""
+    """What was found in a damaged file."""
+
 
 class DiskFullError(JournalError):
     """No room for the journal's next file or rows."""

@@ -58,10 +58,9 @@ class Lockstep:
         self._gateway.promise_ns[slot] = time_ns
         self.advance()
 
-    def remove(self, slot: int) -> None:
-        """Removes a session that ended; time advances without it."""
+    def forget(self, slot: int) -> None:
+        """Forgets the turn of a session that ended: the next one in its slot is due for the same time. `advance` goes on without it."""
         self._granted.pop(slot, None)
-        self.advance()
 
     def _promised(self) -> list[int]:
         gateway = self._gateway

@@ -14,6 +14,7 @@ from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED, THROTTLED_MESSAGES
 from serl.exchange.holdings import holdings
+from serl.exchange.journal.unreadable import readable
 from serl.exchange.login import Credential, Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
@@ -166,7 +167,10 @@ class Queries:
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
         """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""
-        rows = self._core.journal.trades(symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gateway)
+        with readable("older trades"):
+            rows = self._core.journal.trades(
+                symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gateway
+            )
         columns = [rows[name].tolist() for name in ("match_id", "time_ns", "price_ticks", "qty_lots")]
         columns.append((1 - rows["side"].astype(np.int64)).tolist())
         auction = rows["flags"] & EventFlag.AUCTION > 0

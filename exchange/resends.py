@@ -12,6 +12,7 @@ from serl.exchange import wire
 from serl.exchange.budget import Budget, processor_time_s
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import LIVE
+from serl.exchange.journal.unreadable import readable
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
@@ -83,7 +84,13 @@ class Resends:
 
     def _send_reports(self, slot: int, route: int, command_id: int, last_sent: int | None) -> None:
         """Sends the stored reports of a command. Sends nothing where they are delayed by latency."""
-        rows = self._core.journal.answers(int(self._core.gateway.participant[slot]), command_id, self._core.gateway)
+        participant = int(self._core.gateway.participant[slot])
+        try:
+            with readable(f"the reports of command {command_id}"):
+                rows = self._core.journal.answers(participant, command_id, self._core.gateway)
+        except RequestError as error:
+            self._sessions.send_error(route, error)
+            return
         first = int(rows[0]["report"]) if len(rows) else 0
         if last_sent is None or first <= last_sent:
             self._sessions.send(route, pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows)))

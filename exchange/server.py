@@ -123,6 +123,7 @@ class Exchange:
                 self.lockstep = Lockstep(
                     self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
                 )  # fmt: skip
+                self.sessions.on_close = self.lockstep.forget
             self.news = NewsChannel(
                 self.core.news_log, limits, names, epoch, self.feed, self._sockets["feed"], subscriptions, self.clock.now_ns,
                 (lambda: END_NS) if self.lockstep is None else self.lockstep.complete_until_ns, self._publish,
@@ -366,6 +367,7 @@ class Exchange:
             name, serve = self._others[0]
             self._others.rotate(-1)
             if name in ready:
+                self._publish_executed()  # a snapshot of this moment must not lie within a batch that is published later
                 serve(turn_s)
                 if is_limited:
                     return
@@ -375,6 +377,12 @@ class Exchange:
         self._publish()  # a chain begins behind what is published
         self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
         self._shares["feed"].spend(processor_time_s() - began)
+
+    def _publish_executed(self) -> None:
+        """Publishes what was executed since the last call, if anything was."""
+        self._follow_segment()
+        if self.feed.counter[PUBLISHED] != self.core.gateway.counter[EVENTS]:
+            self._publish()
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""
@@ -402,9 +410,8 @@ class Exchange:
 
     def _check_sessions(self) -> None:
         self.core.gateway.counter[SLOW_SESSIONS] = 0
-        for slot in self.sessions.check_liveness():
-            if self.lockstep is not None:
-                self.lockstep.remove(slot)
+        if self.sessions.check_liveness() and self.lockstep is not None:
+            self.lockstep.advance()
 
     def _close(self) -> None:
         for slot in self.sessions.live_slots():

@@ -1,6 +1,7 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class Sessions:
         self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self._checked_ns = time.monotonic_ns()
+        #: called with the slot of each session that ends
+        self.on_close: Callable[[int], None] = lambda slot: None
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
 
     @property
@@ -269,6 +272,7 @@ class Sessions:
         gateway.status[slot] = FREE
         gateway.promise_ns[slot] = -1
         index_sessions(gateway)
+        self.on_close(slot)
         if not self.send(route, goodbye):
             self._unsent_goodbyes.append((route, goodbye))  # the pipe is full: sent as soon as it has room
 

@@ -55,6 +55,7 @@ from serl.exchange.gateway.timing import MONOTONIC, system_ns
 from serl.exchange.libzmq import (
     DONTWAIT,
     EAGAIN,
+    EINTR,
     POLL_ITEM,
     SNDMORE,
     memcpy,
@@ -113,12 +114,21 @@ def write_routing_id(gateway: GatewayState, route: int, at: int) -> int:
 
 
 @inlined
+def _send_frame(socket: int, address: int, size: int, flags: int) -> int:
+    """As zmq_send, which a signal may interrupt."""
+    sent = zmq_send(socket, address, size, flags)
+    while sent < 0 and zmq_errno() == EINTR:
+        sent = zmq_send(socket, address, size, flags)
+    return sent
+
+
+@inlined
 def _send(gateway: GatewayState, socket: int, session: int, address: int, size: int, now_ns: int) -> None:
     """Sends a message to a session, which is marked SLOW if its pipe is full or gone: Python ends it."""
     identity = write_routing_id(gateway, gateway.route[session], 32)
-    sent = zmq_send(socket, identity, ROUTING_ID_BYTES, SNDMORE | DONTWAIT)
+    sent = _send_frame(socket, identity, ROUTING_ID_BYTES, SNDMORE | DONTWAIT)
     if sent >= 0:
-        sent = zmq_send(socket, address, size, DONTWAIT)
+        sent = _send_frame(socket, address, size, DONTWAIT)
     if sent < 0:
         gateway.status[session] = SLOW
         gateway.counter[SLOW_SESSIONS] += 1
@@ -167,6 +177,10 @@ def _receive(gateway: GatewayState, socket: int) -> int:
     gateway.counter[PENDING_ROUTE] = route
     message = gateway.zmq_message.ctypes.data
     size = int64(zmq_msg_recv(message, socket, DONTWAIT))
+    while size < 0 and zmq_errno() == EINTR:  # of a message that has begun, all frames are there
+        size = int64(zmq_msg_recv(message, socket, DONTWAIT))
+    if size < 0:
+        return -1
     if size > gateway.message.size:
         result = TOO_LARGE
     elif size == 0:

@@ -33,7 +33,9 @@ def read_checked(path: Path) -> Any:
 
 def damaged(path: Path, what: str) -> JournalError:
     """The error of a damaged file of a journal: what was found and what to do."""
-    return JournalError(
+    error = JournalError(
         f"{path}: {what}: the journal is damaged, and the exchange does not start, because it could lose acknowledged orders; restore the "
         f"file from a copy, or see what can be saved: serl journal verify {path.parent}; serl journal repair {path.parent} NEW-FOLDER"
     )
+    error.finding = f"{path}: {what}"
+    return error

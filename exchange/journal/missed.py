@@ -11,6 +11,7 @@ import numpy as np
 
 from serl.exchange.gateway.state import GatewayState
 from serl.exchange.journal.event_store import EventStore, chunks
+from serl.exchange.journal.unreadable import log_unreadable
 from serl.exchange.records import EVENT, Rows
 
 NOTHING: Rows = np.zeros(0, EVENT)
@@ -18,6 +19,7 @@ WAIT_S = 60.0
 """The thread looks this often for requests, also if nobody wakes it."""
 PASS_MAX, KEPT_MAX = 8, 64
 """Searches of one pass through the files, and results that nobody has fetched: each may have as many rows as a login may be sent."""
+LABEL = "missed reports"
 
 
 class Search:
@@ -58,7 +60,7 @@ class _Request:
     rows: Rows = dataclasses.field(default_factory=NOTHING.copy)
     is_done: bool = True
     is_gone: bool = False
-    error: Exception | None = None
+    is_cancelled: bool = False
 
     def search(self) -> Search:
         """For the reports that are still to be found."""
@@ -67,11 +69,11 @@ class _Request:
 
 
 class MissedReports:
-    """The missed reports of all participants who log in."""
+    """The missed reports of all participants who log in, one search for each."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._requests: dict[tuple[int, int], _Request] = {}
+        self._requests: dict[int, _Request] = {}  # by participant
         self._waiting: list[_Request] = []
         self._lock, self._wake = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -80,10 +82,12 @@ class MissedReports:
 
     def find(self, participant: int, after: int, gateway: GatewayState, limit: int) -> tuple[bool, Rows | None]:
         """(whether the search is over, the participant's EVENT rows with report > after in order). None instead of rows if there are more than
-        `limit`, or some are no longer stored. If it is not over, call it again. Raises what the files raise."""
-        request = self._requests.pop((participant, after), None) or _Request(participant, after, limit)
-        if request.error is not None:
-            raise request.error
+        `limit`, or some are no longer stored or cannot be read. If it is not over, call it again, or `forget` it."""
+        request = self._requests.get(participant)
+        if request is None or request.after != after:
+            self.forget(participant)
+            request = _Request(participant, after, limit)
+        self._requests.pop(participant, None)
         if request.is_gone:
             return True, None
         if request.is_done:
@@ -94,8 +98,13 @@ class MissedReports:
                 return True, None if found is None else np.concatenate([request.rows, found])
             request.begin, request.end = request.end, oldest
             self._ask(request)
-        self._requests[participant, after] = request
+        self._requests[participant] = request
         return False, None
+
+    def forget(self, participant: int) -> None:
+        """Ends the search for a participant, for which nobody waits any more."""
+        if (request := self._requests.pop(participant, None)) is not None:
+            request.is_cancelled = True
 
     def _look_in_memory(self, search: Search, gateway: GatewayState, end: int) -> int:
         """Looks for a participant's reports from event `end` on. Returns the first event in memory."""
@@ -107,13 +116,12 @@ class MissedReports:
         return memory[-1][0]
 
     def _ask(self, request: _Request) -> None:
-        for old in [key for key, one in self._requests.items() if one.is_done][
-            : max(0, len(self._requests) - KEPT_MAX)
-        ]:
-            del self._requests[old]  # who asks again begins anew
+        done = [participant for participant, one in self._requests.items() if one.is_done]
+        for participant in done[: max(0, len(done) - KEPT_MAX)]:
+            del self._requests[participant]  # who asks again begins anew
         request.is_done = False
-        with self._lock:
-            self._waiting.append(request)
+        with self._lock:  # who has waited already comes first: else new files would outrun him
+            self._waiting.insert(0 if request.begin else len(self._waiting), request)
         self._wake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="journal-missed", daemon=True)
@@ -124,16 +132,18 @@ class MissedReports:
             self._wake.wait(WAIT_S)
             self._wake.clear()
             with self._lock:
-                requests, self._waiting = self._waiting[:PASS_MAX], self._waiting[PASS_MAX:]
+                wanted = [one for one in self._waiting if not one.is_cancelled]
+                requests, self._waiting = wanted[:PASS_MAX], wanted[PASS_MAX:]
                 if self._waiting:
                     self._wake.set()
             if not requests:
                 continue
             try:
                 self._read(requests)
-            except Exception as error:  # the loop raises it
+            except Exception as error:  # a damaged file, no descriptor: that ends no session, and not the exchange
+                log_unreadable(LABEL, error)
                 for request in requests:
-                    request.error = error
+                    request.is_gone = True
             for request in requests:
                 request.is_done = True
             self.searches_done += 1

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,11 @@ import yaml
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.journal import missed
+from serl.exchange.journal.checked_json import damaged
+from serl.exchange.journal.event_store import EventStore
+from serl.exchange.journal.unreadable import readable
 from serl.exchange.records import COMMAND, Rows, TimeInForce
-from serl.exchange.wire import Kind
+from serl.exchange.wire import Kind, RequestError
 from tests.exchange.missed import missed_reports
 from tests.server_fixture import RawClient, launch
 
@@ -130,6 +136,45 @@ def test_many_who_wait_are_served_together(core: Core) -> None:
     for participant, after in asked:
         check(core, participant, after)
     assert not core.journal.missed._requests
+    core.journal.unlock()
+
+
+def test_a_participant_has_one_search(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for other reports gives up the search before: its connection may be gone, and each may hold a million rows."""
+    searched: list[int] = []
+    read, begin = core.journal.missed._read, threading.Event()
+
+    def counted(requests: list[Any]) -> None:
+        begin.wait(10)
+        searched.extend(request.after for request in requests)
+        read(requests)
+
+    monkeypatch.setattr(core.journal.missed, "_read", counted)
+    for after in range(200):
+        assert core.journal.missed.find(1, after, core.gateway, 10**6) == (False, None)
+    begin.set()
+    check(core, 1, 199)
+    assert set(searched) <= {0, 199}, "the first may have begun already"
+    core.journal.missed.find(2, 0, core.gateway, 10**6)
+    core.journal.missed.forget(2)
+    assert not core.journal.missed._requests
+    core.journal.unlock()
+
+
+def test_files_that_cannot_be_read_are_as_good_as_gone(
+    core: Core, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The exchange needs them for nothing else, so it goes on."""
+
+    def damaged_file(self: EventStore, before: int) -> Iterator[Any]:
+        raise damaged(Path("events-000000000001.zrows"), "a chunk fails its check")
+
+    monkeypatch.setattr(EventStore, "in_files", damaged_file)
+    assert missed_reports(core, 0, 0) is None
+    assert "events-000000000001.zrows: a chunk fails its check" in caplog.text
+    assert "does not start" not in caplog.text
+    with pytest.raises(RequestError, match="event 7 cannot be read"), readable("event 7"):
+        raise damaged(Path("x"), "wrong")
     core.journal.unlock()
 
 
