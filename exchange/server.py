@@ -123,7 +123,6 @@ class Exchange:
                 self.lockstep = Lockstep(
                     self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
                 )  # fmt: skip
-                self.sessions.on_close = self.lockstep.forget
             self.news = NewsChannel(
                 self.core.news_log, limits, names, epoch, self.feed, self._sockets["feed"], subscriptions, self.clock.now_ns,
                 (lambda: END_NS) if self.lockstep is None else self.lockstep.complete_until_ns, self._publish,
@@ -132,7 +131,7 @@ class Exchange:
                 self.core, config, self.sessions.participants.exchange, self.clock.now_ns, lambda: self.inbound.next_ns
             )
             if self.lockstep is not None:
-                self.lockstep.schedule = self.schedule
+                self.lockstep.schedule, self.sessions.on_close = self.schedule, self.lockstep.forget
             self._strangers = Strangers(
                 self.core.gateway, self._sockets["orders"], ports[0], connections_max,
                 lambda: self._shares.wait_s("strangers") > 0, refusals,
@@ -367,22 +366,15 @@ class Exchange:
             name, serve = self._others[0]
             self._others.rotate(-1)
             if name in ready:
-                self._publish_executed()  # a snapshot of this moment must not lie within a batch that is published later
+                self._publish()  # a snapshot, or a new chain, begins behind what is published, not within a later batch
                 serve(turn_s)
                 if is_limited:
                     return
 
     def _read_subscriptions(self, turn_s: float) -> None:
         began = processor_time_s()
-        self._publish()  # a chain begins behind what is published
         self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
         self._shares["feed"].spend(processor_time_s() - began)
-
-    def _publish_executed(self) -> None:
-        """Publishes what was executed since the last call, if anything was."""
-        self._follow_segment()
-        if self.feed.counter[PUBLISHED] != self.core.gateway.counter[EVENTS]:
-            self._publish()
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

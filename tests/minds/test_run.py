@@ -21,9 +21,7 @@ import yaml
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients import asynchronous
-from serl.clients.errors import ExchangeUnreachable
 from serl.minds.errors import MindsConfigError, MindsError
-from serl.minds.mind import Mind
 from serl.minds.statistics import table_text
 from tests.minds.scripted import (
     NOTHING,
@@ -244,22 +242,6 @@ def test_equal_prompts_are_asked_once(lockstep: Served) -> None:
     assert (found["all"]["decisions"], found["all"]["calls"], found["all"]["shared_answers"]) == (12, 4, 8)
 
 
-def test_a_loan_costs_what_the_rate_says_after_the_last_decision_too(lockstep: Served, tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_text('{"kind": "loan_rate", "text": "Dear.", "value": 10.0, "after_s": 60}')
-    config = settings(
-        personas=[{"name": "debtor", "loan": 10_000}], hours=next_hours(), loans={"rate_per_year": 0.04}, events="events.jsonl",
-        budget_per_mind={"calls_max": 1},
-    )  # fmt: skip
-    with fake_endpoint(scripted(lambda request: NOTHING)) as fake:
-        found = asyncio.run(run(config, lockstep.endpoint, fake, tmp_path, say=lambda text: None))
-    row = row_of(found, "debtor-0")
-    minutes_per_year = 365 * 24 * 60
-    assert row["decisions"] == 1 and row["ended"]
-    assert float(100_000 - row["final_wealth"]) == pytest.approx(
-        10_000 * (0.04 * 1 + 10.0 * 3) / minutes_per_year, rel=0.02
-    )
-
-
 def test_reflections_and_loans(lockstep: Served, tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text('{"kind": "news", "text": "remember this", "after_s": 0}')
 
@@ -374,28 +356,6 @@ def test_a_mind_whose_session_is_taken_over_leaves_the_others_alone(live: Served
     assert row_of(found, "first-1")["ended"] == ""
     assert row_of(found, "first-1")["final_wealth"] == 100_000
     assert said == [f"first-0 trades no more: {row_of(found, 'first-0')['ended'].removeprefix('error: ')}"]
-
-
-def test_a_mind_with_an_error_does_not_hold_up_a_lockstep_market(
-    lockstep: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The exchange waits for every session that is logged in, so that of the mind ends."""
-    decide = Mind.decide
-
-    async def failing(mind: Mind, now_ns: int) -> None:
-        if mind.name == "frail-0" and mind.counts.decisions == 1:
-            raise ExchangeUnreachable("no reply")
-        await decide(mind, now_ns)
-
-    monkeypatch.setattr(Mind, "decide", failing)
-    config = settings(personas=[{"name": "frail"}, {"name": "sound"}], hours=next_hours())
-    with fake_endpoint(scripted(lambda request: order("buy", 1, 90))) as fake:
-        running = run(config, lockstep.endpoint, fake, say=lambda text: None)
-        found = asyncio.run(asyncio.wait_for(running, 30.0))
-    frail, sound = row_of(found, "frail-0"), row_of(found, "sound-0")
-    assert frail["ended"] == "error: no reply" and frail["decisions"] == 1 and frail["final_wealth"] is None
-    assert sound["ended"] == "" and sound["decisions"] == 4 and sound["final_wealth"] == 100_000
-    assert "bids 90.00 x 1;" in prompt_of(fake.requests[2]), "the order of the mind that ended was cancelled"
 
 
 @pytest.mark.long
