@@ -19,6 +19,7 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.learning.evaluation import Estimate, bootstrap_clusters
+from serl.agents.learning.students_t import expanded
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig
 from serl.history.day import Day
@@ -122,11 +123,12 @@ def compare(real: Advantages, simulated: Advantages) -> Ranking:
     """The ranking in two markets, of which the first is the real one."""
     draws = real.draws(BOOTSTRAP_SEED), simulated.draws(BOOTSTRAP_SEED + 1)
     shifts = _centred(simulated.means) - _centred(real.means), _centred(draws[1]) - _centred(draws[0])
+    counts = int(real.clusters.max()) + 1, int(simulated.clusters.max()) + 1
     correlations = np.array([spearman(one, other) for one, other in zip(*draws, strict=True)])
     return Ranking(
-        tuple(POLICIES), _estimates(real.means, draws[0]), _estimates(simulated.means, draws[1]), _estimates(*shifts),
-        _estimate(spearman(real.means, simulated.means), correlations), (real.pa_bps.shape[1], simulated.pa_bps.shape[1]),
-        (int(real.clusters.max()) + 1, int(simulated.clusters.max()) + 1), (real.unit, simulated.unit),
+        tuple(POLICIES), _estimates(real.means, draws[0], counts[0]), _estimates(simulated.means, draws[1], counts[1]),
+        _estimates(*shifts, min(counts)), _estimate(spearman(real.means, simulated.means), correlations, min(counts)),
+        (real.pa_bps.shape[1], simulated.pa_bps.shape[1]), counts, (real.unit, simulated.unit),
     )  # fmt: skip
 
 
@@ -141,10 +143,10 @@ def _centred(values: Floats) -> Floats:
     return centred
 
 
-def _estimates(values: Floats, draws: Floats) -> tuple[Estimate, ...]:
-    return tuple(_estimate(float(value), column) for value, column in zip(values, draws.T, strict=True))
+def _estimates(values: Floats, draws: Floats, clusters: int) -> tuple[Estimate, ...]:
+    return tuple(_estimate(float(value), column, clusters) for value, column in zip(values, draws.T, strict=True))
 
 
-def _estimate(value: float, draws: Floats) -> Estimate:
-    low, high = np.quantile(draws, [0.025, 0.975])
+def _estimate(value: float, draws: Floats, clusters: int) -> Estimate:
+    low, high = np.quantile(draws, expanded(clusters))
     return Estimate(value, float(low), float(high))

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_window
+from serl.agents.learning.students_t import student
 from serl.agents.realism.benchmark import Benchmark, compare
 from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
 from serl.agents.realism.tape import Floats, Tape
 from serl.agents.traders.population import PopulationConfig
-
-T_975 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-"""Student's t for a 95 % interval of the mean, by the number of values; above 10: 1.96."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class SeedSample:
         count = len(self.values)
         if count < 2:
             return float("nan"), float("nan")
-        half_width = T_975.get(count, 1.96) * float(self.values.std(ddof=1)) / math.sqrt(count)
+        half_width = student(count - 1) * float(self.values.std(ddof=1)) / math.sqrt(count)
         return self.mean - half_width, self.mean + half_width
 
     def to_json(self) -> dict[str, Any]:

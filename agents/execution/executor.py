@@ -1,6 +1,7 @@
 """Executes a parent order on a served exchange, with any policy, through the same environment as in training."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from serl.agents.execution.progress import OrderFlowLog, ProgressFile
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
+
+PRINT = 1
+"""`off_book` of a print: a hidden or reported trade, which no schedule can take part in, and which the markets in process leave out too."""
 
 
 @dataclasses.dataclass
@@ -33,6 +37,13 @@ class Execution:
     def filled_lots(self) -> int:
         """Total quantity traded for the parent order."""
         return sum(qty for _, _, qty, _ in self.fills)
+
+
+def in_the_book(
+    trades: Sequence[tuple[int, int, int, int, int, int]], start_ns: int, end_ns: int
+) -> list[tuple[int, int, int, int]]:
+    """(match id, time, price, qty) of the trades from start to end, without prints."""
+    return [trade[:4] for trade in trades if start_ns <= trade[1] <= end_ns and trade[5] != PRINT]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +102,6 @@ class Executor:
         return Execution(
             order, self.policy.name, self.mode, None if np.isnan(arrival) else arrival, market.own_fills, market.children,
             sorted(mid for mid in market.mids if start <= mid[0] <= end),
-            [trade[:4] for trade in market.trades if start <= trade[1] <= end],
+            in_the_book(market.trades, start, end),
             steps, unfilled_lots,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.students_t import expanded
 from serl.cluster import LOCAL, on_ray
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -273,7 +274,8 @@ def measured(name: str, columns: dict[str, Floats]) -> float:
 def bootstrap_estimates(
     columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES)
 ) -> dict[str, Estimate]:  # fmt: skip
-    """Each of the measures that has a column, with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
+    """Each of the measures that has a column, with its 95 % interval from BOOTSTRAPS resamples of whole clusters (see `expanded`: with few clusters
+    wider than their central 95 %); NaN are left out."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [
@@ -288,8 +290,7 @@ def bootstrap_estimates(
         values = columns[column]
         resampled = [_finite_measure(measure, values[draw]) for draw in draws]
         finite = [value for value in resampled if np.isfinite(value)]
-        edges = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-        low, high = np.quantile(finite, edges) if finite else (np.nan, np.nan)
+        low, high = np.quantile(finite, expanded(len(members), CONFIDENCE)) if finite else (np.nan, np.nan)
         result[name] = Estimate(_finite_measure(measure, values), float(low), float(high))
     return result
 

@@ -163,22 +163,28 @@ class Books:
         )
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; hours in the settings take precedence over the part."""
+        """See Source; hours in the settings take the place of those of the settings' part. ConfigError if another part shares time with them: it
+        would hold orders that are meant to be new to it."""
         found = self._hours(TRAIN if part == FOLD else part)
         return fold_of_hours(found, [int(self.dates(hours.day)) for hours in found], part, self.config)
 
     def _hours(self, part: str) -> Sequence[Hours]:
         span = self.config.span_ns
-        if span is not None:
+        if span is not None and part == (TRAIN if self.config.part == FOLD else self.config.part):
             return [
                 Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span))
                 for index, day in enumerate(self.days)
             ]
-        return [
+        found = [
             dataclasses.replace(hours, day=index)
             for index, data in enumerate(self._split)
             for hours in _part(data.parts, part, data.name).hours
         ]
+        if span is not None and any(hours.start_ns < span[1] and span[0] < hours.end_ns for hours in found):
+            raise ConfigError(
+                f"market.hours: expected hours without those of the part {part}, which are used too, got {self.config.hours}; choose others"
+            )
+        return found
 
     def dates(self, days: Any) -> Any:
         """See Source."""

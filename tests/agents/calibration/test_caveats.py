@@ -18,6 +18,12 @@ def scores(*mean_l1: float, one_sided: float = 0.0) -> HeldOutScores:
     )
 
 
+def test_the_interval_over_seeds_is_students() -> None:
+    values = np.random.default_rng(0).normal(size=12)
+    low, high = SeedSample(values).interval
+    assert (high - low) / 2 == pytest.approx(2.201 * values.std(ddof=1) / np.sqrt(12), rel=2e-3)
+
+
 @pytest.mark.parametrize(
     ("calibrated", "baseline", "expected"),
     [

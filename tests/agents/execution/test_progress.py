@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from serl.agents.execution.errors import ProgressError
-from serl.agents.execution.executor import Executor
+from serl.agents.execution.executor import Executor, in_the_book
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.progress import ProgressFile, target_schedule
@@ -19,6 +19,12 @@ SECOND_NS = 1_000_000_000
 
 def order(qty: int = 90, start_s: int = 2, seconds: int = 3) -> ParentOrder:
     return ParentOrder("DEMO", Side.SELL, qty, start_s * SECOND_NS, (start_s + seconds) * SECOND_NS, SECOND_NS)
+
+
+def test_prints_are_no_trades_of_the_market() -> None:
+    """They are hidden or reported: no schedule takes part in them, and the markets in process leave them out."""
+    trades = [(1, 10, 100, 5, 0, 0), (2, 11, 101, 6, 0, 1), (3, 12, 102, 7, 0, 2), (4, 30, 103, 8, 1, 0)]
+    assert in_the_book(trades, 10, 20) == [(1, 10, 100, 5), (3, 12, 102, 7)]
 
 
 def test_the_schedule_runs_from_zero_to_the_whole_quantity() -> None:

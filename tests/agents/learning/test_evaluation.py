@@ -14,6 +14,7 @@ from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.execution.policies.policy import Policy as AnyPolicy
 from serl.agents.execution.policies.reactive import Aggressive, Passive, Patience
 from serl.agents.execution.policies.schedules import Twap
+from serl.agents.learning import evaluation
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import (
     MEASURES,
@@ -32,11 +33,12 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
+from serl.agents.learning.students_t import expanded
 from serl.agents.learning.table import Section, comma_separated, write_tables
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
-from serl.history.day import Day
+from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 
 MARKET = MarketConfig(hours="09:35-10:25", environments=5, duration_s=60, interval_s=10)
@@ -177,6 +179,36 @@ def test_intervals_resample_whole_days() -> None:
     by_order = bootstrap_estimates(columns, np.arange(400), 1)["PA"]
     assert by_day.value == by_order.value == 0
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
+
+
+def test_intervals_of_few_days_hold_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven days, as the bars' test part has: the central 95 % of the draws contain the truth in 86 % of cases."""
+    monkeypatch.setattr(evaluation, "BOOTSTRAPS", 400)
+    days, random, held = np.repeat(np.arange(7), 2), np.random.default_rng(0), 0
+    for _ in range(300):
+        values = random.normal(size=7)[days]
+        found = bootstrap_estimates({"pa": values}, days, 1, ("PA",))["PA"]
+        held += found.low <= 0 <= found.high
+    assert 0.92 < held / 300 <= 0.98
+    low, high = expanded(7)
+    assert low == pytest.approx(1 - high) and low == pytest.approx(0.0041, abs=2e-4)
+    assert expanded(10**6)[0] == pytest.approx(0.025, abs=1e-4)
+
+
+def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
+    """Rules are fitted on training orders, also where other hours are tested."""
+    path = tmp_path / "a.day"
+    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    config = MarketConfig(data=[path], hours="13:10-13:50", part="test", environments=4, duration_s=60, interval_s=10)
+    source = Scenario(config).source
+    span_ns = time_of_day_ns("13:10"), time_of_day_ns("13:50")
+    (tested,) = source.hours("test")
+    assert (tested.start_ns, tested.end_ns) == span_ns
+    for part in ("train", "validation"):
+        assert all(hours.end_ns <= span_ns[0] for hours in source.hours(part))
+    early = Scenario(config.model_copy(update={"hours": "10:10-10:50"})).source
+    with pytest.raises(ConfigError, match="without those of the part train, which are used too, got 10:10-10:50"):
+        early.hours("train")
 
 
 @pytest.mark.long
