@@ -3,7 +3,9 @@
 import asyncio
 import secrets
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -39,7 +41,9 @@ class Account:
         self.cancel_ids: dict[int, str] = {}
         self.listen_keys: dict[str, float] = {}
         self._takers: dict[object, Take] = {}
-        self._position_due: asyncio.Task[None] | None = None
+        self._amending: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._position_ms: int | None = None  # of the last execution whose balances have not been asked for
+        self._positions: asyncio.Task[None] | None = None
         link.orders.on_execution = self._on_execution
 
     @property
@@ -52,6 +56,10 @@ class Account:
         self.cancel_ids[command_id] = client_id
         while len(self.cancel_ids) > CANCEL_IDS_KEPT:
             del self.cancel_ids[next(iter(self.cancel_ids))]
+
+    def amending(self, order_id: int) -> asyncio.Lock:
+        """Lets one amendment of an order in at a time: the next one is to count from the quantity that the one before it leaves."""
+        return self._amending.setdefault(order_id, asyncio.Lock())
 
     def listen(self, key: object, take: Take) -> None:
         """Sends every event to `take` from now on."""
@@ -87,8 +95,10 @@ class Account:
         list_id = execution.order.record.list_id
         if list_id >= 0 and execution.kind != "TRADE":
             self._tell_list(self.link.orders.lists[list_id])
-        if execution.kind != "TRADE_PREVENTION" and self._position_due is None:
-            self._position_due = asyncio.get_running_loop().create_task(self._tell_position(execution.time_ms))
+        if execution.kind != "TRADE_PREVENTION":
+            self._position_ms = execution.time_ms
+            if self._positions is None:
+                self._positions = asyncio.get_running_loop().create_task(self._tell_positions())
 
     def _tell_list(self, orders: list[SpotOrder]) -> None:
         """The list has all of its orders, or is done."""
@@ -96,15 +106,18 @@ class Account:
         if len(orders) == orders[0].record.list_size and len(states) == 1:
             self.tell(list_status(orders, time.time_ns() // 1_000_000))
 
-    async def _tell_position(self, update_ms: int) -> None:
-        """Sends the balances after whatever has arrived together."""
+    async def _tell_positions(self) -> None:
+        """Sends the balances after whatever has arrived together, and again after what arrives until they are there."""
         try:
-            await asyncio.sleep(0)
-            balances = await self.balances()
-        except BinanceError:
-            return  # the exchange is away: the next execution brings them
+            while self._position_ms is not None:
+                await asyncio.sleep(0)
+                update_ms, self._position_ms = self._position_ms, None
+                with suppress(BinanceError):  # the exchange is away: the next execution brings them
+                    self._tell_position(update_ms, await self.balances())
         finally:
-            self._position_due = None
+            self._positions = None
+
+    def _tell_position(self, update_ms: int, balances: list[dict[str, str]]) -> None:
         rows = [{"a": each["asset"], "f": each["free"], "l": each["locked"]} for each in balances]
         self.tell({"e": "outboundAccountPosition", "E": time.time_ns() // 1_000_000, "u": update_ms, "B": rows})
 

@@ -70,6 +70,7 @@ class AccountLink:
         orders: kept up to date by the session's reports.
         up: whether commands can be sent now.
         pending_ids: the client's ids of orders that have been sent and not been answered.
+        pending_lists: those of order lists.
         last_command_id: of the last command that was sent.
     """
 
@@ -81,6 +82,7 @@ class AccountLink:
         self.orders = AccountOrders(listings, file, offset_ms)
         self.up = False
         self.pending_ids: set[str] = set()
+        self.pending_lists: set[str] = set()
         self.last_command_id = 0
         self._outgoing: list[bytes] = []
         self._client: AsyncExchange | None = None
@@ -302,8 +304,7 @@ class AccountLink:
             command_id, message = made.order_id, session.rows(rows)
             session.unanswered[command_id] = message
         future = self._send(client, command_id, message)
-        self.pending_ids.add(made.client_id)
-        future.add_done_callback(lambda _: self.pending_ids.discard(made.client_id))
+        _keep_until_done(self.pending_ids, made.client_id, future)
         return future
 
     def new_list(
@@ -333,6 +334,8 @@ class AccountLink:
         for each in made:
             session.unanswered[each.order_id] = message
             futures.append(self._wait_for(each.order_id))
+            _keep_until_done(self.pending_ids, each.client_id, futures[-1])
+        _keep_until_done(self.pending_lists, list_client_id, futures[-1])
         self._send_now(client, message)
         return futures
 
@@ -391,6 +394,11 @@ def accepted(report: Report) -> Report:
     if report.kind == EventKind.REJECTED:
         raise rejection(report.reason)
     return report
+
+
+def _keep_until_done(ids: set[str], client_id: str, future: "asyncio.Future[Report]") -> None:
+    ids.add(client_id)
+    future.add_done_callback(lambda _: ids.discard(client_id))
 
 
 def _ends_command(report: Report) -> bool:

@@ -193,6 +193,7 @@ async def _replace(call: Call, order: SpotOrder, draft: Draft, kind: str, *, sto
         created = "NOT_ATTEMPTED"
     else:
         try:
+            check_client_id(call, draft.template.client_id)  # another request may have used it during the cancel
             new_answer = response(await placed(call, send(call, draft)), kind)
         except BinanceError as error:
             created, new_answer = "FAILURE", error.body()
@@ -211,7 +212,11 @@ async def _replace(call: Call, order: SpotOrder, draft: Draft, kind: str, *, sto
 
 async def amend(call: Call) -> Any:
     """PUT order/amend/keepPriority: a smaller quantity, which keeps the order's place in the queue."""
-    order = find_order(call, order_does_not_exist())
+    async with call.account.amending(find_order(call, order_does_not_exist()).order_id):
+        return await _amend(call, find_order(call, order_does_not_exist()))
+
+
+async def _amend(call: Call, order: SpotOrder) -> Any:
     new_lots = order.listing.qty_lots("newQty", call.parameters.text("newQty"))
     if not order.open:
         raise BinanceError(-2038, "Order amend is not supported for this symbol: the order is not open.")

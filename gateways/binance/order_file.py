@@ -9,6 +9,7 @@ orders that closed so long ago that the gateway no longer returns them, and all 
 nothing of stays.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -118,10 +119,19 @@ class OrderFile:
         """Writes a record; it survives the end of the process from then on. Raises OSError."""
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with self._locked():
-            os.write(self._descriptor, line)
+            self._write(line)
         self.records[record.order_id] = record
         self._dropped.discard(record.order_id)
         self.compact()
+
+    def _write(self, line: bytes) -> None:
+        """Writes a line as a whole or not at all: a part of it would spoil the next one too."""
+        size = os.fstat(self._descriptor).st_size
+        written = os.write(self._descriptor, line)
+        if written != len(line):
+            os.ftruncate(self._descriptor, size)
+            text = f"expected to write {len(line)} bytes, wrote {written}; make room on the disk"
+            raise OSError(errno.ENOSPC, text, str(self.path))
 
     def forget(self, order_id: int) -> None:
         """Drops a record from memory: its order is done. The file keeps it."""

@@ -118,7 +118,7 @@ async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type
     if len(set(ids)) < len(ids):
         raise refused("Duplicate order sent.")
     list_client_id = call.parameters.client_id("listClientOrderId") or new_client_id()
-    if any(
+    if list_client_id in call.account.link.pending_lists or any(
         legs_of[0].record.list_client_id == list_client_id and as_json.list_is_open(legs_of)
         for legs_of in call.account.link.orders.lists.values()
     ):

@@ -5,6 +5,8 @@ from serl.gateways.fix.store import SessionStore
 
 PART_BYTES = 1 << 16
 """What a resend gives at once, before it waits for the client to read."""
+PART_NUMBERS = 10_000
+"""And how many numbers it looks at: those of administrative messages have no bytes, but take time."""
 
 
 class Resends:
@@ -30,10 +32,11 @@ class Resends:
         self._ranges = []
 
     def part(self, stamp: str) -> list[bytes]:
-        """The next messages, about `PART_BYTES` of them. stamp: their SendingTime."""
+        """The next messages, about `PART_BYTES` of them, for up to `PART_NUMBERS` numbers. stamp: their SendingTime."""
         part: list[bytes] = []
-        size = gap = 0
-        while self._ranges and size < PART_BYTES:
+        size = gap = count = 0
+        while self._ranges and size < PART_BYTES and count < PART_NUMBERS:
+            count += 1
             at, to = self._ranges[0]
             last = to or self._store.next_out - 1
             stored = self._store.message(at) if at <= last else None

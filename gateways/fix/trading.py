@@ -98,16 +98,21 @@ class Trading(StoredApplication):
         self._reference = ReferenceData(self.session, exchange, self._reports.quotings, owner)
         self._receivers = self._entry.receivers | self._market.receivers | self._reference.receivers
         # venue.last_report may be later: reports can arrive together with the answer to the login
+        if not venue.is_other_journal:  # else once the client is told of it
+            self._note_beginning(venue)
+        self.store.flush()
+
+    def _note_beginning(self, venue: ReportSession) -> None:
         if self.store.last_report != venue.begins_after:
             self.store.append([REPORT, venue.begins_after])
-        self.store.flush()
 
     def start(self) -> None:
         """Begins to take reports: the client is logged on."""
         venue, reports = self._venue, self._reports
         assert venue is not None and reports is not None
-        if venue.gap and venue.last_command_id < self._last_command_id:
+        if venue.is_other_journal:
             reports.lost("the exchange has another journal, without this order")
+            self._note_beginning(venue)
         self._task = asyncio.create_task(self._take_reports())
 
     async def close(self) -> None:
@@ -134,7 +139,7 @@ class Trading(StoredApplication):
 
     def receive(self, message: Message) -> None:
         """See `Application.receive`."""
-        if self._exchange is None or self._exchange.core.silent_s > SILENCE_S:
+        if self._is_away or (self._venue is not None and self._venue.is_over):
             self.session.business_reject(
                 message, 4, "the exchange does not answer; try later", message.fields.get("11", "")
             )
@@ -148,8 +153,11 @@ class Trading(StoredApplication):
         entry, exchange = self._entry, self._exchange
         if entry is not None and entry.commands and exchange is not None and self._venue is not None:
             commands, entry.commands = entry.commands, []
+            messages = self._venue.messages(commands)
+            if not self._venue.live:  # they are sent after the login, if the exchange then has the same journal
+                return
             try:
-                exchange.send(*self._venue.messages(commands))
+                exchange.send(*messages)
             except ExchangeUnreachable as error:  # they are sent again at the next logon
                 self.session.end(str(error))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from serl.clients.errors import SessionEnded
 from serl.clients.session import Report, Session
 from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.wire import Kind
@@ -18,6 +19,7 @@ assert _ROW.size == COMMAND.itemsize
 _HEAD = msgpack.packb([int(Kind.BULK), bytes(_ROW.size)])[: -_ROW.size]
 BULKS_MAX = 1024
 """Messages whose command ids are kept, in case the exchange refuses them as a whole."""
+MISSING = "the exchange was restarted with another journal, or without reports that were not received; log on again"
 
 
 class Refusal(NamedTuple):
@@ -35,12 +37,13 @@ class ReportSession(Session):
         super().__init__(name, token, **options)
         #: by the first command id of a message: those of the orders and requests in it
         self._messages: dict[int, list[int]] = {}
-        #: the last command that the exchange had at the login
-        self.last_command_id = 0
         #: the report before the first one that follows the login
         self.begins_after = -1
-        #: reports are missing: the exchange started with another journal, or stores them no longer
-        self.gap = False
+        #: the exchange began with another journal: it has fewer reports than we got
+        self.is_other_journal = False
+        #: it did so while we were logged in, and what we know of orders is about the former one
+        self.is_over = False
+        self._has_begun = False
 
     def receive(self, data: bytes) -> list[Any]:
         """See `Session.receive`."""
@@ -111,11 +114,16 @@ class ReportSession(Session):
     def _welcome(self, message: list[Any]) -> None:
         before, next_report = self.last_report, message[4]
         super()._welcome(message)
-        self.last_command_id = message[5]
-        if before >= 0 and next_report != before + 1:
-            self.gap = True
+        if before >= 0:  # above `before + 1` it stores the reports between them no longer
             self.last_report = next_report - 1
         self.begins_after = self.last_report
+        if next_report <= before:
+            self.is_other_journal = True
+            self.unanswered = {}  # meant for another market
+        if self._has_begun and before >= 0 and next_report != before + 1:
+            self.is_over = True
+            raise SessionEnded("reports_missing", MISSING)
+        self._has_begun = True
 
 
 def single(rows: bytes) -> bytes:

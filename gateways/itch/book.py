@@ -8,7 +8,7 @@ from serl.history.itch.messages import decode
 
 
 class KnownBook:
-    """Open orders and trading states.
+    """Open orders and trading states, as of the last `update`.
 
     Attributes:
         shares: of each order, by its number.
@@ -17,16 +17,22 @@ class KnownBook:
     """
 
     def __init__(self, log: StreamLog) -> None:
+        self._log, self._next = log, 1
         self.shares: dict[int, int] = {}
         self.locate: dict[int, int] = {}
         self.states: dict[int, tuple[str, str]] = {}
-        for block in log.blocks():
+
+    def update(self) -> None:
+        """Takes in what was added to the stream since the last time: seconds after the start, if these are millions of messages. From any
+        thread, while nothing is added."""
+        for block in self._log.blocks(self._next):
             at = 0
             while at < len(block):
                 end = at + 2 + (block[at] << 8 | block[at + 1])
                 if block[at + HEAD_BYTES] in b"AUECXDH":
                     self._apply(decode(block[at + HEAD_BYTES : end]))
                 at = end
+        self._next = self._log.count + 1
 
     def _apply(self, message: dict[str, Any]) -> None:
         kind = message["type"]

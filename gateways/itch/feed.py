@@ -56,6 +56,7 @@ class ItchFeed:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = StreamLog(folder / "stream")
         self.readers: set[Connection] = set()
+        self._known = KnownBook(self.log)
         self._endpoint, self._curve, self._token = endpoint, curve, token
         self._report = report
         self._sockets: Sockets | None = None
@@ -169,6 +170,7 @@ class ItchFeed:
 
     async def _synchronize(self) -> None:
         """Tells what has changed since the stream's last message; at its beginning, everything."""
+        await asyncio.to_thread(self._known.update)  # the users of the gateway are not to wait
         replies, states = [], []
         for number in range(len(self._names)):
             before, reply, after = [await self._ask(kind, number) for kind in (Kind.STATUS, Kind.L3, Kind.STATUS)]
@@ -181,12 +183,12 @@ class ItchFeed:
         self._held = []
         self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
         time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
-        known = KnownBook(self.log)
         messages = [] if self.log.count else self._begin(time_ns)
         for number, (reply, (halted, phase, reason)) in enumerate(zip(replies, states, strict=True)):
             self._auctions.set_status(number, bool(halted), phase, reason)
-            messages += self._differences(number, reply[5], known, time_ns)
+            messages += self._differences(number, reply[5], time_ns)
         self._tell(b"".join(messages))
+        self._heard_s = time.monotonic()
 
     def _begin(self, time_ns: int) -> list[bytes]:
         directory = [
@@ -195,7 +197,8 @@ class ItchFeed:
         ]
         return [encode({"type": "S", "time_ns": time_ns, "event": "O"}), *directory]
 
-    def _differences(self, number: int, orders: list[Any], known: KnownBook, time_ns: int) -> list[bytes]:
+    def _differences(self, number: int, orders: list[Any], time_ns: int) -> list[bytes]:
+        known = self._known
         locate, name, units = number + 1, self._names[number], int(self._units[number])
         head = {"locate": locate, "time_ns": time_ns}
         messages = []

@@ -205,7 +205,7 @@ class Link:
                 self.on_gap(str(gap))
                 self.session.last_report = -1
                 await self._return()
-            except (SessionEnded, ExchangeUnreachable) as error:
+            except (SessionEnded, ExchangeUnreachable, LoginRefused) as error:
                 self.warn(str(error))
                 await self._return()
                 heard, heard_s = -1, time.monotonic()

@@ -127,6 +127,7 @@ class User:
                 raise OtherJournal(f"report {mark.number} is not the same as before")
             rows = rows[rows["report"] > mark.number]
         if not len(rows):
+            self._resume_readers()
             return
         packets, count = self._encoder.encode(rows)
         last = rows[-1]
@@ -137,6 +138,10 @@ class User:
             self.link.answered(answered)
             self._entry.reject_refused(answered, Reject.PORT_RATE)
         self._entry.send_freed()
+        self._resume_readers()
+
+    def _resume_readers(self) -> None:
+        """Receives from the user again, once few commands wait for their reports."""
         if self._paused and self.link.unanswered_rows < UNANSWERED_ROWS_MAX // 2:
             for reader in self._paused:
                 reader.resume_reading()
@@ -161,6 +166,7 @@ class User:
             if self._changes.by_command[command_id].kind == REPLACE:
                 self._encoder.freed += self._changes.answered(command_id)
         self._entry.send_freed()
+        self._resume_readers()  # the commands that were lost get no reports
 
     # from the user
 

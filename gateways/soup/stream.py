@@ -7,7 +7,7 @@ been processed: after a kill, the last block that is complete says where to cont
 import os
 import struct
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -119,9 +119,9 @@ class StreamLog:
         next_first = self._firsts[index + 1] if index + 1 < len(self._firsts) else self.count + 1
         return packets[at:], next_first - sequence
 
-    def blocks(self) -> Iterator[bytes]:
-        """The packets of each block, from the first on."""
-        for first in self._firsts:
+    def blocks(self, sequence: int = 1) -> Iterator[bytes]:
+        """The packets of each block, from the one that begins with message `sequence` or the next one on."""
+        for first in self._firsts[bisect_left(self._firsts, sequence) :]:
             yield self.read(first)[0]
 
     def close(self) -> None:

@@ -179,13 +179,25 @@ class Socket:
 
     def call(self, method: str, key: str | None = None, **values: Any) -> Any:
         """A request to the WebSocket API, signed with a key; its answer."""
+        return self.receive(id=self._ask(method, key, values))
+
+    def calls(self, key: str, *requests: tuple[str, Parameters]) -> list[Any]:
+        """The answers to requests that are sent before the first of them is answered."""
+        ids = [self._ask(method, key, dict(values)) for method, values in requests]
+        answers: dict[int, Any] = {}
+        while len(answers) < len(ids):
+            message = self.receive()
+            answers |= {message["id"]: message} if message.get("id") in ids else {}
+        return [answers[number] for number in ids]
+
+    def _ask(self, method: str, key: str | None, values: Parameters) -> int:
         self._number += 1
         if key is not None:
             values |= {"apiKey": key, "timestamp": now_ms(), "recvWindow": 60_000}
             payload = "&".join(f"{name}={values[name]}" for name in sorted(values))
             values["signature"] = signature(payload, SECRETS[key])
         self.send({"id": self._number, "method": method, "params": values})
-        return self.receive(id=self._number)
+        return self._number
 
 
 def write_accounts(folder: Path, accounts: dict[str, Any] = ACCOUNTS) -> Path:

@@ -95,6 +95,19 @@ def test_a_full_disk_leaves_the_file_and_orders_go_on(tmp_path: Path, monkeypatc
     assert records(tmp_path).keys() == {1, 2, 3} and len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_line_that_a_full_disk_cuts_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = OrderFile(tmp_path, "alice"), os.write
+    file.append(record(1))
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
+    with pytest.raises(OSError, match=r"expected to write .* bytes, wrote 20; make room on the disk"):
+        file.append(record(2))
+    monkeypatch.undo()
+    assert file.records.keys() == {1}
+    file.append(record(3))
+    file.close()
+    assert records(tmp_path).keys() == {1, 3}
+
+
 def killed_at(step: int, run: Callable[[], None]) -> bool:
     """Runs a function in a child that SIGKILL ends at its `step`th call of a function of C; whether it was killed."""
     child = os.fork()

@@ -15,6 +15,7 @@ from serl.gateways.accounts import new_accounts
 from serl.gateways.ouch.cli import ouch
 from serl.gateways.ouch.gateway import OuchGateway
 from serl.gateways.ouch.inbound import Symbols
+from serl.gateways.ouch.link import UNANSWERED_ROWS_MAX
 from serl.gateways.ouch.reasons import Reject
 from tests.gateways.ouch.client import Gateway, SoupClient, cancel, enter, gateway, modify, replace
 from tests.server_fixture import free_endpoint, start_exchange
@@ -99,6 +100,23 @@ def test_the_exchange_restarts_underneath(tmp_path: Path) -> None:
             assert answer["reason"] == Reject.DESTINATION_CLOSED
         alice.send(cancel(1), cancel(ref))
         assert alice.summary(2) == [("C", 1, 100), ("C", ref, 10)]
+
+
+@pytest.mark.long
+def test_a_user_whose_orders_filled_the_gateway_is_read_again_after_the_restart(tmp_path: Path) -> None:
+    endpoint, last_ref = free_endpoint(), UNANSWERED_ROWS_MAX + 1000
+    with ExitStack() as stack:
+        exchange = stack.enter_context(start_exchange(journal=tmp_path / "journal", endpoint=endpoint))
+        started = stack.enter_context(gateway(endpoint, tmp_path))
+        alice = stack.enter_context(logged_in(started))
+        alice.send(enter(1))
+        assert alice.summary(1) == [("A", 1, 100)]
+        exchange.kill()
+        alice.send(*(enter(ref, b"B", 100, 900_000) for ref in range(2, last_ref + 1)))  # nothing answers them
+        stack.enter_context(start_exchange(journal=tmp_path / "journal", endpoint=endpoint))
+        assert {answer["reason"] for answer in alice.messages(last_ref - 1)} == {Reject.DESTINATION_CLOSED}
+        alice.send(b"Q")
+        assert alice.message()["next_user_ref"] == last_ref + 1
 
 
 @pytest.mark.long

@@ -1,0 +1,47 @@
+"""What a gap of the feed costs the users of the gateway: nothing, however long the stream is."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.exchange.wire import Kind
+from serl.gateways.itch import book
+from serl.gateways.itch.feed import ItchFeed
+from serl.history.itch.messages import decode
+
+ORDER = [7, 0, 100, 5]
+
+
+def test_the_stream_is_read_once_and_by_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[tuple[str, bool]] = []
+
+    def noted(message: bytes) -> dict[str, Any]:
+        found = decode(message)
+        decoded.append((found["type"], threading.current_thread() is threading.main_thread()))
+        return found
+
+    monkeypatch.setattr(book, "decode", noted)
+    orders = [ORDER]
+
+    async def main() -> None:
+        feed = ItchFeed(tmp_path, "tcp://127.0.0.1:9", None, "", print)
+
+        async def ask(kind: Kind, *_: int) -> list[Any]:
+            info = (None, [(0, "AMZN", "0.01", "1")], ["live", 1.0, 0, 0], None)
+            return [0, 0, 1, 10, 0, {Kind.INFO: info, Kind.STATUS: [0, 2, 0], Kind.L3: list(orders)}[kind]]
+
+        monkeypatch.setattr(feed, "_ask", ask)
+        await feed._learn_symbols()
+        for changed in (orders.clear, lambda: orders.append(ORDER), lambda: None):
+            await feed._synchronize()
+            changed()
+        await feed._synchronize()
+        assert feed._known.shares == {7: 5}
+        await feed.close()
+
+    asyncio.run(main())
+    assert [kind for kind, _ in decoded if kind != "H"] == ["A", "D", "A"]
+    assert not any(in_loop for _, in_loop in decoded)
