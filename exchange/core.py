@@ -10,7 +10,7 @@ import numpy as np
 
 from serl.exchange.assets import Assets
 from serl.exchange.config import ExchangeConfig
-from serl.exchange.errors import DiskFullError
+from serl.exchange.errors import ConfigError, DiskFullError
 from serl.exchange.gateway.feed_state import NO_FEED, NOBODY, FeedState
 from serl.exchange.gateway.loop import (
     JOURNAL_FAILURE,
@@ -38,7 +38,7 @@ from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.event_reader import JournalReader
 from serl.exchange.journal.journal import Journal
-from serl.exchange.journal.meta import display_divisors, is_new
+from serl.exchange.journal.meta import is_new, limits_at, operators_at, parts
 from serl.exchange.journal.news_log import NewsLog
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
@@ -80,7 +80,6 @@ class Core:
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that the loop polls; the exchange sets them
         self.before_event_rotation: list[Callable[[], None]] = []  # called before the current event segment is replaced
         try:
-            self.news_log = NewsLog(folder, self.journal.id, config.limits.news_kept)
             self.recovery = self._recover()
         except BaseException:
             self.journal.unlock()
@@ -252,10 +251,10 @@ class Core:
         counter = self.gateway.counter
         snapshot_sequence = self._load_snapshot()
         checks = self._check_segments(snapshot_sequence)
+        self.journal.store.find(self._first_event)  # raises if it is damaged
+        self.news_log = NewsLog(self.journal.folder, self.journal.id, self.config.limits.news_kept)
+        self.journal.start()
         self._open_events()
-        for participant, entry in enumerate(self.journal.participants):
-            if entry.get("operator"):  # older journals lack the key
-                self.market.grant_operator(participant)
         executed = 0
         for check in checks:
             path = check.path
@@ -284,20 +283,25 @@ class Core:
         if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
-        self._set_display_divisor(self.config.limits.display_divisor_max)
-        self.journal.set_display_divisor(self.command_sequence + 1, self.config.limits.display_divisor_max)
+        limits = market_limits(self.config)
+        self._set_rules(limits, self.journal.operators())
+        self.journal.note_limits(self.command_sequence + 1, dataclasses.asdict(limits))
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
     def _execute_again(self, first: int, valid: int) -> None:
-        """Executes the rest of a segment, each command under the limits that it was executed under before."""
-        begin = first + int(self.gateway.counter[EXECUTED])
-        for stop, divisor in display_divisors(self.journal.meta, begin, first + valid):
-            self._set_display_divisor(divisor)
+        """Executes the rest of a segment, each command under the limits and with the operators that it was executed with before."""
+        meta, today = self.journal.meta, market_limits(self.config)
+        for begin, stop in parts(meta, first + int(self.gateway.counter[EXECUTED]), first + valid):
+            operators = operators_at(meta, begin)
+            limits = dataclasses.replace(today, **limits_at(meta, begin))
+            self._set_rules(limits, self.journal.operators() if operators is None else operators)
             self.gateway.counter[APPENDED] = stop - first
             self.execute_journaled()
 
-    def _set_display_divisor(self, value: int) -> None:
-        self.market.state.counters["display_divisor_max"] = value
+    def _set_rules(self, limits: MarketLimits, operators: list[int]) -> None:
+        self.market.set_limits(limits)
+        self.market.state.operator[:] = 0
+        self.market.state.operator[operators] = 1
 
     def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
         """Checks the command segments from the one with the snapshot's next command on. Raises JournalError where one is damaged or
@@ -322,10 +326,12 @@ class Core:
         """Restores the newest valid snapshot. Returns the sequence number of its last command, 0 without one."""
         limits = market_limits(self.config)
         names = [symbol["name"] for symbol in self.symbols]
+        self._check_participants(len(self.journal.participants))
         for path in reversed(snapshots.snapshot_paths(self.journal.folder)):
             saved = snapshots.load(path, self.journal.id)
             if saved is None:
                 continue
+            self._check_participants(len(saved.market.report))
             self.gateway.counter[LAST_COMMAND_NS] = saved.now_ns
             self.gateway.counter[NEXT_SEQUENCE] = saved.sequence + 1
             self._first_event = saved.event_sequence + 1
@@ -335,6 +341,15 @@ class Core:
         self.gateway.counter[NEXT_SEQUENCE] = 1
         self._first_event = 1
         return 0
+
+    def _check_participants(self, used: int) -> None:
+        """Raises ConfigError if the market has no room for the first `used` participants."""
+        most = self.config.limits.participants_max
+        if used > most:
+            raise ConfigError(
+                f"participants_max: expected at least {used}, as the journal in {self.journal.folder} has {used} participants, got {most}; "
+                "raise it, or start with another folder"
+            )
 
     def _open_events(self) -> None:
         """Opens the event log that contains event `_first_event`, or creates one that starts with it. The files after it go: their events are

@@ -21,6 +21,8 @@ class Inbound:
         self._last_arrival_ns: dict[int, int] = {}
         #: commands that the exchange sends for disconnected participants; kept apart because the staged rows may be full
         self._exchange_rows = np.zeros(0, COMMAND)
+        #: the last command id that the participant of each had sent before: the order of commands that are raised to the same time
+        self._exchange_after = np.zeros(0, np.int64)
         #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
         self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
 
@@ -48,6 +50,9 @@ class Inbound:
         self._last_arrival_ns[participant] = self._last_arrival_ns.get(participant, 0) + 1
         self._delay(row)
         self._exchange_rows = np.append(self._exchange_rows, row)
+        waiting = self._staged()
+        last_id = waiting["command_id"][waiting["participant"] == participant].max(initial=0)
+        self._exchange_after = np.append(self._exchange_after, last_id)
         return True
 
     def append_recorded(self, rows: Rows, sender: int) -> bool:
@@ -92,8 +97,9 @@ class Inbound:
             return
         rows = self._staged()
         np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
+        for waiting in (self._exchange_rows, self._recorded):
+            np.maximum(waiting["time_ns"], earliest_ns, out=waiting["time_ns"])
         due, exchange_due = rows["time_ns"] < until_ns, self._exchange_rows["time_ns"] < until_ns
-        np.maximum(self._recorded["time_ns"], earliest_ns, out=self._recorded["time_ns"])
         recorded = self._recorded[: np.searchsorted(self._recorded["time_ns"], until_ns)]
         ready = np.concatenate((rows[due], self._exchange_rows[exchange_due], recorded))
         if not len(ready):
@@ -101,9 +107,14 @@ class Inbound:
         later = rows[~due]
         self._gateway.staged[: len(later)] = later
         self._gateway.counter[STAGED] = len(later)
-        self._exchange_rows = self._exchange_rows[~exchange_due]
         self._recorded = self._recorded[len(recorded) :]
         participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()
+        own, for_them = int(due.sum()), int(exchange_due.sum())
+        command_ids[own : own + for_them] = self._exchange_after[exchange_due]
+        is_exchange = np.zeros(len(ready), np.bool_)
+        is_exchange[own : own + for_them] = True
+        self._exchange_rows = self._exchange_rows[~exchange_due]
+        self._exchange_after = self._exchange_after[~exchange_due]
         if len(recorded):  # these keep their order, whatever their command ids
             participants[-len(recorded) :], command_ids[-len(recorded) :] = self._recorded_by, np.arange(len(recorded))
-        self._core.submit(ready[np.lexsort((command_ids, participants, ready["time_ns"]))])
+        self._core.submit(ready[np.lexsort((is_exchange, command_ids, participants, ready["time_ns"]))])

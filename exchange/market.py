@@ -79,9 +79,14 @@ class Market(Entry):
     ) -> None:
         names, capacity = symbol_names(symbols), capacity_for(min(FIRST_ORDERS, limits.orders_open_max))
         state = new_state(len(names), limits.participants_max, limits.window_ticks, capacity, 2 * limits.window_ticks)
-        for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
-            state.counters[name] = getattr(limits, name)
         super().__init__(names, limits, state, room_slots)
+        self.set_limits(limits)
+
+    def set_limits(self, limits: MarketLimits) -> None:
+        """Applies other limits to the next commands; `participants_max` and `window_ticks` stay as they are."""
+        self.limits = limits
+        for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
+            self.state.counters[name] = getattr(limits, name)
 
     def grant_operator(self, participant: Integer) -> None:
         """Lets a participant halt, resume, print and end the day. ConfigError if there is no such participant."""

@@ -103,7 +103,10 @@ class NewsChannel:
         """Publishes the number of the last message again, without the message, so that a subscriber that missed it notices."""
         if not self._feed.has_subscribers or not self.last:
             return
-        (message,) = self.messages_after(-1)
+        for message in self.messages_after(-1):  # none if it is no longer kept, while many wait for their time
+            self._repeat(message)
+
+    def _repeat(self, message: News) -> None:
         body = self._body(message.sequence, message, [])
         self._socket.send_multipart([TOPIC, body])
         self._feed.delayed.repeat(TOPIC, message.sequence, message.time_ns, body)

@@ -153,7 +153,7 @@ class Participants:
         if self.is_operator(number):
             return
         if self._core.market.state.last_command_id[number]:
-            self._save_snapshot()  # a restart must not execute its earlier commands as an operator's
+            self._save_before_change()  # a restart must not execute its earlier commands as an operator's
         self._core.market.grant_operator(number)
         entry = self._core.journal.participants[number]
         entry["operator"] = entry["granted"] = True
@@ -161,12 +161,13 @@ class Participants:
 
     def _refresh_operators(self) -> None:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
-        changed, a snapshot is written: a restart must not execute those commands again."""
+        changed, a snapshot is written: a restart need not execute those commands again. The previous ones are noted in case it is damaged."""
         participants = self._core.journal.participants
         operators = [self._may_operate(entry["name"], entry) for entry in participants]
         self._core.market.state.operator[: len(participants)] = operators
         if operators != [entry.get("operator") for entry in participants]:
             self._core.save_snapshot()
+            self._core.journal.note_operators(self._core.command_sequence)
             for entry, operator in zip(participants, operators, strict=True):
                 entry["operator"] = operator
             self._core.journal.save_participants()
@@ -176,11 +177,12 @@ class Participants:
         granted = not self._login.required and entry.get("granted") is True
         return name == EXCHANGE_NAME or granted or self._login.is_operator(name)
 
-    def _save_snapshot(self) -> None:
-        """Saves a snapshot and waits for it. Raises RequestError if the disk is full."""
+    def _save_before_change(self) -> None:
+        """Saves a snapshot, waits for it, and notes whose commands before it were an operator's. Raises RequestError if the disk is full."""
         try:
             self._core.save_snapshot()
             self._core.journal.wait_for_snapshot()
+            self._core.journal.note_operators(self._core.command_sequence)
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
 

@@ -3,20 +3,33 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.inspect import find_meta
-from serl.exchange.journal.segment import first_sequence, read_header
+from serl.exchange.journal.lock import locked
+from serl.exchange.journal.segment import first_sequence, no_space, read_header
 from serl.exchange.journal.stored import compress, compressible, stored_rows
 from serl.exchange.records import COMMAND, EVENT
+
+LOCK = "compress.lock"
+"""Held by the one process that compresses a journal: a second one would delete what the first one has written."""
 
 
 def compress_finished(folder: Path) -> tuple[int, int]:
     """Compresses every command file that the oldest kept snapshot contains, and every finished event file before it.
 
-    Returns (bytes before, bytes after). Raises JournalError where a file is damaged, and DiskFullError without room.
+    Returns (bytes before, bytes after), (0, 0) while another process compresses the journal. Raises JournalError where a file is damaged,
+    and DiskFullError without room.
     """
     meta = find_meta(folder)
+    with no_space(folder):
+        lock = locked(folder / LOCK)
+    with lock or contextlib.nullcontext():
+        return (0, 0) if lock is None else _compress(folder, meta)
+
+
+def _compress(folder: Path, meta: dict[str, Any]) -> tuple[int, int]:
     journal_id, salt = str(meta.get("id", "")), int(meta["salt"])
     before = after = 0
     for path, following in _finished(folder):

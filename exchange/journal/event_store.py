@@ -57,19 +57,26 @@ class EventStore:
         rows = self._free_buffers.pop() if self._free_buffers else np.zeros(self._segment_rows, EVENT)
         self.current = EventLog(self._folder / f"events-{first:012d}.rows", first, rows, self._journal_id)
 
-    def open(self, first: int) -> int:
-        """Opens the log that contains event `first`, or creates one. Returns the number of its rows before that event."""
+    def find(self, first: int) -> Path | None:
+        """The file that contains event `first`, or has room for it. Raises JournalError where a later one, or it, is damaged."""
         for path in reversed(self.paths()):
             header = read_header(path, EVENT, self._journal_id)
-            keep = first - header["first_sequence"]
-            if 0 <= keep <= header["capacity"]:
-                if path.suffix == ".zrows":
-                    path = decompress(path, EVENT, self._journal_id)
-                rows = np.zeros(max(keep, self._segment_rows), EVENT)
-                self.current = EventLog.open(path, header["first_sequence"], rows, keep, self._journal_id)
-                return keep
-        self.create(first)
-        return 0
+            if 0 <= first - header["first_sequence"] <= header["capacity"]:
+                return path
+        return None
+
+    def open(self, first: int) -> int:
+        """Opens the log that contains event `first`, or creates one. Returns the number of its rows before that event."""
+        path = self.find(first)
+        if path is None:
+            self.create(first)
+            return 0
+        keep = first - first_sequence(path)
+        if path.suffix == ".zrows":
+            path = decompress(path, EVENT, self._journal_id)
+        rows = np.zeros(max(keep, self._segment_rows), EVENT)
+        self.current = EventLog.open(path, first - keep, rows, keep, self._journal_id)
+        return keep
 
     def index_answers(self) -> None:
         """Builds or loads the answer index of the finished logs."""

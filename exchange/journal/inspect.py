@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -52,8 +53,8 @@ def verify(folder: Path) -> list[Finding]:
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
     findings += [_check_news(folder, journal_id)] if (folder / NEWS).exists() else []
     findings += _verify_commands(folder, salt, journal_id)
-    checks = [_current(path, lambda path: _check_events(path, journal_id)) for path in stored_paths(folder, "events")]
-    checks += [
+    findings += _verify_events(folder, journal_id)
+    checks = [
         _current(path, lambda path: _check_snapshot(path, journal_id)) for path in snapshots.snapshot_paths(folder)
     ]
     return findings + [check for check in checks if check is not None]
@@ -101,6 +102,7 @@ def _check_news(folder: Path, journal_id: str) -> Finding:
 
 
 def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
+    saved = _snapshot_sequences(folder)[-1]  # before the files are listed: a running exchange adds to both
     paths = stored_paths(folder, "commands")
     findings: list[Finding] = []
     expected = 0
@@ -112,6 +114,7 @@ def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
             expected = expected or first_sequence(path)
             continue
         if check is None:
+            expected = 0  # those before it are gone as well
             continue
         expected = expected or check.first_sequence
         damage = check.damage(last=path.stem == paths[-1].stem)
@@ -120,21 +123,67 @@ def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
         expected = check.first_sequence + check.valid
         text = f"commands {check.first_sequence:,} to {expected - 1:,}" if check.valid else "no commands"
         findings.append(Finding(check.path.name, text, damage))
+    if not paths and not is_new(folder):
+        return [Finding("commands-*.rows", "", "expected the files of the commands, got none")]
+    before = _snapshot_sequences(folder)[0]  # after the files are listed: a running exchange deletes old ones of both
+    if paths and first_sequence(paths[0]) > before + 1:
+        findings.append(_missing("commands", before + 1, first_sequence(paths[0]) - 1))
+    if paths and not findings[-1].damage and expected <= saved:
+        findings.append(_missing("commands", expected, saved))
     return findings
 
 
-def _check_events(path: Path, journal_id: str) -> Finding:
+def _snapshot_sequences(folder: Path) -> list[int]:
+    """The last command of each snapshot, from the oldest on; 0 without one."""
+    return [first_sequence(path) for path in snapshots.snapshot_paths(folder)] or [0]
+
+
+def _missing(kind: str, first: int, last: int) -> Finding:
+    return Finding(f"{kind}-*.rows", "", f"{kind} {first} to {last} are missing")
+
+
+def _verify_events(folder: Path, journal_id: str) -> list[Finding]:
+    saved = _saved_event(folder)
+    findings: list[Finding] = []
+    expected = 0  # the event that comes next, 0: unknown
+    for path in stored_paths(folder, "events"):
+        check = _current(path, lambda path: _check_events(path, journal_id))
+        if check is None:
+            expected = 0  # those before it are gone as well
+            continue
+        first, (finding, following) = first_sequence(path), check
+        if expected and expected < first and expected <= saved:
+            findings.append(_missing("events", expected, min(first - 1, saved)))
+        findings.append(finding)
+        expected = following
+    if expected and expected <= saved:
+        findings.append(_missing("events", expected, saved))
+    return findings
+
+
+def _saved_event(folder: Path) -> int:
+    """The last event before the newest snapshot: the files contain all up to there, and a restart makes the later ones again."""
+    for path in reversed(snapshots.snapshot_paths(folder)):
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, zipfile.BadZipFile
+        ):  # a damaged one is found by its own check
+            return snapshots.event_sequence(path)
+    return 0
+
+
+def _check_events(path: Path, journal_id: str) -> tuple[Finding, int]:
+    """What a file contains, and the event that comes after it, 0 if it is damaged."""
     try:
         header = read_header(path, EVENT, journal_id or None)
     except JournalError as error:
-        return Finding(path.name, "", _reason(error))
+        return Finding(path.name, "", _reason(error)), 0
     first, count = int(header["first_sequence"]), len(stored_rows(path, EVENT))
     text = f"events {first:,} to {first + count - 1:,}" if count else "no events"
     if "rows" not in header:
-        return Finding(path.name, f"{text}, without a check: not finished, or of an older version")
+        return Finding(path.name, f"{text}, without a check: not finished, or of an older version"), first + count
     if not _events_are_intact(path, header):
-        return Finding(path.name, text, f"its {header['rows']:,} rows fail their check")
-    return Finding(path.name, text)
+        return Finding(path.name, text, f"its {header['rows']:,} rows fail their check"), 0
+    return Finding(path.name, text), first + count
 
 
 def _events_are_intact(path: Path, header: dict[str, Any]) -> bool:

@@ -11,7 +11,6 @@ snapshot-000000000000.npz      the market after that command: where a restart be
 Every file has a check and the id of its journal; those of older versions lack the id and some checks.
 """
 
-import fcntl
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +39,15 @@ from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.compress import is_due
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
-from serl.exchange.journal.meta import open_meta, read_participants, set_display_divisor, write_meta
+from serl.exchange.journal.lock import lock_of
+from serl.exchange.journal.meta import (
+    cut_operators,
+    note_limits,
+    note_operators,
+    open_meta,
+    read_participants,
+    write_meta,
+)
 from serl.exchange.journal.missed import MissedReports
 from serl.exchange.journal.participants_file import ParticipantsFile
 from serl.exchange.journal.retention import clean
@@ -54,6 +60,9 @@ from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 RESERVED_ROWS = 1024
 """Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
 
+TRADES_EVENTS_MAX = 1 << 17
+"""Events that are looked through for the last trades of a symbol, while nobody trades: 6 ms."""
+
 
 class Journal:
     """An open journal folder; one exchange at a time (held by a file lock)."""
@@ -65,14 +74,12 @@ class Journal:
         self._compressing: subprocess.Popen[bytes] | None = None
         self._uncompressed = False
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(folder)
+        self._lock = lock_of(folder)
         try:
             self.meta = open_meta(folder, symbols)
             self.participants = read_participants(folder, self.id)
             self.meta["epoch"] += 1
             self.participants_file = ParticipantsFile(folder, self.id, self.participants, self._sync_commands)
-            self.save_participants()
-            write_meta(folder, self.meta)
         except BaseException:
             self.unlock()
             raise
@@ -103,6 +110,15 @@ class Journal:
         """The current event log."""
         return self.store.current
 
+    def start(self) -> None:
+        """Writes the new epoch; until then nothing in the folder has changed, so that a damaged journal stays as it is."""
+        self.save_participants()
+        self._write_meta()
+
+    def _write_meta(self) -> None:
+        with no_space(self.folder):
+            write_meta(self.folder, self.meta)
+
     def save_participants(self) -> None:
         """Saves the participants. Must run before their first command is journaled. Raises DiskFullError where there is no room."""
         self.participants_file.save()
@@ -121,11 +137,20 @@ class Journal:
             if segment.is_open:
                 segment.sync()
 
-    def set_display_divisor(self, first: int, value: int) -> None:
-        """Notes the limit under which the commands from `first` on are executed: a restart executes each under its own."""
-        if set_display_divisor(self.meta, first, value):
-            with no_space(self.folder):
-                write_meta(self.folder, self.meta)
+    def note_limits(self, first: int, limits: dict[str, int]) -> None:
+        """Notes the limits under which the commands from `first` on, all new ones, are executed: a restart executes each under its own."""
+        changes = note_limits(self.meta, first, limits), cut_operators(self.meta, first - 1)
+        if any(changes):
+            self._write_meta()
+
+    def note_operators(self, last: int) -> None:
+        """Notes, before they change, the operators of the commands up to `last`. Raises DiskFullError where there is no room."""
+        note_operators(self.meta, last, self.operators())
+        self._write_meta()  # also if it is noted already: the disk may have been full then
+
+    def operators(self) -> list[int]:
+        """The numbers of the participants that are operators. Older journals do not say."""
+        return [number for number, entry in enumerate(self.participants) if entry.get("operator")]
 
     def segments(self, kind: str) -> list[Path]:
         """The segment files of "commands" or "events", oldest first."""
@@ -371,15 +396,16 @@ class Journal:
         return self.store.answers(participant, command_id, gateway)
 
     def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
-        """The last `count` trades of a symbol as EVENT rows, oldest first."""
+        """The last `count` trades of a symbol as EVENT rows, oldest first; those among the last `TRADES_EVENTS_MAX` events."""
         found: list[Rows] = []
-        missing = count
-        for rows in self.newest_events(gateway):
-            if missing <= 0:
-                break
+        missing, unread = count, TRADES_EVENTS_MAX
+        for rows in self.newest_events(gateway) if count > 0 else ():
+            rows = rows[-unread:]
             trades = rows[(rows["symbol"] == symbol) & is_trade(rows)]
             found.append(trades[-missing:])
-            missing -= len(found[-1])
+            missing, unread = missing - len(found[-1]), unread - len(rows)
+            if missing == 0 or unread == 0:
+                break
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
 
@@ -388,13 +414,3 @@ def is_trade(rows: Rows) -> NDArray[np.bool_]:
     matched = (rows["kind"] == EventKind.FILL) & (rows["flags"] & EventFlag.MAKER > 0)
     trades: NDArray[np.bool_] = matched | (rows["kind"] == EventKind.PRINT)
     return trades
-
-
-def _lock(folder: Path) -> BinaryIO:
-    file = (folder / "lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise JournalError(f"{folder}: another exchange uses this journal; stop it or choose another folder") from None
-    return file

@@ -1,5 +1,6 @@
 """meta.json and participants.json: the identity of a journal, the salt of its checks, and the names of its participants."""
 
+import itertools
 import secrets
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ FORMAT = 1
 UNNAMED = (".new", ".tmp")
 """Suffixes of files that are being written."""
 META, META_COPY, PARTICIPANTS = "meta.json", "meta-copy.json", "participants.json"
+DISPLAY_DIVISORS, LIMITS, OPERATORS_BEFORE = "display_divisors", "limits", "operators_before"
+"""What a restart executes commands again under: [first command, value] of each change; of operators the last command before it."""
+REPLAYED_LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max")
 
 
 def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
@@ -33,30 +37,74 @@ def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
             f"{folder}: expected the symbols {names} and tick sizes that it was written with, got "
             f"{[symbol['name'] for symbol in symbols]}; start with the same symbols or with another folder"
         )
-    meta.setdefault("id", secrets.token_hex(8))
+    if "id" not in meta:
+        meta["id"] = (_id_of_participants(folder) if path.exists() else "") or secrets.token_hex(8)
     return meta
 
 
-def display_divisors(meta: dict[str, Any], first: int, stop: int) -> list[tuple[int, int]]:
-    """[(stop, display_divisor_max)]: under which limit each part of the commands first..stop-1 was executed. 0 before there was one."""
-    changes = [(int(sequence), int(value)) for sequence, value in meta.get("display_divisors", [])]
-    value = next((value for sequence, value in reversed(changes) if sequence <= first), 0)
-    parts = []
-    for sequence, following in changes:
-        if first < sequence < stop:
-            parts.append((sequence, value))
-            value = following
-    return [*parts, (stop, value)]
+def _id_of_participants(folder: Path) -> str:
+    """The id in participants.json, empty without one. A start that gave the journal of an older version its id may have been killed before
+    it wrote the meta."""
+    path = folder / PARTICIPANTS
+    value = read_checked(path) if path.exists() else []
+    return "" if isinstance(value, list) else str(value["journal"])
 
 
-def set_display_divisor(meta: dict[str, Any], first: int, value: int) -> bool:
-    """Notes the limit under which the commands from `first` on are executed; whether that changed the meta."""
-    before = meta.get("display_divisors", [])
+def parts(meta: dict[str, Any], first: int, stop: int) -> list[tuple[int, int]]:
+    """[(first, stop)]: the commands first..stop-1, cut where their limits or operators changed."""
+    cuts = {int(change[0]) for name in (LIMITS, DISPLAY_DIVISORS) for change in meta.get(name, [])}
+    cuts |= {int(change[0]) + 1 for change in meta.get(OPERATORS_BEFORE, [])}
+    inside = sorted(cut for cut in cuts if first < cut < stop)
+    return list(itertools.pairwise([first, *inside, stop]))
+
+
+def limits_at(meta: dict[str, Any], sequence: int) -> dict[str, int]:
+    """The limits under which a command was executed, by name: display_divisor_max, 0 before there was one, and those that are noted."""
+    limits = next((dict(values) for first, values in reversed(meta.get(LIMITS, [])) if first <= sequence), {})
+    divisors = [value for first, value in meta.get(DISPLAY_DIVISORS, []) if first <= sequence]
+    return limits | {"display_divisor_max": divisors[-1] if divisors else 0}
+
+
+def operators_at(meta: dict[str, Any], sequence: int) -> list[int] | None:
+    """The operators when a command was executed, by number; None: those of today."""
+    return next((numbers for last, numbers in meta.get(OPERATORS_BEFORE, []) if sequence <= last), None)
+
+
+def note_limits(meta: dict[str, Any], first: int, limits: dict[str, int]) -> bool:
+    """Notes the limits under which the commands from `first` on are executed; whether that changed the meta."""
+    others = {name: limits[name] for name in REPLAYED_LIMITS}
+    changes = [
+        _note(meta, DISPLAY_DIVISORS, first, limits["display_divisor_max"]),  # apart, as earlier versions read it
+        _note(meta, LIMITS, first, others),
+    ]
+    return any(changes)
+
+
+def _note(meta: dict[str, Any], name: str, first: int, value: object) -> bool:
+    before = meta.get(name, [])
     changes = [change for change in before if change[0] < first]
     if not changes or changes[-1][1] != value:
         changes.append([first, value])
-    meta["display_divisors"] = changes
+    meta[name] = changes
     return bool(changes != before)
+
+
+def note_operators(meta: dict[str, Any], last: int, numbers: list[int]) -> None:
+    """Notes the operators of the commands up to `last`, before they change, unless they have changed since that command already."""
+    before = meta.get(OPERATORS_BEFORE, [])
+    if not before or before[-1][0] < last:
+        meta[OPERATORS_BEFORE] = [*before, [last, numbers]]
+
+
+def cut_operators(meta: dict[str, Any], last: int) -> bool:
+    """Takes from the notes of operators the commands after `last`, which are lost: those that follow run with today's. Whether that changed
+    the meta."""
+    before = meta.get(OPERATORS_BEFORE, [])
+    changes = [[min(noted, last), numbers] for noted, numbers in before]
+    if changes == before:
+        return False
+    meta[OPERATORS_BEFORE] = changes
+    return True
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
@@ -76,7 +124,8 @@ def save_participants(folder: Path, journal_id: str, participants: list[dict[str
 
 
 def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
-    """The participants in the order of their numbers. Raises JournalError where the file is damaged, or missing from a journal that had it."""
+    """The participants in the order of their numbers. journal_id: empty for a journal of an older version. Raises JournalError where the
+    file is damaged, or missing from a journal that had it."""
     path = folder / PARTICIPANTS
     if not (folder / META).exists():
         return []
@@ -87,7 +136,7 @@ def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
     value = read_checked(path)
     if isinstance(value, list):
         return value  # of an older version
-    if value["journal"] != journal_id:
+    if journal_id and value["journal"] != journal_id:
         raise damaged(path, f"expected a file of journal {journal_id}, got one of journal {value['journal']}")
     participants: list[dict[str, Any]] = value["participants"]
     return participants

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from serl.exchange.atomic_file import atomic_file
+from serl.exchange.errors import DiskFullError
 from serl.exchange.journal.checked_json import check_of, damaged
 from serl.exchange.journal.segment import no_space, write_all
 from serl.exchange.news import News
@@ -63,7 +64,8 @@ class NewsLog:
             self._append(_line(message.to_json()))
         self.messages.append(message)
         if len(self.messages) > 2 * self._kept:
-            self._rewrite()
+            with suppress(DiskFullError):  # the message is on the disk; the next one tries again
+                self._rewrite()
 
     def _append(self, line: bytes) -> None:
         with no_space(self._path):

@@ -14,10 +14,12 @@ from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
+from serl.exchange.journal.lost_participants import count_participants, lost_entries
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
 from serl.exchange.journal.news_log import NEWS, read_news, write_news
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
 from serl.exchange.journal.stored import CompressedRows, stored_paths
+from serl.exchange.participants import EXCHANGE_NAME
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
 
@@ -60,22 +62,27 @@ def repair(folder: Path, target: Path) -> Repair:
         lost.append(
             f"{beyond:,} valid commands from {last + 1:,} to {total:,}: they follow a gap, so they cannot be executed"
         )
+    kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
+    kept_snapshots = [path for path in good if first - 1 <= first_sequence(path) <= last]
+    events = [path for path in stored_paths(folder, "events") if path.name not in damaged]
+    participants = _readable_participants(folder)
+    used = count_participants(rows, max(kept_snapshots, default=None), str(meta["id"]))
+    restart = first_sequence(kept_snapshots[-1]) if kept_snapshots else base
+    others = lost_entries(len(participants), used, rows, kept[kept["sequence"] > restart], events)
+    lost += _lost_names(others, len(participants))
     target.mkdir(parents=True)
-    _write_participants(folder, target, str(meta["id"]), rows, lost)
+    save_participants(target, str(meta["id"]), participants + others)
     write_meta(target, meta)
     if (folder / NEWS).exists():
         write_news(target / NEWS, str(meta["id"]), read_news(folder / NEWS).messages)
-    kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
     _write_commands(target, kept, base + 1, _capacity(folder), str(meta["id"]))
-    for path in good:
-        if first - 1 <= first_sequence(path) <= last:
-            shutil.copy2(path, target)
-            shutil.copy2(path.with_suffix(".sha256"), target)
-    for path in stored_paths(folder, "events"):
-        if path.name not in damaged:
-            shutil.copy2(path, target)
+    for path in kept_snapshots:
+        shutil.copy2(path, target)
+        shutil.copy2(path.with_suffix(".sha256"), target)
+    for path in events:
+        shutil.copy2(path, target)
     sync_folder(target)
-    return Repair(first if len(kept) else 0, last, base, lost)
+    return Repair(first if len(kept) else 0, last, restart, lost)
 
 
 def _valid_rows(folder: Path, salt: int) -> Rows:
@@ -134,16 +141,14 @@ def _write_commands(target: Path, rows: Rows, next_sequence: int, capacity: int,
         os.close(file)
 
 
-def _write_participants(folder: Path, target: Path, journal_id: str, rows: Rows, lost: list[str]) -> None:
-    """Copies the participants; those whose names are lost get others, so that the numbers in the commands stay theirs."""
-    participants = _readable_participants(folder)
-    used = int(rows["participant"].max()) + 1 if len(rows) else 0
-    for number in range(len(participants), used):
-        participants.append({"name": f"lost-{number}", "cancel_on_disconnect": False, "operator": False})
-        lost.append(
-            f"{PARTICIPANTS}: the name of participant {number}, now lost-{number}; to change it, edit the file and remove its check"
-        )
-    save_participants(target, journal_id, participants)
+def _lost_names(entries: list[dict[str, Any]], first: int) -> list[str]:
+    """What is lost of participants that got other names, so that the numbers in the commands stay theirs."""
+    return [
+        f"{PARTICIPANTS}: the name of participant {number}{', an operator' if entry['operator'] else ''}, now {entry['name']}; "
+        "to change it, edit the file and remove its check"
+        for number, entry in enumerate(entries, first)
+        if entry["name"] != EXCHANGE_NAME
+    ]
 
 
 def _readable_participants(folder: Path) -> list[dict[str, Any]]:

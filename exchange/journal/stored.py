@@ -46,7 +46,10 @@ class StoredRows(Protocol):
 
 def stored_paths(folder: Path, kind: str) -> list[Path]:
     """The files of "commands" or "events", oldest first; of one that is being compressed the original."""
-    found = {path.stem: path for ending in ("zrows", "rows") for path in folder.glob(f"{kind}-*.{ending}")}
+    originals = {
+        path.stem: path for path in folder.glob(f"{kind}-*.rows")
+    }  # first: one that goes meanwhile has its compressed file
+    found = {path.stem: path for path in folder.glob(f"{kind}-*.zrows")} | originals
     return [found[stem] for stem in sorted(found)]
 
 
@@ -187,8 +190,9 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str, salt: int) -> Pa
     os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     try:
         path.unlink()
-    except FileNotFoundError:
-        target.unlink(missing_ok=True)
+    except FileNotFoundError:  # retention has deleted it, or another process has just compressed it to the same file
+        if stored_paths(path.parent, path.name.partition("-")[0])[:1] == [target]:  # retention deletes the oldest first
+            target.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
     return target

@@ -12,7 +12,9 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
-from serl.exchange.journal.checked_json import check_of
+from serl.exchange.journal import meta
+from serl.exchange.journal.checked_json import check_of, write_checked
+from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.records import COMMAND, CommandKind
 
@@ -66,8 +68,8 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(bytes(data))
 
 
-def flip_salt(meta: dict[str, Any]) -> None:
-    meta["salt"] ^= 1
+def flip_salt(values: dict[str, Any]) -> None:
+    values["salt"] ^= 1
 
 
 def commands(folder: Path) -> Path:
@@ -109,10 +111,7 @@ def test_damage_is_refused_and_left_alone(name: str, journal: Path, tmp_path: Pa
     with pytest.raises(JournalError, match=text) as caught:
         start(folder)
     assert "journal" in str(caught.value) and str(folder) in str(caught.value)
-    after = contents(folder)
-    assert {key: value for key, value in after.items() if "meta" not in key} == {
-        key: value for key, value in before.items() if "meta" not in key
-    }, "the refused start changed the journal"
+    assert contents(folder) == before, "the refused start changed the journal"
 
 
 def test_an_unfinished_last_row_is_cut(journal: Path, tmp_path: Path) -> None:
@@ -150,11 +149,10 @@ def test_files_of_another_journal_are_refused(journal: Path, tmp_path: Path) -> 
             start(mixed)
 
 
-def test_a_journal_of_an_older_version_opens(journal: Path, tmp_path: Path) -> None:
-    """No ids, no checks, participants as a list."""
-    folder = shutil.copytree(journal, tmp_path / "journal")
+def make_older(folder: Path) -> None:
+    """Makes it a journal of a version without ids and checks."""
     (folder / "meta-copy.json").unlink()
-    edit(folder / "meta.json", lambda meta: meta.pop("id"), keep_check=False)
+    edit(folder / "meta.json", lambda values: values.pop("id"), keep_check=False)
     names = json.loads((folder / "participants.json").read_text())["participants"]
     (folder / "participants.json").write_text(json.dumps(names))
     for path in folder.glob("*.rows"):
@@ -162,6 +160,12 @@ def test_a_journal_of_an_older_version_opens(journal: Path, tmp_path: Path) -> N
         header = json.loads(data[:HEADER_BYTES].rstrip(b"\0"))
         old = {key: header[key] for key in ("format", "row_bytes", "first_sequence", "capacity")}
         path.write_bytes(json.dumps(old).encode().ljust(HEADER_BYTES, b"\0") + data[HEADER_BYTES:])
+
+
+def test_a_journal_of_an_older_version_opens(journal: Path, tmp_path: Path) -> None:
+    """No ids, no checks, participants as a list."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    make_older(folder)
     core = start(folder)
     digest = core.market.state_hash()
     assert core.recovery.commands == COUNT and core.journal.participants[0]["name"] == "ann"
@@ -169,8 +173,35 @@ def test_a_journal_of_an_older_version_opens(journal: Path, tmp_path: Path) -> N
     again = start(folder)
     assert again.market.state_hash() == digest
     again.close()
-    meta = json.loads((folder / "meta.json").read_text())
-    assert meta["check"] == check_of(meta) and len(meta["id"]) == 16
+    values = json.loads((folder / "meta.json").read_text())
+    assert values["check"] == check_of(values) and len(values["id"]) == 16
+
+
+@pytest.mark.parametrize("has_participants", [True, False])
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_a_kill_while_an_older_journal_gets_its_id(
+    killed_at: int, has_participants: bool, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any of the files that carry the id is written."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    make_older(folder)
+    if not has_participants:
+        (folder / "participants.json").unlink()
+    written: list[Path] = []
+
+    def write_until_killed(path: Path, value: dict[str, Any]) -> None:
+        written.append(path)
+        if len(written) == killed_at:
+            raise KeyboardInterrupt
+        write_checked(path, value)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(meta, "write_checked", write_until_killed)
+        start(folder)
+    assert not any(finding.damage for finding in verify(folder) if finding.name == "participants.json")
+    core = start(folder)
+    assert core.recovery.commands == COUNT and len(core.journal.participants) == has_participants
+    core.close()
 
 
 def test_an_older_journal_without_participants_opens_twice(tmp_path: Path) -> None:
@@ -179,7 +210,7 @@ def test_an_older_journal_without_participants_opens_twice(tmp_path: Path) -> No
     core.close()
     (tmp_path / "meta-copy.json").unlink()
     (tmp_path / "participants.json").unlink()
-    edit(tmp_path / "meta.json", lambda meta: meta.pop("id"), keep_check=False)
+    edit(tmp_path / "meta.json", lambda values: values.pop("id"), keep_check=False)
     for path in [*tmp_path.glob("*.rows"), *tmp_path.glob("snapshot*")]:
         path.unlink()
     start(tmp_path).close()

@@ -14,7 +14,9 @@ from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.participants import EXCHANGE_NAME
+from serl.exchange.records import COMMAND, CommandKind, Rows, Rule, Setting
+from serl.exchange.records import command as commands
 from tests.exchange.test_damage import contents, edit, flip, start, submit
 
 
@@ -116,6 +118,64 @@ def test_lost_names_are_said(journal: tuple[Path, Rows], tmp_path: Path) -> None
     result = repair(folder, tmp_path / "new")
     assert any("the name of participant 0, now lost-0" in line for line in result.lost)
     assert opened(tmp_path / "new")[0] == 40_500
+
+
+def crash(core: Core) -> None:
+    core.journal.write_events(core.gateway)
+    core.journal.commands.sync()
+    core.journal.unlock()
+
+
+def test_lost_operators_are_found_in_the_commands(tmp_path: Path) -> None:
+    """The exchange and those whose commands were not rejected; not a stranger who tried, nor one who set up its own account."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    entries = [
+        {"name": name, "operator": name in (EXCHANGE_NAME, "ann")} for name in (EXCHANGE_NAME, "ann", "bob", "cid")
+    ]
+    core.journal.participants += entries
+    core.journal.save_participants()
+    for number in (0, 1):
+        core.market.grant_operator(number)
+    core.submit(commands(CommandKind.NEW, command_id=1, participant=1, qty_lots=1, price_ticks=10))
+    core.save_snapshot()
+    core.submit(commands(CommandKind.RULE, flags=Rule.LOT, price_ticks=2))  # of the exchange
+    core.submit(
+        commands(CommandKind.ACCOUNT, order_id=4, flags=Setting.POSITION_LOTS_MAX, price_ticks=5)
+    )  # of one that sends nothing
+    core.submit(commands(CommandKind.HALT, command_id=1, participant=2))  # not permitted
+    core.submit(commands(CommandKind.PRINT, command_id=2, participant=1, qty_lots=2, price_ticks=10))
+    own = {"flags": Setting.SELF_TRADE, "price_ticks": 1}
+    core.submit(commands(CommandKind.ACCOUNT, command_id=1, participant=3, order_id=3, **own))
+    digest = core.market.state_hash()
+    crash(core)
+    (folder / "participants.json").write_text("{")
+    result = repair(folder, tmp_path / "new")
+    core = start(tmp_path / "new")
+    assert (core.market.state_hash(), core.command_sequence) == (digest, 6)
+    found = [(entry["name"], entry["operator"]) for entry in core.journal.participants]
+    assert found == [(EXCHANGE_NAME, True), ("lost-1", True)] + [(f"lost-{number}", False) for number in (2, 3, 4)]
+    assert [line for line in result.lost if "participant 1, an operator, now lost-1" in line], result.lost
+    core.close()
+
+
+def test_a_number_of_a_snapshot_is_not_given_to_another(tmp_path: Path) -> None:
+    """Whose commands are in files that were deleted."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    for participant in (0, 1):
+        core.submit(commands(CommandKind.NEW, command_id=1, participant=participant, qty_lots=1, price_ticks=10))
+    core.save_snapshot()
+    core.journal.rotate_commands(core.gateway)
+    core.map_segments()
+    core.submit(commands(CommandKind.NEW, command_id=2, participant=0, qty_lots=1, price_ticks=10))
+    crash(core)
+    command_files(folder)[0].unlink()
+    (folder / "participants.json").write_text("{")
+    repair(folder, tmp_path / "new")
+    core = start(tmp_path / "new")
+    assert [entry["name"] for entry in core.journal.participants] == ["lost-0", "lost-1"]
+    core.close()
 
 
 def test_damaged_events_and_snapshots_are_said(journal: tuple[Path, Rows], tmp_path: Path) -> None:

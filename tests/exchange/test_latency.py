@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.exchange.clock import Clock
 from serl.exchange.config import load_config
+from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
+from serl.exchange.gateway.state import STAGED
+from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Constant, Delays, Empirical, Latencies, Lognormal
 from serl.exchange.outbound import DelayQueue
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, Reason, Rows, command
 
 DRAWS = 200_000
 NUMBERS = np.arange(1, DRAWS + 1)
@@ -92,6 +97,34 @@ def test_an_account_has_its_own_latency_or_the_default() -> None:
     }
     assert drawn == {"near": [None, None], "far": [None, 900_000], "other": [50_000, None]}
     assert not config.needs_full_rule_book
+
+
+def test_a_cancel_on_disconnect_comes_after_what_is_executed_before_it(tmp_path: Path) -> None:
+    """Time does not go back, and of one participant what it sent before comes before, what it sends after comes after."""
+    config = load_config(overrides={"symbols": [{"name": "A"}]})
+    core = Core(config, tmp_path)
+    inbound = Inbound(core, Clock(core.gateway, config.clock, lambda: 0))
+    inbound.open(0, 0, Delays(Constant(kind="constant", delay_us=0), 0, "orders", "ann"))
+
+    def new(command_id: int, time_ns: int, participant: int = 0) -> Rows:
+        fields = {"qty_lots": 1, "price_ticks": 50, "command_id": command_id, "participant": participant}
+        return command(CommandKind.NEW, **fields, time_ns=time_ns)
+
+    def stage(row: Rows) -> None:
+        core.gateway.staged[int(core.gateway.counter[STAGED])] = row[0]
+        core.gateway.counter[STAGED] += 1
+
+    stage(new(7, 1))
+    inbound.append_for_exchange(command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, reason=Reason.DISCONNECT))
+    stage(new(8, inbound.last_ns(0)))  # of the next session
+    later_ns = inbound.last_ns(0) + 10**9
+    core.submit(new(1, later_ns, participant=1))
+    inbound.execute(later_ns + 1, core.time_ns)
+    rows = core.journal.commands_after(0, 9, core.gateway)
+    assert rows is not None and rows["time_ns"].tolist() == [later_ns] * 4
+    assert rows["command_id"].tolist() == [1, 7, 0, 8] and not inbound.has_commands
+    assert core.market.orders()["order_id"].tolist() == [1, 8]
+    core.close()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from serl.exchange.cli_news import KINDS
+from serl.exchange.config import LimitsConfig
 from serl.exchange.errors import ConfigError, DiskFullError, JournalError
 from serl.exchange.journal import news_log
 from serl.exchange.journal.inspect import verify
@@ -15,6 +18,7 @@ from serl.exchange.journal.meta import open_meta, save_participants, write_meta
 from serl.exchange.journal.news_log import NEWS, NewsLog, read_news
 from serl.exchange.journal.repair import repair
 from serl.exchange.news import KIND_NAMES, News, NewsKind, checked_news
+from serl.exchange.news_channel import NewsChannel
 
 
 def message(number: int) -> News:
@@ -96,6 +100,38 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     log.append(message(3))
     assert read_news(tmp_path / NEWS).messages == [message(1), message(2), message(3)]
+
+
+def test_a_message_that_is_on_the_disk_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the disk has no room for the file without the oldest messages, which is written again with the next one."""
+    log = filled(tmp_path, 4, kept=2)
+
+    def full(path: Path, journal_id: str, messages: Sequence[News]) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(news_log, "write_news", full)
+    log.append(message(5))
+    assert log.messages == [message(number) for number in range(1, 6)] == read_news(tmp_path / NEWS).messages
+    monkeypatch.undo()
+    log.append(message(6))
+    assert log.messages == [message(5), message(6)] == read_news(tmp_path / NEWS).messages
+
+
+def test_a_published_message_that_is_no_longer_kept_is_not_repeated(tmp_path: Path) -> None:
+    """As in lockstep, while more wait for one time than are kept."""
+    now_ns, sent = [1], []
+    feed = SimpleNamespace(has_subscribers=True, delayed=SimpleNamespace(put=lambda *_: None, repeat=lambda *_: None))
+    given: Any = (feed, SimpleNamespace(send_multipart=sent.append), SimpleNamespace(is_known=lambda _: False))
+    clock: Any = (lambda: now_ns[0], lambda: 2, lambda: None)
+    channel = NewsChannel(NewsLog(tmp_path, "id", 2), LimitsConfig(news_kept=2), ["A"], 1, *given, *clock)
+    channel.accept(NewsKind.MACRO, "A", "published", "", None, "bank")
+    channel.repeat()
+    assert channel.last == 1 and len(sent) == 2
+    now_ns[0] = 5
+    for number in range(4):
+        channel.accept(NewsKind.MACRO, "A", f"waits {number}", "", None, "bank")
+    channel.repeat()
+    assert channel.last == 1 and len(sent) == 2 and channel.messages_after(0) == []
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "fsync"])

@@ -1,6 +1,7 @@
 """However the exchange dies, nothing acknowledged is lost and nothing is executed twice."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 from serl.clients.blocking import connect
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
-from serl.exchange.errors import JournalError
-from serl.exchange.journal import snapshots
-from serl.exchange.journal.meta import write_meta
+from serl.exchange.errors import ConfigError, JournalError
+from serl.exchange.journal import journal, snapshots
+from serl.exchange.journal.meta import cut_operators, operators_at, parts, write_meta
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.limits import MarketLimits
+from serl.exchange.login import Login, LoginConfig
 from serl.exchange.market import Market
+from serl.exchange.participants import Participants
 from serl.exchange.records import (
     COMMAND,
     CommandKind,
@@ -31,6 +34,7 @@ from serl.exchange.snapshot import FIRST_COLUMNS, LATER_FIELDS, SPECIAL
 from serl.exchange.terms import Terms, order
 from serl.exchange.wire import Kind
 from tests.exchange.missed import missed_reports
+from tests.exchange.test_damage import flip
 from tests.server_fixture import RawClient, Served, launch
 
 OPTIONS = ("--symbols", "A,B")
@@ -200,6 +204,83 @@ def test_commands_are_executed_again_under_the_display_limit_of_their_time(tmp_p
     core.close()
 
 
+@pytest.mark.parametrize(
+    "changed", [{"price_ticks_max": 950}, {"qty_lots_max": 5}, {"orders_open_max": 1}, {"levels_max": 1}]
+)
+def test_commands_are_executed_again_under_the_limits_of_their_time(changed: dict[str, int], tmp_path: Path) -> None:
+    """A start with lower limits does not take back what was acknowledged before; nor does one with higher ones accept what was rejected."""
+
+    def submit_two(core: Core, first_id: int) -> str:
+        for command_id in (first_id, first_id + 1):
+            core.submit(command(CommandKind.NEW, command_id=command_id, qty_lots=10, price_ticks=1000 - command_id))
+        digest = core.market.state_hash()
+        core.journal.commands.sync()
+        core.journal.unlock()
+        return digest
+
+    core = start(tmp_path)
+    digest = submit_two(core, 1)
+    core = start(tmp_path, **changed)
+    assert core.market.state_hash() == digest and core.recovery.commands == 2
+    digest = submit_two(core, 3)
+    assert core.market.state.counters["orders_open"] == 2, "the second start has other limits"
+    core = start(tmp_path)
+    assert core.market.state_hash() == digest and core.recovery.commands == 4
+    submit_two(core, 5)
+    assert core.market.state.counters["orders_open"] == 4, "the third start has the first limits"
+
+
+def test_fewer_participants_than_there_are_is_refused(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    core.journal.participants += [{"name": name, "operator": False} for name in ("ann", "bob", "cid")]
+    core.journal.save_participants()
+    core.submit(command(CommandKind.NEW, command_id=1, participant=2, qty_lots=1, price_ticks=10))
+    core.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match="participants_max: expected at least 3"):
+        start(tmp_path, participants_max=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    start(tmp_path, participants_max=3).close()
+
+
+def test_the_older_snapshot_is_followed_by_the_operators_of_its_time(tmp_path: Path) -> None:
+    """Ann halts the market as an operator, then bob resumes it as one."""
+
+    def start_with(operator: str) -> Core:
+        login = LoginConfig.model_validate({"tokens": {"ann": "a", "bob": "b"}, "operators": [operator]})
+        core = start(tmp_path)
+        participants = Participants(core, core.config, Login(login))
+        for name in ("ann", "bob"):
+            participants.number_or_new(name)
+        return core
+
+    core = start_with("ann")
+    core.submit(command(CommandKind.NEW, command_id=1, participant=1, qty_lots=1, price_ticks=10))
+    core.save_snapshot()
+    core.submit(command(CommandKind.RESUME, command_id=2, participant=1))  # not permitted
+    core.submit(command(CommandKind.HALT, command_id=1, participant=0))
+    core.close()
+    core = start_with("bob")
+    core.submit(command(CommandKind.RESUME, command_id=2, participant=0))  # not permitted
+    core.submit(command(CommandKind.PRINT, command_id=3, participant=1, qty_lots=1, price_ticks=10))
+    digest = core.market.state_hash()
+    assert core.market.state.halted[0] and core.journal.meta["operators_before"] == [[3, [0]]]
+    core.journal.commands.sync()
+    core.journal.unlock()
+    flip(max(tmp_path.glob("snapshot-*.npz")), 500)
+    core = start_with("bob")
+    assert (core.market.state_hash(), core.recovery.snapshot_sequence, core.recovery.commands) == (digest, 1, 4)
+    core.close()
+
+
+def test_lost_commands_do_not_count_as_those_of_earlier_operators(tmp_path: Path) -> None:
+    meta: dict[str, Any] = {"operators_before": [[3, [0]], [9, [1]]]}
+    assert cut_operators(meta, 5) and meta == {"operators_before": [[3, [0]], [5, [1]]]}
+    assert [operators_at(meta, sequence) for sequence in (3, 4, 5, 6)] == [[0], [1], [1], None]
+    assert parts(meta, 1, 9) == [(1, 4), (4, 6), (6, 9)]
+    assert not cut_operators(meta, 5)
+
+
 def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -> None:
     start(crashed[0]).close()
     newest = max(crashed[0].glob("snapshot-*.npz"))
@@ -297,4 +378,30 @@ def test_segments_rotate_and_answers_are_found_across_them(tmp_path: Path) -> No
     assert len(answer) and set(answer["command_id"].tolist()) == {5}
     trades = core.journal.trades(0, 10, core.gateway)
     assert trades["kind"].tolist() == [EventKind.FILL] * 10
+    core.close()
+
+
+def test_trades_are_looked_for_in_the_last_events_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask for those of a symbol that has none, and nobody trades meanwhile."""
+    core = start(tmp_path)
+    for command_id, side in ((1, 0), (2, 1)):
+        core.submit(command(CommandKind.NEW, command_id=command_id, side=side, qty_lots=1, price_ticks=10))
+    rows = np.repeat(command(CommandKind.NEW, qty_lots=1, price_ticks=10), 20_000)
+    rows["command_id"] = 3 + np.arange(len(rows))
+    core.submit(rows)
+    assert len(core.journal.trades(0, 10, core.gateway)) == 1
+    read: list[int] = []
+    newest = core.journal.newest_events
+
+    def counted(gateway: Any) -> Iterator[Rows]:
+        for part in newest(gateway):
+            read.append(len(part))
+            yield part
+
+    monkeypatch.setattr(core.journal, "newest_events", counted)
+    for events_max, found in ((core.event_sequence, 1), (100, 0)):
+        monkeypatch.setattr(journal, "TRADES_EVENTS_MAX", events_max)
+        read.clear()
+        assert len(core.journal.trades(0, 10, core.gateway)) == found
+    assert len(read) == 1 and not len(core.journal.trades(0, 0, core.gateway))
     core.close()

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -16,7 +17,7 @@ import pytest
 from serl.exchange.config import RetentionConfig, load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError
-from serl.exchange.journal import compress, inspect, retention
+from serl.exchange.journal import compress, inspect, retention, snapshots, stored
 from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.compress import compress_finished
 from serl.exchange.journal.inspect import verify
@@ -271,6 +272,55 @@ def test_files_that_go_meanwhile_are_not_compressed(
 
     monkeypatch.setattr(compress, "compressible", list_and_clean)
     assert compress_finished(folder) == (0, 0) and not list(folder.glob("*.zrows"))
+
+
+def test_two_compressors_delete_nothing(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by hand beside that of the exchange; and a file that another one has compressed meanwhile stays, even if it holds no lock."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    stems = {path.stem for path in folder.glob("*-0*rows")}
+    meta = inspect.find_meta(folder)
+    others: list[tuple[int, int]] = []
+
+    def compress_beside(path: Path, dtype: Any, *identity: Any) -> Path:
+        others.append(compress_finished(folder))
+        return compress_one(path, dtype, *identity)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compress, "compress", compress_beside)
+        compress_finished(folder)
+    assert others and set(others) == {(0, 0)}, "two compress at the same time"
+    folder = shutil.copytree(journal, tmp_path / "other")
+    second, pack = stored_paths(folder, "commands")[1], stored._pack
+
+    def pack_after_another(rows: Rows, salt: int) -> bytes:
+        monkeypatch.setattr(stored, "_pack", pack)
+        compress_one(second, COMMAND, meta["id"], meta["salt"])
+        return pack(rows, salt)
+
+    monkeypatch.setattr(stored, "_pack", pack_after_another)
+    with pytest.raises(FileNotFoundError):
+        compress_one(second, COMMAND, meta["id"], meta["salt"])
+    for each in (folder, tmp_path / "journal"):
+        assert {path.stem for path in each.glob("*-0*rows")} == stems
+        assert not any(finding.damage for finding in verify(each))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "damage"),
+    [("events", 1, r"events \d+ to \d+ are missing"), ("events", -1, r"events \d+ to 80000 are missing")]
+    + [("commands", -1, r"commands \d+ to 80000 are missing"), ("commands", 0, r"commands 1 to \d+ are missing")],
+)
+def test_missing_files_are_found(kind: str, number: int, damage: str, journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    if (kind, number) == ("commands", 0):  # no snapshot contains them any more
+        for path in folder.glob("snapshot-*"):
+            path.unlink()
+    elif kind == "events":
+        damage = damage.replace("80000", str(snapshots.event_sequence(snapshots.snapshot_paths(folder)[-1])))
+    assert not any(finding.damage for finding in verify(folder))
+    stored_paths(folder, kind)[number].unlink()
+    (found,) = [finding for finding in verify(folder) if finding.damage]
+    assert found.name == f"{kind}-*.rows" and re.fullmatch(damage, found.damage), found
 
 
 def send_bulk(client: RawClient, first_id: int) -> int:
