@@ -12,7 +12,8 @@ WAIT_S = 0.05
 
 
 class Arrivals:
-    """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits."""
+    """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits, also by one that
+    has been woken already and has not run yet."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
@@ -23,6 +24,12 @@ class Arrivals:
         self._timer: asyncio.TimerHandle | None = None
         #: whether a receipt is scheduled
         self._expecting = False
+        #: tasks in `wait`, woken ones included
+        self._inside = 0
+        #: the last error that every task in `wait` raises, and how many there were
+        self._failure: Exception | None = None
+        self._failures = 0
+        self._is_closed = False
         #: an error that came while nobody waited
         self._error: Exception | None = None
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
@@ -30,7 +37,8 @@ class Arrivals:
             self._loop.add_reader(descriptor, self._receive)
 
     async def wait(self) -> None:
-        """Returns when messages were received, or after `WAIT_S`. Raises what `ClientCore.receive` raises."""
+        """Returns when messages were received, or after `WAIT_S`. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
+        self.raise_if_closed()
         self.tell_others()
         if self._error is not None:
             error, self._error = self._error, None
@@ -39,7 +47,28 @@ class Arrivals:
         self._waiting.append(woken)
         if self._timer is None:
             self._timer = self._loop.call_later(WAIT_S, self._receive)
-        await woken
+        failures = self._failures
+        self._inside += 1
+        try:
+            await woken
+        finally:
+            self._inside -= 1
+        self.raise_if_closed()
+        if self._failure is not None and self._failures != failures:
+            raise self._failure
+
+    def raise_if_closed(self) -> None:
+        """Raises SessionEnded after `close`: the sockets are being closed, perhaps in another thread."""
+        if self._is_closed:
+            raise SessionEnded("bye", "the client was closed")
+
+    def fail_others(self, error: Exception) -> None:
+        """Raises an error of `ClientCore.receive` in all tasks that wait."""
+        self._core.failure = None
+        if self._inside:
+            self._failure = error
+            self._failures += 1
+            self._wake()
 
     def tell_others(self) -> None:
         """Wakes the other tasks if the present one received something: perhaps no further message arrives to wake them."""
@@ -53,11 +82,12 @@ class Arrivals:
             self._loop.call_soon(self._receive)
 
     def close(self) -> None:
-        """Stops; tasks that wait raise SessionEnded."""
+        """Stops; tasks that wait raise SessionEnded, and so does every later call."""
+        self._is_closed = True
         for descriptor in self._descriptors:
             self._loop.remove_reader(descriptor)
         self._descriptors = []
-        self._wake(SessionEnded("bye", "the client was closed"))
+        self._wake()
 
     def _receive(self) -> None:
         self._expecting = False
@@ -66,23 +96,18 @@ class Arrivals:
         try:
             self._core.receive()
         except Exception as error:
-            if any(not woken.done() for woken in self._waiting):
-                self._wake(error)
-            else:
+            if not self._inside:
                 self._error = error
+            self.fail_others(error)
         else:
             self._wake()
 
-    def _wake(self, error: Exception | None = None) -> None:
+    def _wake(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
         self._known = self._core.received
         for woken in waiting:
-            if woken.done():
-                continue
-            if error is None:
+            if not woken.done():
                 woken.set_result(None)
-            else:
-                woken.set_exception(error)

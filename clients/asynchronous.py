@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from serl.clients import queries
 from serl.clients.arrivals import Arrivals
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.client import Client
@@ -95,12 +96,18 @@ class AsyncExchange(Client):
     async def _run(self, steps: Steps[Result]) -> Result:
         try:
             while True:
+                self._arrivals.raise_if_closed()
                 next(steps)
                 await self._arrivals.wait()
         except StopIteration as returned:
             result: Result = returned.value
             return result
+        except Exception as error:
+            if error is self.core.failure:  # of this task's own receipt, not told to the others yet
+                self._arrivals.fail_others(error)
+            raise
         finally:
+            steps.close()
             self._arrivals.tell_others()
 
     def _sent(self) -> None:
@@ -127,6 +134,7 @@ class AsyncExchange(Client):
             Rejected: the exchange rejected the order; `reason` names the rule.
             UnknownSymbol: the exchange does not list the symbol.
             PriceOffTick: the price is between two ticks.
+            RequestRejected: the exchange did not accept the order (`throttled`, `disk_full`); it is not sent again.
             ExchangeUnreachable: the exchange does not reply.
         """
         return await self._run(
@@ -180,29 +188,29 @@ class AsyncExchange(Client):
 
     async def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """The last trades of the market, newest last."""
-        return await self._run(self.core.trades(symbol, count))
+        return await self._run(queries.trades(self.core, symbol, count))
 
     async def news(self, count: int = 100) -> list[News]:
         """The last news messages of the exchange, newest last."""
-        return await self._run(self.core.news(count))
+        return await self._run(queries.news(self.core, count))
 
     async def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""
-        return await self._run(self.core.status(symbol))
+        return await self._run(queries.status(self.core, symbol))
 
     async def account(self) -> dict[str, Balance]:
         """What we have made in each symbol that we ever traded, by name: position, cash, profit and fees in money, over all sessions.
 
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """
-        return await self._run(self.core.account())
+        return await self._run(queries.account(self.core))
 
     async def balances(self) -> dict[str, AssetBalance]:
         """What we have of each asset, by name: all of it, and what open orders reserve (docs/orders.md, Assets and balance checks).
 
         Empty for an account that has neither deposits nor balance checks. Raises `RequestRejected` as `account` does.
         """
-        return await self._run(self.core.balances())
+        return await self._run(queries.balances(self.core))
 
     async def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""

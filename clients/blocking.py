@@ -6,6 +6,7 @@ from typing import Any
 
 import zmq
 
+from serl.clients import queries
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
@@ -88,6 +89,7 @@ class Exchange(Client):
             Rejected: the exchange rejected the order; `reason` names the rule.
             UnknownSymbol: the exchange does not list the symbol.
             PriceOffTick: the price is between two ticks.
+            RequestRejected: the exchange did not accept the order (`throttled`, `disk_full`); it is not sent again.
             ExchangeUnreachable: the exchange does not reply.
         """
         return self._run(
@@ -141,29 +143,29 @@ class Exchange(Client):
 
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """The last trades of the market, newest last."""
-        return self._run(self.core.trades(symbol, count))
+        return self._run(queries.trades(self.core, symbol, count))
 
     def news(self, count: int = 100) -> list[News]:
         """The last news messages of the exchange, newest last."""
-        return self._run(self.core.news(count))
+        return self._run(queries.news(self.core, count))
 
     def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""
-        return self._run(self.core.status(symbol))
+        return self._run(queries.status(self.core, symbol))
 
     def account(self) -> dict[str, Balance]:
         """What we have made in each symbol that we ever traded, by name: position, cash, profit and fees in money, over all sessions.
 
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """
-        return self._run(self.core.account())
+        return self._run(queries.account(self.core))
 
     def balances(self) -> dict[str, AssetBalance]:
         """What we have of each asset, by name: all of it, and what open orders reserve (docs/orders.md, Assets and balance checks).
 
         Empty for an account that has neither deposits nor balance checks. Raises `RequestRejected` as `account` does.
         """
-        return self._run(self.core.balances())
+        return self._run(queries.balances(self.core))
 
     def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""

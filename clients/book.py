@@ -46,7 +46,12 @@ class _FeedBook(ABC):
 
     def note_epoch(self, epoch: int) -> None:
         """Notes the epoch of a TIME message: after a restart of the exchange, a book may be wrong although no message of its topic has arrived since."""
-        if not self.needs_snapshot and epoch != self.epoch:
+        if epoch != self.epoch:
+            self.distrust()
+
+    def distrust(self) -> None:
+        """Asks for a snapshot: the book may be of an exchange that was restarted, perhaps without its journal and so with the same epoch."""
+        if not self.needs_snapshot:
             self.needs_snapshot = True
             self.gaps += 1
             self._buffered = []

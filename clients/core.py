@@ -8,26 +8,32 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgpack
-import zmq
 
+from serl.clients.awaited import Awaited
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected, no_reply, silent, unreachable_advice
+from serl.clients.connection import Connection
+from serl.clients.errors import (
+    ExchangeUnreachable,
+    LoginRefused,
+    RequestRejected,
+    SessionEnded,
+    no_reply,
+    not_kept,
+    silent,
+)
 from serl.clients.feed_topics import Heard, subscribe, unsubscribe
-from serl.clients.inbox import InboxItem, drain, rejections
-from serl.clients.news import NewsFeed, NewsPages
-from serl.clients.session import Grant, Order, Session
+from serl.clients.inbox import InboxItem, drain
+from serl.clients.news import NewsFeed
+from serl.clients.relogin import Relogin
+from serl.clients.session import Grant, Order, RowsMessage, Session
 from serl.clients.stale_books import StaleBooks, snapshot_query
-from serl.clients.values import AssetBalance, Balance, FeedMessage, Price, SymbolStatus, Trade, to_ticks
-from serl.exchange.account import Account
-from serl.exchange.config import socket_endpoints
-from serl.exchange.keys import read_keys
-from serl.exchange.news import FEED_KIND, TOPIC, News
-from serl.exchange.records import CommandKind, HaltReason, Phase, Reason
+from serl.clients.values import FeedMessage, Price, to_ticks
+from serl.exchange.news import FEED_KIND, TOPIC
+from serl.exchange.records import CommandKind
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind, with_token
 
@@ -40,18 +46,12 @@ SILENT_HEARTBEATS = 3
 """Heartbeats that have to be missing at least before an exchange counts as dead."""
 
 
-class ClientCore:
+class ClientCore(Connection):
     """Sockets, session and followed books of one client. `receive` never blocks; clients wait on `sockets` between steps."""
 
     def __init__(self, endpoint: str, session: Session, curve: Path | None) -> None:
-        self.endpoint = endpoint
+        super().__init__(endpoint, curve)
         self.session = session
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._endpoints = socket_endpoints(endpoint)
-        self._curve = read_keys(curve) if curve else None
-        self.orders = self._connect("orders", zmq.DEALER)
-        self.queries = self._connect("queries", zmq.DEALER)
-        self.feed = self._connect("feed", zmq.SUB)
         #: received reports, grants and feed messages that no call has returned yet
         self.inbox: deque[InboxItem] = deque()
         #: the last grant that `turn` has not returned yet; it is in the inbox too
@@ -69,57 +69,45 @@ class ClientCore:
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._waiting: set[int] = set()  # queries without a reply
-        self._rejections: dict[int, int] = {}  # reasons of commands whose callers wait, by command id; 0: none so far
+        self._awaited = Awaited(session)
         self._request = 0
         #: messages that have arrived, on all sockets
         self.received = 0
+        #: the last error that `receive` raised
+        self.failure: Exception | None = None
+        self._relogin = Relogin()
         self._received_s = self._sent_s = self._pinged_s = self._queried_s = time.monotonic()
-
-    def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
-        socket = self.context.socket(kind)
-        socket.linger = 500
-        if name == "feed":
-            socket.rcvhwm = 100_000
-        if self._curve is not None:
-            self._curve.open(socket)
-        socket.connect(self._endpoints[name])
-        return socket
-
-    @property
-    def sockets(self) -> "list[zmq.Socket[bytes]]":
-        """The sockets to wait on between two steps."""
-        return [self.orders, self.queries, self.feed]
 
     def send(self, message: bytes) -> None:
         """Sends a message on the orders socket."""
         self._sent_s = time.monotonic()
-        self._transmit(message)
-
-    def _transmit(self, message: bytes) -> None:
-        try:
-            self.orders.send(message, zmq.DONTWAIT)
-        except zmq.Again:
-            advice = unreachable_advice(self._curve is not None)
-            raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {advice}") from None
+        self.transmit(message)
 
     def receive(self) -> None:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
+        try:
+            self._receive()
+        except Exception as error:
+            self.failure = error  # it concerns every call in progress, not only the one that happens to receive
+            raise
+
+    def _receive(self) -> None:
         for data in drain(self.orders):
             self._received_s = time.monotonic()
             self.received += 1
             was_live = self.session.live
-            items = self.session.receive(data)
+            items = self._receive_answer(data)
             self.inbox.extend(items)
-            if self._rejections:
-                self._note_rejections(items)
+            self._awaited.note(items)
             if items and isinstance(items[-1], Grant):
                 self.grant = items[-1]
             if was_live and not self.session.live:
+                self._relogin.begin()
                 self.send(self.session.hello())
             if self.session.live and not was_live:
-                self.logins += 1
-                for message in self.session.unanswered.values():
-                    self.send(message)
+                self._begin_session()
+        if self._relogin.is_due(REPLY_TIMEOUT_S):
+            self.transmit(self.session.hello())  # not `send`: a call that waits must notice an exchange that is silent
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
             request = reply[3] if reply[0] == Kind.ERROR else reply[1]
@@ -137,16 +125,47 @@ class ClientCore:
         self._query_news()
         for message in self._stale.queries(self.session, self._request + 1):
             self._request += 1
-            self.queries.send(message)
+            self.try_query(message)
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > silence_s / 3:
             self.ping()
+
+    def _receive_answer(self, data: bytes) -> list[InboxItem]:
+        """Processes a message of the orders socket. What refuses a command whose call waits is kept for that call."""
+        try:
+            return self.session.receive(data)
+        except SessionEnded:
+            self._relogin.end()
+            raise
+        except LoginRefused as error:
+            if not self._relogin.is_repeat(error.code):
+                raise
+        except RequestRejected as error:
+            if not self._relogin.is_repeat(error.code) and not self._awaited.note_refusal(error):
+                raise
+        return []
+
+    def _begin_session(self) -> None:
+        """After a login: sends what has no answer, and asks for followed books anew if the exchange may have another journal."""
+        self.logins += 1
+        self._relogin.end()
+        if self.session.has_gap:
+            self._distrust_books()
+        for message in (*self._awaited.replayed(), *self.session.unanswered.values()):
+            self.send(message)
+
+    def _distrust_books(self) -> None:
+        for topic, book in self.books.items():
+            book.distrust()
+            self._stale.note(topic, book)
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
         if self.on_feed is not None:
             self.on_feed(topic, message)
             return
         if message[0] == FeedKind.TIME:
+            if message[3] < self.feed_sequence:
+                self._distrust_books()  # without its journal, a restarted exchange numbers from 1, in the same epoch
             self.feed_sequence, self.feed_time_ns = message[3], message[4]
             for name, book in self.books.items():
                 book.note_epoch(message[1])
@@ -166,7 +185,7 @@ class ClientCore:
         if self.news_feed is not None and self.news_feed.is_query_due:
             self._request += 1
             after = self.news_feed.query(self._request)
-            self.queries.send(msgpack.packb([Kind.NEWS, self._request, self.session.token, after]))
+            self.try_query(msgpack.packb([Kind.NEWS, self._request, self.session.token, after]))
 
     @property
     def silent_s(self) -> float:
@@ -176,7 +195,7 @@ class ClientCore:
     def ping(self) -> None:
         """Sends a PING. An exchange that was restarted answers that we are not logged in, and `receive` logs in again."""
         self._pinged_s = time.monotonic()  # not `_sent_s`: no call waits for it
-        self._transmit(msgpack.packb([Kind.PING, 0]))
+        self.transmit(msgpack.packb([Kind.PING, 0]))
 
     def raise_if_dead(self, since_s: float = 0.0) -> None:
         """Raises `ExchangeUnreachable` if not even a heartbeat has come for `silence_s`, counted from `since_s` (monotonic) on at the earliest;
@@ -221,21 +240,6 @@ class ClientCore:
         values = qty_lots, order.price_ticks if ticks is None else ticks
         return (yield from self.amend(order, CommandKind.REPLACE, *values, terms=terms))
 
-    def account(self) -> Steps[dict[str, Balance]]:
-        """The balances of every symbol that the participant has traded, by name."""
-        found = {}
-        for number, last_ticks, *balances in (yield from self.ask(Kind.ACCOUNT, self.session.token, self.session.name))[
-            5
-        ]:
-            instrument = self.session.instrument_numbered(number)
-            found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
-        return found
-
-    def balances(self) -> Steps[dict[str, AssetBalance]]:
-        """The balances of every asset, by name."""
-        _, rows = (yield from self.ask(Kind.BALANCES, self.session.token, self.session.name))[5]
-        return {asset: AssetBalance(*map(Decimal, amounts)) for asset, *amounts in rows}
-
     def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
         command_id, messages = self.session.amend(order, kind, *values, terms=terms)
@@ -254,9 +258,11 @@ class ClientCore:
 
     def send_command(self, message: bytes) -> None:
         """Sends a command. While the session logs in again, the command waits with the unanswered ones, which are sent in order after WELCOME: if a
-        later command arrived before them, the exchange would take them for repeated ones."""
+        later command arrived before them, the exchange would take them for repeated ones. Raises SessionEnded for rows that do not wait there: they would be lost."""
         if self.session.live:
             self.send(message)
+        elif isinstance(message, RowsMessage) and message not in self.session.unanswered.values():
+            raise not_kept()
 
     @property
     def lockstep(self) -> bool:
@@ -264,24 +270,16 @@ class ClientCore:
         return bool(self.session.clock[0] == "lockstep")
 
     def _wait_for_reply(self, command_id: int, command: str) -> Steps[None]:
-        self._rejections[command_id] = 0
+        self._awaited.add(command_id)
         try:
             while True:
                 self.receive()
-                if reason := self._rejections[command_id]:
-                    raise Rejected(Reason(reason).name, command)
-                if command_id not in self.session.unanswered:
+                if self._awaited.has_answer(command_id, command):
                     return
                 self.raise_if_silent()
                 yield
         finally:
-            del self._rejections[command_id]
-
-    def _note_rejections(self, items: list[InboxItem]) -> None:
-        for item in items:
-            for command_id, reason in rejections(item):
-                if command_id in self._rejections:
-                    self._rejections[command_id] = reason
+            self._awaited.remove(command_id)
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`.
@@ -294,16 +292,19 @@ class ClientCore:
         if kind < Kind.ACCOUNT:
             values = tuple(with_token(values, self.session.token))
         message = msgpack.packb([kind, request, *values])
-        self.queries.send(message)
         self._waiting.add(request)
-        while request not in self._replies:
-            self.raise_if_silent()
-            yield
-            if request not in self._replies and time.monotonic() - asked_s > REPLY_TIMEOUT_S:
-                asked_s = time.monotonic()
-                self.queries.send(message)
-        self._waiting.discard(request)
-        reply = self._replies.pop(request)
+        try:
+            self.query(message)
+            while request not in self._replies:
+                self.raise_if_silent()
+                yield
+                if request not in self._replies and time.monotonic() - asked_s > REPLY_TIMEOUT_S:
+                    asked_s = time.monotonic()
+                    self.query(message)
+            reply = self._replies[request]
+        finally:
+            self._waiting.discard(request)
+            self._replies.pop(request, None)
         if reply[0] == Kind.ERROR:
             raise RequestRejected(reply[1], reply[2])
         return reply
@@ -328,16 +329,20 @@ class ClientCore:
         try:
             self.receive()
             while book.needs_snapshot:
-                book.apply_snapshot((yield from self.ask(*snapshot_query(self.session, topic))))
+                reply = yield from self.ask(*snapshot_query(self.session, topic))
+                if book.needs_snapshot:  # another call may have filled it meanwhile, further than this reply
+                    book.apply_snapshot(reply)
         finally:
             self._stale.filling.discard(topic)
 
     def follow(self, symbol: str, channel: str) -> Steps[L2Book | L3Book]:
-        """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date."""
-        book = L3Book() if channel == "l3" else L2Book()
+        """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date: of each channel and symbol there is one."""
         topic = f"{channel}/{symbol}/"
-        self.books[topic] = book
-        self.subscribe(channel, symbol)
+        book = self.books.get(topic)
+        if book is None:
+            book = L3Book() if channel == "l3" else L2Book()
+            self.subscribe(channel, symbol)
+            self.books[topic] = book
         yield from self._fill_gap(topic, book)
         return book
 
@@ -358,13 +363,6 @@ class ClientCore:
             self._subscribe(TOPIC)
         self._query_news()
 
-    def news(self, count: int) -> Steps[list[News]]:
-        """The last `count` messages, oldest first."""
-        pages = NewsPages(count)
-        while not pages.are_complete:
-            pages.add((yield from self.ask(Kind.NEWS, self.session.token, pages.after))[5])
-        return pages.messages
-
     def unsubscribe(self, channel: str, symbol: str) -> None:
         """Ends the subscription to a channel of a symbol, also that of a followed book."""
         topic = f"{channel}/{symbol}/"
@@ -373,16 +371,6 @@ class ClientCore:
         )
         self.books.pop(topic, None)
         self._heard.forget(topic)
-
-    def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
-        """The last trades, newest last."""
-        reply = yield from self.ask(Kind.TRADES, self.session.instrument(symbol).number, count)
-        return [Trade(*trade) for trade in reply[5]]
-
-    def status(self, symbol: str) -> Steps[SymbolStatus]:
-        """Whether a symbol is halted, and its phase."""
-        halted, phase, reason = (yield from self.ask(Kind.STATUS, self.session.instrument(symbol).number))[5]
-        return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
 
     def next_item(self, timeout_s: float) -> Steps[InboxItem | None]:
         """Takes the next item from the inbox; None if there is none within timeout_s."""
@@ -413,8 +401,6 @@ class ClientCore:
         if self.orders.closed:
             return
         if self.session.live:
-            with contextlib.suppress(zmq.Again):  # an exchange that is away needs no BYE
-                self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
-        for socket in self.sockets:
-            socket.close()
-        self.context.term()
+            with contextlib.suppress(ExchangeUnreachable):  # an exchange that is away needs no BYE
+                self.transmit(msgpack.packb([Kind.BYE]))
+        self.disconnect()

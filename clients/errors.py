@@ -1,9 +1,19 @@
 """Errors of clients."""
 
+import re
+
 from serl.exchange.errors import ExchangeUnreachable as ExchangeUnreachable
 from serl.exchange.errors import Rejected as Rejected
 from serl.exchange.errors import RequestRejected as RequestRejected
 from serl.exchange.errors import SerlError
+
+_NAMED = re.compile(r"command (\d+) ")
+
+
+def refused_command(error: RequestRejected) -> int:
+    """The id of the command that the exchange did not accept; 0 if the refusal names none."""
+    named = _NAMED.match(str(error).removeprefix(f"{error.code}: "))
+    return int(named[1]) if named else 0
 
 
 def unreachable_advice(with_keys: bool) -> str:
@@ -38,6 +48,14 @@ class SessionEnded(SerlError, ConnectionError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"the exchange ended the session ({code}): {text}")
         self.code = code
+
+
+def not_kept() -> SessionEnded:
+    """The error about rows that would be lost, because no session is there to take them and none keeps them."""
+    return SessionEnded(
+        "not_logged_in",
+        "expected a session that takes rows, got one that logs in again; send them after that",
+    )
 
 
 class PriceOffTick(SerlError, ValueError):

@@ -66,7 +66,9 @@ class Recorder:
         deadline = time.monotonic() + SILENCE_S
         sent = False
         while not replies:
-            sent = sent or self._sockets.request(lambda reply, _: replies.append(reply), kind, *values)
+            sent = sent or self._sockets.request(
+                lambda reply, _: replies.append(reply), kind, *values, timeout_s=SILENCE_S
+            )
             self._sockets.wait(POLL_MS if sent else 1)
             self._sockets.process_replies()
             if time.monotonic() > deadline:
@@ -143,6 +145,11 @@ class Recorder:
                 f"the exchange at {self.endpoint} was restarted (epoch {epoch} after {self.epoch}); the recording ends before the restart"
             )
         if kind == FeedKind.TIME:
+            if sequence < self._complete_until:  # without its journal, it numbers from 1, in the same epoch
+                raise FeedGap(
+                    f"the exchange at {self.endpoint} was restarted without its journal (event {sequence} after {self._complete_until}); the "
+                    "recording ends before the restart"
+                )
             self._feed_time_s = time.monotonic()
             self._complete_until = sequence
             self._write_complete()

@@ -120,6 +120,7 @@ class Replayer:
         #: rows before this one are sent without regard to speed
         self._first_paced = int(np.searchsorted(self.rows["time_ns"], from_ns))
         self._last_id = 0
+        self._logins = self.client.core.logins
 
     def _rows(self) -> Rows:
         return renumber_for(self.day, self.client, self.client.session.next_command_id)
@@ -262,6 +263,11 @@ class Replayer:
     def _receive(self, timeout_s: float) -> None:
         item: InboxItem | None = self.client.wait(timeout_s)
         self.client.core.raise_if_dead()
+        if self.client.core.logins != self._logins:
+            raise ReplayError(
+                f"expected one session for the whole replay, got a second login at {self.endpoint}: rows that were on their way are lost; "
+                "restart the exchange with a new --journal folder (or none) and replay again"
+            )
         while item is not None:
             if isinstance(item, Grant):
                 self._process_grant(item)

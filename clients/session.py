@@ -2,15 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 import msgpack
 import numpy as np
 
-from serl.clients.errors import LoginRefused, PriceOffTick, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
-from serl.exchange.errors import ConfigError
+from serl.clients.errors import LoginRefused, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
+from serl.clients.instrument import Instrument as Instrument
 from serl.exchange.integers import integer
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -31,49 +30,6 @@ NEW, POST_ONLY, MARKET = int(CommandKind.NEW), int(CommandFlag.POST_ONLY), int(C
 REASONS = {int(each): each.name for each in Reason}
 NAMED: dict[str, type[IntEnum]] = {"kind": EventKind, "side": Side, "reason": Reason}
 """Fields of a report that are printed as names."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Instrument:
-    """Reference data of a symbol: its number on the wire, its tick size and its lot size."""
-
-    number: int
-    name: str
-    tick_size: Decimal
-    lot_size: Decimal
-
-    @classmethod
-    def of(cls, number: int, name: str, tick_size: str, lot_size: str) -> "Instrument":
-        """From an element of `symbols` of WELCOME or INFO."""
-        return cls(number, name, Decimal(tick_size), Decimal(lot_size))
-
-    def ticks(self, price: Decimal | str | float) -> int:
-        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
-        try:
-            exact = Decimal(str(price)) / self.tick_size
-        except InvalidOperation:
-            raise PriceOffTick(f"{self.name}: expected a price, got {price!r}") from None
-        if exact != exact.to_integral_value():
-            below = int(exact // 1)
-            raise PriceOffTick(
-                f"{self.name}: expected a multiple of {self.tick_size}, got {price}; the nearest prices are "
-                f"{self.price(below)} and {self.price(below + 1)}"
-            )
-        return int(exact)
-
-    def checked_ticks(self, price_ticks: Any) -> int:
-        """A price that must be in ticks already. Raises `PriceOffTick` for all but integers."""
-        try:
-            return integer("price_ticks", price_ticks)
-        except ConfigError:
-            raise PriceOffTick(
-                f"{self.name}: expected price_ticks as an integer, got {price_ticks!r}; convert a price with "
-                f"instrument({self.name!r}).ticks(price)"
-            ) from None
-
-    def price(self, price_ticks: int) -> Decimal:
-        """Ticks as a price."""
-        return price_ticks * self.tick_size
 
 
 class Report(NamedTuple):
@@ -137,7 +93,7 @@ class Order:
         filled_lots: quantity traded so far.
         open_lots: quantity that can still trade.
         fills: its FILL reports, oldest first.
-        reason: why it was rejected or cancelled, the name of a `Reason`; "" for neither.
+        reason: why it was rejected or cancelled, the name of a `Reason`, or the code of the ERROR that refused it; "" for neither.
     """
 
     order_id: int
@@ -153,6 +109,10 @@ class Order:
     reason: str = ""
 
 
+class RowsMessage(bytes):
+    """A message of rows, which `Session.unanswered` does not have unless its sender put it there."""
+
+
 class Session:
     """Encodes commands and keeps orders, fills and positions from the reports. Every report counts once, also over reconnects."""
 
@@ -163,6 +123,8 @@ class Session:
         self.live = False
         #: number of the last report that was processed; after a reconnect the exchange resends the later ones
         self.last_report = -1
+        #: `last_report` at the last login, and the report before the first one that followed it
+        self._gap = (-1, -1)
         self.next_command_id = 1
         self.instruments: dict[str, Instrument] = {}
         self.limits: dict[str, Any] = {}
@@ -176,6 +138,8 @@ class Session:
         self.time_ns = 0
         #: commands without a reply, by id: resent after a reconnect
         self.unanswered: dict[int, bytes] = {}
+        #: commands that had no answer at a login and were executed before it, by id: their answers are among the reports that follow
+        self.replayed: dict[int, bytes] = {}
         #: TERM commands of an order, by its id: the reply to the order is theirs too
         self.term_ids: dict[int, list[int]] = {}
         self.orders: dict[int, Order] = {}
@@ -187,6 +151,7 @@ class Session:
     def hello(self) -> bytes:
         """The login message; after a reconnect it also requests the missed reports."""
         self.live = False
+        self._pass_gap()
         return _pack([Kind.HELLO, VERSION, VERSION, self.name, self.token, self.last_report, self.options])
 
     def instrument(self, symbol: str) -> Instrument:
@@ -256,14 +221,17 @@ class Session:
         return command_id, [*(term_message for _, term_message in term_commands), message]
 
     def rows(self, rows: Rows) -> bytes:
-        """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase."""
+        """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase, and sees to it that they are sent again
+        after a login: the session does not keep them."""
         self.next_command_id = int(rows[-1]["command_id"]) + 1
-        return bytes(_pack([Kind.BULK, rows.tobytes()]))
+        return RowsMessage(_pack([Kind.BULK, rows.tobytes()]))
 
     def receive(self, data: bytes) -> list[Any]:
         """Processes a message; returns its new reports (with the option rows: EVENT rows) or its grant. Raises what the exchange refused."""
         message = msgpack.unpackb(data, strict_map_key=False)
         kind = message[0]
+        if kind in (Kind.REPORTS, Kind.REPORT_ROWS):
+            self._pass_gap()
         if kind == Kind.REPORTS:
             return self._new_reports(message[1], [Report(*values) for values in message[2]])
         if kind == Kind.REPORT_ROWS:
@@ -311,8 +279,24 @@ class Session:
         self.set_reference_data(symbols, clock, limits)
         if self.last_report < 0:
             self.last_report = next_report - 1
+        self._gap = self.last_report, next_report - 1
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
+        self.replayed = {key: value for key, value in self.unanswered.items() if key <= last_command_id}
         self.unanswered = {key: value for key, value in self.unanswered.items() if key > last_command_id}
+
+    @property
+    def has_gap(self) -> bool:
+        """After a login: whether the exchange does not go on where the last session ended. It has another journal, or no longer our reports."""
+        before, begins_after = self._gap
+        return before != begins_after
+
+    def _pass_gap(self) -> None:
+        """After a login to an exchange with another journal, or that no longer stores what we missed: goes on with the first report that it has.
+        Not earlier, so that whoever gets the `ReportGap` still sees `last_report`."""
+        before, begins_after = self._gap
+        self._gap = (-1, -1)
+        if self.last_report == before:
+            self.last_report = begins_after
 
     def _new_reports(self, first: int, reports: list[Report]) -> list[Report]:
         fresh = reports[max(0, self.last_report + 1 - first) :]
@@ -329,13 +313,14 @@ class Session:
     def _new_rows(self, first: int, rows: Rows) -> list[Any]:
         fresh = rows[max(0, self.last_report + 1 - first) :]
         self._advance(first, len(rows))
-        if self.orders or self.unanswered:
+        if self.orders or self.unanswered or self.replayed:
             self._update_single_orders(fresh)
         return [fresh] if len(fresh) else []
 
     def _update_single_orders(self, rows: Rows) -> None:
         """Keeps orders that were sent one by one up to date until they are done; the caller keeps those that it sent as rows."""
-        own = np.isin(rows["order_id"], list(self.orders)) | np.isin(rows["command_id"], list(self.unanswered))
+        waiting = [*self.unanswered, *self.replayed]
+        own = np.isin(rows["order_id"], list(self.orders)) | np.isin(rows["command_id"], waiting)
         for report in map(Report._make, event_lists(rows[own])):
             self._mark_answered(report.command_id)
             order = self.orders.get(report.order_id)
@@ -352,6 +337,19 @@ class Session:
     def _mark_answered(self, command_id: int) -> None:
         for answered_id in (command_id, *self.term_ids.pop(command_id, ())):
             self.unanswered.pop(answered_id, None)
+            self.replayed.pop(answered_id, None)
+
+    def is_waiting(self, command_id: int) -> bool:
+        """Whether a command has no answer yet."""
+        return command_id in self.unanswered or command_id in self.replayed
+
+    def withdraw(self, command_id: int, code: str) -> None:
+        """Forgets a command that the exchange refused with an ERROR, and its terms: it is not sent again."""
+        self._mark_answered(command_id)
+        if (order := self.orders.get(command_id)) is not None:
+            order.state, order.reason = "rejected", code
+            if self.options.get("rows"):
+                del self.orders[command_id]
 
     def apply(self, report: Report) -> None:
         """Updates order, fills and position with a new report."""

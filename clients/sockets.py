@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import zmq
@@ -21,8 +21,15 @@ OnReply = Callable[[list[Any], float], None]
 """Callback with (reply or ERROR, round trip in seconds)."""
 
 
+class _Request(NamedTuple):
+    on_reply: OnReply
+    sent_s: float
+    expires_s: float
+    on_timeout: Callable[[], None] | None
+
+
 class Sockets:
-    """The sockets of one exchange. Replies go to callbacks; a request without a reply times out after REPLY_TIMEOUT_S."""
+    """The sockets of one exchange. Replies go to callbacks; a request without a reply times out."""
 
     def __init__(self, endpoint: str, curve: Path | None = None, token: str = "") -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -36,7 +43,7 @@ class Sockets:
         for socket in (self.feed, self._queries, self._admin):
             self._poller.register(socket, zmq.POLLIN)
         self._last_request = 0
-        self._pending: dict[int, tuple[OnReply, float, Callable[[], None] | None]] = {}
+        self._pending: dict[int, _Request] = {}
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)
@@ -63,10 +70,13 @@ class Sockets:
         """Returns when a message has arrived, or after timeout_ms."""
         self._poller.poll(timeout_ms)
 
-    def request(self, on_reply: OnReply, kind: int, *values: Any, on_timeout: Callable[[], None] | None = None) -> bool:
+    def request(
+        self, on_reply: OnReply, kind: int, *values: Any, on_timeout: Callable[[], None] | None = None,
+        timeout_s: float = REPLY_TIMEOUT_S,
+    ) -> bool:  # fmt: skip
         """Sends a query, which needs no token here, or an admin request (values: token first); False if there is no connection.
 
-        If it returns True, either `on_reply` or `on_timeout` is called later.
+        If it returns True, either `on_reply` or `on_timeout` is called later. timeout_s: a later reply is dropped.
         """
         self._last_request += 1
         if kind < Kind.ACCOUNT:
@@ -76,7 +86,8 @@ class Sockets:
             socket.send(msgpack.packb([int(kind), self._last_request, *values]), zmq.DONTWAIT)
         except zmq.Again:
             return False
-        self._pending[self._last_request] = (on_reply, time.perf_counter(), on_timeout)
+        now_s = time.perf_counter()
+        self._pending[self._last_request] = _Request(on_reply, now_s, now_s + timeout_s, on_timeout)
         return True
 
     def process_replies(self) -> None:
@@ -86,11 +97,11 @@ class Sockets:
                 reply = msgpack.unpackb(data, strict_map_key=False)
                 request = reply[3] if reply[0] == Kind.ERROR else reply[1]
                 if request in self._pending:
-                    on_reply, sent_s, _ = self._pending.pop(request)
-                    on_reply(reply, time.perf_counter() - sent_s)
-        expired_s = time.perf_counter() - REPLY_TIMEOUT_S
-        for request in [request for request, (_, sent_s, _) in self._pending.items() if sent_s < expired_s]:
-            *_, on_timeout = self._pending.pop(request)
+                    answered = self._pending.pop(request)
+                    answered.on_reply(reply, time.perf_counter() - answered.sent_s)
+        now_s = time.perf_counter()
+        for request in [request for request, each in self._pending.items() if each.expires_s < now_s]:
+            on_timeout = self._pending.pop(request).on_timeout
             if on_timeout is not None:
                 on_timeout()
 

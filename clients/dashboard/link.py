@@ -32,7 +32,9 @@ FEED_BATCH = 500
 POLL_MS = 5
 COLUMN_S = 0.25
 FEES_S = 1.0
-SNAPSHOT_RETRY_S = 1.0
+SNAPSHOT_RETRY_S = INFO_RETRY_S = 1.0
+INFO_TIMEOUT_S = 10.0
+"""A busy exchange may take longer than for the other replies, which are asked for again and again."""
 SNAPSHOTS_A_STEP = 8
 """The exchange drops replies that a client is slow to read (`replies_unread_max`)."""
 INDICATIVES_A_COLUMN = 16
@@ -62,7 +64,9 @@ class Link(threading.Thread):
         self._columns = 0
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._next_column_s = self._next_fees_s = 0.0
+        self._next_column_s = self._next_fees_s = self._next_info_s = 0.0
+        #: whether a new process of the exchange has not yet said what it lists
+        self._lacks_info = False
 
     def stop(self) -> None:
         """Stops the thread; returns once it has stopped."""
@@ -108,6 +112,7 @@ class Link(threading.Thread):
         self._request_indicatives([view for view in views if view.is_collecting])
         self._vitals.gaps = sum(view.book.gaps for view in views)
         self._sockets.request(self._on_statistics, Kind.STATISTICS)
+        self._request_info()
         if len(views) > 1:
             self._board.put("watch", [view.watch_row() for view in views])
         mids = {view.number: view.mid_ticks for view in views}
@@ -126,6 +131,12 @@ class Link(threading.Thread):
             self._board.put("executions", [execution.as_json() for execution in self._executions])
         if self._flow is not None:
             self._show_flow(self._flow)
+
+    def _request_info(self) -> None:
+        """Asks what an exchange lists, until it has answered."""
+        if self._lacks_info and (now_s := time.monotonic()) >= self._next_info_s:
+            self._next_info_s = now_s + INFO_RETRY_S
+            self._sockets.request(self._on_info, Kind.INFO, timeout_s=INFO_TIMEOUT_S)
 
     def _request_fees(self) -> None:
         def on_balances(reply: list[Any], round_trip_s: float) -> None:
@@ -149,7 +160,7 @@ class Link(threading.Thread):
             if self._board.generation:
                 self._reset()
             self._board.generation += 1
-            self._sockets.request(self._on_info, Kind.INFO)
+            self._lacks_info, self._next_info_s = True, 0.0
         self._vitals.add_reply(reply, round_trip_s)
 
     def _reset(self) -> None:
@@ -162,6 +173,9 @@ class Link(threading.Thread):
             view.reset()
 
     def _on_info(self, reply: list[Any], round_trip_s: float) -> None:
+        if reply[0] == Kind.ERROR:
+            return
+        self._lacks_info = False
         _, symbols, clock, limits = reply[5]
         self._vitals.clock = clock
         before = self._board.views

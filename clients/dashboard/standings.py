@@ -78,9 +78,11 @@ class Standings:
             profit = fees = 0.0
             positions = {}
             for symbol, last_ticks, account in balances:
-                view = by_number[symbol]
+                view = by_number.get(symbol)
+                if view is None:
+                    continue  # the symbols are not known yet
                 unit = float(view.tick_size) * float(view.lot_size)
-                mid = mids[symbol]
+                mid = mids.get(symbol)
                 profit += (account.cash_ticks + account.position_lots * (last_ticks if mid is None else mid)) * unit
                 fees += account.fees_microticks / 1e6 * unit
                 if account.position_lots:

@@ -1,0 +1,66 @@
+"""The sockets of a client to one exchange. Sending never blocks."""
+
+import contextlib
+from pathlib import Path
+
+import zmq
+
+from serl.clients.errors import ExchangeUnreachable, unreachable_advice
+from serl.exchange.config import socket_endpoints
+from serl.exchange.keys import read_keys
+
+
+class Connection:
+    """Orders, queries and feed socket."""
+
+    def __init__(self, endpoint: str, curve: Path | None) -> None:
+        self.endpoint = endpoint
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._endpoints = socket_endpoints(endpoint)
+        self._curve = read_keys(curve) if curve else None
+        self.orders = self._connect("orders", zmq.DEALER)
+        self.queries = self._connect("queries", zmq.DEALER)
+        self.feed = self._connect("feed", zmq.SUB)
+
+    def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
+        socket = self.context.socket(kind)
+        socket.linger = 500
+        if name == "feed":
+            socket.rcvhwm = 100_000
+        if name == "orders":
+            socket.sndhwm = 0  # no limit: a login sends every command without an answer at once
+        if self._curve is not None:
+            self._curve.open(socket)
+        socket.connect(self._endpoints[name])
+        return socket
+
+    @property
+    def sockets(self) -> "list[zmq.Socket[bytes]]":
+        """The sockets to wait on between two steps."""
+        return [self.orders, self.queries, self.feed]
+
+    def transmit(self, message: bytes) -> None:
+        """Sends a message on the orders socket, without noting when. Raises `ExchangeUnreachable`."""
+        self._put(self.orders, message)
+
+    def query(self, message: bytes) -> None:
+        """Sends a message on the queries socket. Raises `ExchangeUnreachable` if too many queries wait for an exchange that is away."""
+        self._put(self.queries, message)
+
+    def try_query(self, message: bytes) -> None:
+        """Sends a query that is made again if no reply comes."""
+        with contextlib.suppress(ExchangeUnreachable):
+            self.query(message)
+
+    def _put(self, socket: "zmq.Socket[bytes]", message: bytes) -> None:
+        try:
+            socket.send(message, zmq.DONTWAIT)
+        except zmq.Again:
+            advice = unreachable_advice(self._curve is not None)
+            raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {advice}") from None
+
+    def disconnect(self) -> None:
+        """Closes the sockets."""
+        for socket in self.sockets:
+            socket.close()
+        self.context.term()

@@ -1,0 +1,52 @@
+"""Reference data of symbols."""
+
+import dataclasses
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from serl.clients.errors import PriceOffTick
+from serl.exchange.errors import ConfigError
+from serl.exchange.integers import integer
+
+
+@dataclasses.dataclass(frozen=True)
+class Instrument:
+    """Reference data of a symbol: its number on the wire, its tick size and its lot size."""
+
+    number: int
+    name: str
+    tick_size: Decimal
+    lot_size: Decimal
+
+    @classmethod
+    def of(cls, number: int, name: str, tick_size: str, lot_size: str) -> "Instrument":
+        """From an element of `symbols` of WELCOME or INFO."""
+        return cls(number, name, Decimal(tick_size), Decimal(lot_size))
+
+    def ticks(self, price: Decimal | str | float) -> int:
+        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
+        try:
+            exact = Decimal(str(price)) / self.tick_size
+        except InvalidOperation:
+            raise PriceOffTick(f"{self.name}: expected a price, got {price!r}") from None
+        if exact != exact.to_integral_value():
+            below = int(exact // 1)
+            raise PriceOffTick(
+                f"{self.name}: expected a multiple of {self.tick_size}, got {price}; the nearest prices are "
+                f"{self.price(below)} and {self.price(below + 1)}"
+            )
+        return int(exact)
+
+    def checked_ticks(self, price_ticks: Any) -> int:
+        """A price that must be in ticks already. Raises `PriceOffTick` for all but integers."""
+        try:
+            return integer("price_ticks", price_ticks)
+        except ConfigError:
+            raise PriceOffTick(
+                f"{self.name}: expected price_ticks as an integer, got {price_ticks!r}; convert a price with "
+                f"instrument({self.name!r}).ticks(price)"
+            ) from None
+
+    def price(self, price_ticks: int) -> Decimal:
+        """Ticks as a price."""
+        return price_ticks * self.tick_size

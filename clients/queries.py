@@ -1,0 +1,46 @@
+"""Queries whose replies are turned into values of the API: each a call in progress of a `ClientCore`."""
+
+from decimal import Decimal
+
+from serl.clients.core import ClientCore, Steps
+from serl.clients.news import NewsPages
+from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade
+from serl.exchange.account import Account
+from serl.exchange.news import News
+from serl.exchange.records import HaltReason, Phase
+from serl.exchange.wire import Kind
+
+
+def account(core: ClientCore) -> Steps[dict[str, Balance]]:
+    """The balances of every symbol that the participant has traded, by name."""
+    found = {}
+    for number, last_ticks, *balances in (yield from core.ask(Kind.ACCOUNT, core.session.token, core.session.name))[5]:
+        instrument = core.session.instrument_numbered(number)
+        found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
+    return found
+
+
+def balances(core: ClientCore) -> Steps[dict[str, AssetBalance]]:
+    """The balances of every asset, by name."""
+    _, rows = (yield from core.ask(Kind.BALANCES, core.session.token, core.session.name))[5]
+    return {asset: AssetBalance(*map(Decimal, amounts)) for asset, *amounts in rows}
+
+
+def trades(core: ClientCore, symbol: str, count: int) -> Steps[list[Trade]]:
+    """The last trades, newest last."""
+    reply = yield from core.ask(Kind.TRADES, core.session.instrument(symbol).number, count)
+    return [Trade(*trade) for trade in reply[5]]
+
+
+def status(core: ClientCore, symbol: str) -> Steps[SymbolStatus]:
+    """Whether a symbol is halted, and its phase."""
+    halted, phase, reason = (yield from core.ask(Kind.STATUS, core.session.instrument(symbol).number))[5]
+    return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
+
+
+def news(core: ClientCore, count: int) -> Steps[list[News]]:
+    """The last `count` messages, oldest first."""
+    pages = NewsPages(count)
+    while not pages.are_complete:
+        pages.add((yield from core.ask(Kind.NEWS, core.session.token, pages.after))[5])
+    return pages.messages

@@ -1,0 +1,38 @@
+"""The HELLOs of a client whose session the exchange no longer knows."""
+
+import time
+
+DUPLICATE = "duplicate_login"
+
+
+class Relogin:
+    """When to say HELLO: at once, and again until one is answered, because a broken connection may have lost it. Also after a refusal: the
+    exchange may not yet have noticed that the former connection is gone."""
+
+    def __init__(self) -> None:
+        self._is_wanted = self._is_repeated = self._is_forgiven = False
+        self._sent_s = 0.0
+
+    def begin(self) -> None:
+        """The first HELLO is sent now."""
+        self._is_wanted, self._sent_s = True, time.monotonic()
+        self._is_repeated = self._is_forgiven = False
+
+    def end(self) -> None:
+        """The session has begun, or is over for good."""
+        self._is_wanted = False
+
+    def is_due(self, retry_s: float) -> bool:
+        """Whether to send HELLO again now, after `retry_s` without a session."""
+        now_s = time.monotonic()
+        if not self._is_wanted or now_s - self._sent_s <= retry_s:
+            return False
+        self._sent_s, self._is_repeated = now_s, True
+        return True
+
+    def is_repeat(self, code: str) -> bool:
+        """Whether a refusal is only that of one HELLO because of another of ours: of the earlier one that still waited, or of the later one.
+        Once for each login: after that another session has the name, or WELCOME is lost."""
+        is_repeat = code == DUPLICATE and self._is_repeated and not self._is_forgiven
+        self._is_forgiven |= is_repeat
+        return is_repeat

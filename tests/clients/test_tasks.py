@@ -1,0 +1,82 @@
+"""Tasks of one asyncio client: what ends all of them, also those that are woken already or run at that moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from serl.clients.asynchronous import AsyncExchange, connect
+from serl.clients.errors import RequestRejected, SessionEnded
+from serl.exchange.wire import Kind
+from tests.clients.stand_in import StandIn, stand_in
+
+
+def with_client(test: Callable[[StandIn, AsyncExchange], Awaitable[None]]) -> None:
+    """Runs a test with a client that is logged in."""
+
+    async def run() -> None:
+        with stand_in() as exchange:
+            login = asyncio.create_task(connect(exchange.endpoint, "ann"))
+            assert (await asyncio.to_thread(exchange.arrived))[0] == Kind.HELLO
+            exchange.welcome()
+            client = await login
+            try:
+                await test(exchange, client)
+            finally:
+                await client.close()
+
+    asyncio.run(run())
+
+
+async def errors_of(tasks: list["asyncio.Task[Any]"]) -> list[BaseException | None]:
+    """What tasks raised."""
+    done, running = await asyncio.wait(tasks, timeout=3)
+    assert not running, "a call hangs"
+    return [task.exception() for task in tasks if task in done]
+
+
+def test_close_ends_tasks_that_were_woken_in_the_same_moment() -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        tasks = [asyncio.create_task(client.trades("DEMO")) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        client._arrivals._wake()
+        await client.close()
+        assert [type(error) for error in await errors_of(tasks)] == [SessionEnded] * 3
+        with pytest.raises(SessionEnded, match="the client was closed"):
+            await client.trades("DEMO")
+
+    with_client(test)
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ((Kind.GOODBYE, "shutdown", "the exchange stops"), SessionEnded),
+        ((Kind.ERROR, "malformed", "a message"), RequestRejected),
+    ],
+)
+def test_an_error_that_one_task_receives_is_raised_in_all(message: tuple[Any, ...], error: type[Exception]) -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        tasks = [asyncio.create_task(client.buy("DEMO", 1, 10)) for _ in range(2)]
+        await asyncio.sleep(0)
+        exchange.send(*message)
+        client.core.orders.poll(5000)  # the event loop is busy while it arrives
+        with pytest.raises(error):
+            await client.wait(0)
+        assert [type(each) for each in await errors_of(tasks)] == [error] * 2
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.trades("DEMO"), 0.2)  # later calls are not concerned
+
+    with_client(test)
+
+
+def test_an_error_that_the_event_loop_receives_is_raised_once_in_each() -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        tasks = [asyncio.create_task(client.trades("DEMO")) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        exchange.send(Kind.ERROR, "malformed", "a message")
+        assert [type(each) for each in await errors_of(tasks)] == [RequestRejected] * 3
+        assert await client.wait(0.2) is None
+
+    with_client(test)
