@@ -12,12 +12,11 @@ from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE
+from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.login import Login
 from serl.exchange.records import Rows
 from serl.exchange.renumber import renumber
 from serl.exchange.wire import RequestError
-
-EXCHANGE_NAME = "\u0000exchange"
 
 
 class Participants:

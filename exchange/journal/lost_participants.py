@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.journal import snapshots
+from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.journal.segment import first_sequence
 from serl.exchange.journal.stored import stored_rows
-from serl.exchange.participants import EXCHANGE_NAME
 from serl.exchange.records import EVENT, CommandKind, EventKind, Reason, Rows, Setting
 
 OPERATOR_KINDS = [kind for kind in CommandKind if kind >= CommandKind.END_DAY]

@@ -9,6 +9,8 @@ from serl.exchange.errors import DiskFullError
 from serl.exchange.journal.meta import save_participants
 from serl.exchange.journal.segment import no_space
 
+EXCHANGE_NAME = "\u0000exchange"
+
 
 class ParticipantsFile:
     """Saves the participants of a journal."""

@@ -17,9 +17,9 @@ from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.lost_participants import count_participants, lost_entries
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
 from serl.exchange.journal.news_log import NEWS, read_news, write_news
+from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
 from serl.exchange.journal.stored import CompressedRows, stored_paths
-from serl.exchange.participants import EXCHANGE_NAME
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
 

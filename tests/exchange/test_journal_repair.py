@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.cli import journal as command
+from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.participants import EXCHANGE_NAME
 from serl.exchange.records import COMMAND, CommandKind, Rows, Rule, Setting
 from serl.exchange.records import command as commands
 from tests.exchange.test_damage import contents, edit, flip, start, submit
