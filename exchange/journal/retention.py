@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 
+from serl.exchange.atomic_file import sync_folder
 from serl.exchange.config import RetentionConfig
 from serl.exchange.journal.segment import first_sequence
 from serl.exchange.journal.snapshots import event_sequence, snapshot_paths
@@ -78,12 +79,21 @@ def _before(folder: Path, kind: str, last: int) -> list[Path]:
     return [path for path, following in itertools.pairwise(paths) if first_sequence(following) <= last + 1]
 
 
+def _archive(path: Path, archive: Path) -> None:
+    """Copies a file, and returns once the copy is on the disk: the original is deleted then."""
+    copy = archive / f".{path.name}"
+    shutil.copy2(path, copy)
+    with copy.open("rb") as file:
+        os.fsync(file.fileno())
+    copy.replace(archive / path.name)
+    sync_folder(archive)
+
+
 def _remove(path: Path, archive: Path | None) -> None:
     index = path.with_suffix(".answers.npy")
     if archive is not None:
         archive.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, archive / f".{path.name}")
-        (archive / f".{path.name}").replace(archive / path.name)
+        _archive(path, archive)
     path.unlink()
     path.with_suffix(".zrows").unlink(missing_ok=True)  # where it was just being compressed
     index.unlink(missing_ok=True)
