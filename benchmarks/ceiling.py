@@ -11,7 +11,6 @@ default are paired; days and training seeds both count in the standard error. A 
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.ceiling_orders import paired
 from benchmarks.ceiling_study import DEFAULT, FRESH, TEST, Options, Study
+from benchmarks.endings import one_line_endings
 from serl.exchange.atomic_file import write_json
-from serl.exchange.errors import ConfigError, SerlError
+from serl.exchange.errors import ConfigError
 from serl.researcher.inner.worker import abandon
 from serl.researcher.tasks import load_task, task_names
 
@@ -136,15 +136,12 @@ def studied(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     """Run the studies and print their table."""
     arguments = parser().parse_args()
-    try:
-        rows = studied(arguments)
-    except KeyboardInterrupt:
-        abandon()
-        print("stopped; continue with the same options and --resume", file=sys.stderr)
-        sys.exit(130)
-    except SerlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    with one_line_endings("continue with the same options and --resume"):
+        try:
+            rows = studied(arguments)
+        except KeyboardInterrupt:
+            abandon()
+            raise
     print(json.dumps(rows) if arguments.json else table(rows))
 
 

@@ -19,9 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.endings import one_line_endings
 from serl.agents.learning.students_t import mean_interval
 from serl.exchange.atomic_file import write_json
-from serl.exchange.errors import ConfigError, SerlError
+from serl.exchange.errors import ConfigError
 from serl.minds.config import MindsConfig, load_minds
 from serl.minds.errors import MindsError
 from serl.minds.models import model_client
@@ -123,14 +124,8 @@ def main(words: list[str] | None = None) -> None:
     made.add_argument("--seeds", type=int, default=5)
     made.add_argument("--folder", type=Path, default=Path("runs/minds-study"))
     made.add_argument("--json", action="store_true")
-    try:
+    with one_line_endings("the same command continues"):
         sys.stdout.write(studied(made.parse_args(words)))
-    except KeyboardInterrupt:
-        print("stopped; the same command continues", file=sys.stderr)
-        sys.exit(130)
-    except SerlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
 
 
 def studied(options: argparse.Namespace) -> str:

@@ -5,6 +5,7 @@
 Every method searches for a rule of kind `policy` with the same number of candidates, in the same race, on the same simulated days: the full
 method; without its low level, its high level, any model, or racing; Eureka-style best of n; uniform specifications; a (1+1) climb; a
 tree-structured Parzen estimator, and the same with three times the candidates (the ceiling). `default` trains the default algorithm.
+`no-policy` and the kinds alone search among algorithms that are trained instead of among rules.
 Each seed has days of its own. What a run found is measured on fresh days that no run has seen. docs/results.md holds what was registered
 before. Ctrl-C stops it; the same command with --resume continues, and repeats no finished run. The table is printed only when all runs are done.
 """
@@ -14,7 +15,6 @@ import dataclasses
 import json
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import proof_table
+from benchmarks.endings import one_line_endings
 from benchmarks.proof_methods import METHODS, Options
 from benchmarks.proof_run import figures, run_unit
 from serl.clients.parent_watch import exit_with_parent
@@ -180,14 +181,8 @@ def main() -> None:
     """Run the comparison and print its tables."""
     arguments = parser().parse_args()
     unwind_on_signals()
-    try:
+    with one_line_endings("continue with the same command and --resume"):
         found = proven(arguments)
-    except KeyboardInterrupt:
-        print("stopped; continue with the same command and --resume", file=sys.stderr)
-        sys.exit(130)
-    except SerlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
     print(json.dumps(found) if arguments.json else proof_table.text(found))
 
 

@@ -9,7 +9,6 @@ that it runs.
 import argparse
 import itertools
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.endings import one_line_endings
 from serl.agents.learning.students_t import holm, tail
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
@@ -163,14 +163,8 @@ def main() -> None:
     """Run the study and print its tables."""
     arguments = parser().parse_args()
     unwind_on_signals()
-    try:
+    with one_line_endings("continue with the same command and --resume"):
         rows = study(arguments)
-    except KeyboardInterrupt:
-        print("stopped; continue with the same command and --resume", file=sys.stderr)
-        sys.exit(130)
-    except SerlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
     print(json.dumps(rows) if arguments.json else text(rows))
 
 

@@ -132,12 +132,18 @@ def test_a_refusal_is_that_of_its_own_call(exchange: StandIn, core: ClientCore) 
         finish(core, first)
 
 
-def test_a_call_waits_for_the_report_that_a_login_brings(exchange: StandIn, core: ClientCore) -> None:
+def bought_before_a_login(exchange: StandIn, core: ClientCore) -> client_core.Steps[Order]:
+    """A call whose order was executed, and whose session was lost before its report came."""
     steps = buy(core)
     exchange.arrived()
     lose_session(exchange, core)
     exchange.welcome(last_command_id=1)
     receive_until(core, lambda: core.session.live)
+    return steps
+
+
+def test_a_call_waits_for_the_report_that_a_login_brings(exchange: StandIn, core: ClientCore) -> None:
+    steps = bought_before_a_login(exchange, core)
     next(steps)  # the order is answered, but not here yet
     assert not core.session.unanswered and exchange.arrived()[1] == 1, "sent again, in case it was skipped"
     exchange.report(1, 1, EventKind.REJECTED, Reason.HALTED)
@@ -146,11 +152,7 @@ def test_a_call_waits_for_the_report_that_a_login_brings(exchange: StandIn, core
 
 
 def test_a_call_whose_report_is_gone_returns_with_the_duplicate(exchange: StandIn, core: ClientCore) -> None:
-    steps = buy(core)
-    exchange.arrived()
-    lose_session(exchange, core)
-    exchange.welcome(last_command_id=1)
-    receive_until(core, lambda: core.session.live)
+    steps = bought_before_a_login(exchange, core)
     exchange.arrived()
     exchange.send(Kind.DUPLICATE, 1, 0, [])
     finish(core, steps)
