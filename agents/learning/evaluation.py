@@ -290,7 +290,7 @@ def bootstrap_estimates(
         values = columns[column]
         resampled = [_finite_measure(measure, values[draw]) for draw in draws]
         finite = [value for value in resampled if np.isfinite(value)]
-        low, high = np.quantile(finite, expanded(len(members), CONFIDENCE)) if finite else (np.nan, np.nan)
+        low, high = np.quantile(finite, expanded(len(members))) if finite else (np.nan, np.nan)
         result[name] = Estimate(_finite_measure(measure, values), float(low), float(high))
     return result
 

@@ -19,13 +19,12 @@ def student(freedom: float) -> float:
     return float(np.interp(1 / freedom, inverse, list(QUANTILES.values())[::-1]))
 
 
-def expanded(clusters: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The quantiles of bootstrap draws for an interval of the confidence, with so many independent clusters: Hesterberg's expanded percentile
-    interval (What Teachers Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
+def expanded(clusters: int) -> tuple[float, float]:
+    """The quantiles of bootstrap draws for a 95 % interval with so many independent clusters: Hesterberg's expanded percentile interval (What Teachers Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
     of cases with 5 clusters: draws vary less than the truth, by the root of (n - 1) / n, and Student's distribution is wider than the normal one.
-    Student's quantiles are those of 95 %; other confidences, and a single cluster, get the central draws."""
-    if clusters < 2 or confidence != 0.95:
-        return (1 - confidence) / 2, (1 + confidence) / 2
+    A single cluster, which says nothing about others, gets the central draws."""
+    if clusters < 2:
+        return 0.025, 0.975
     low = math.erfc(math.sqrt(clusters / (clusters - 1) / 2) * student(clusters - 1)) / 2
     return low, 1 - low
 
