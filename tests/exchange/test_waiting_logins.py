@@ -41,7 +41,7 @@ def late(self):
 server.Exchange._serve_orders = late
 """
 """The loop is not run for a while just before an order arrives: the order, a query and a command of an operator are served in one turn."""
-HELLO, ORDER, BYE, PROMISE = 64, 1, 65, 67
+HELLO, ORDER, BYE, PING, PROMISE = 64, 1, 65, 66, 67
 
 
 def test_two_logins_that_wait_do_not_undo_each_other(tmp_path: Path) -> None:
@@ -112,6 +112,8 @@ def test_in_lockstep_a_session_that_replaces_another_gets_its_turn() -> None:
             client.send(PROMISE, time_ns)
         assert ann.receive(Kind.GRANT)[1] == bob.receive(Kind.GRANT)[1] == time_ns
         bob.send(PROMISE, time_ns + 5000)
+        bob.send(PING, 1)
+        bob.receive(Kind.PONG)  # his promise has arrived: after the login of the other, time would go on without that one
         assert again.login("ann", replace=True)[7][2] == time_ns
         again.send(PROMISE, time_ns)
         assert again.receive(Kind.GRANT)[1] == time_ns
