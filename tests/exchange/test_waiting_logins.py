@@ -1,6 +1,8 @@
 """Logins that wait, for the disk or for missed reports, and sessions that replace another: nobody is undone, ended or left without a turn."""
 
+import time
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -10,44 +12,74 @@ import zmq
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND, TimeInForce
 from serl.exchange.wire import Kind
-from tests.server_fixture import RawClient, launch, start_exchange
+from tests.server_fixture import WAIT_MS, RawClient, launch, start_exchange
 
-SLOW_SAVES = """
+HOLD = """
 import time
+from pathlib import Path
+def hold(folder=Path({folder!r})):
+    while (folder / "hold").exists():
+        (folder / "held").touch()
+        time.sleep(0.005)
+"""
+HELD_SAVES = """
 from serl.exchange.journal.participants_file import ParticipantsFile
 save = ParticipantsFile._save
-def slowly(self, entries):
-    time.sleep(0.05)
+def held(self, entries):
+    hold()
     save(self, entries)
-ParticipantsFile._save = slowly
+ParticipantsFile._save = held
 """
-SLOW_FILES = """
-import time
+HELD_FILES = """
 from serl.exchange.journal.event_store import EventStore
 in_files = EventStore.in_files
-def slowly(self, before):
-    time.sleep(0.5)
+def held(self, before):
+    hold()
     yield from in_files(self, before)
-EventStore.in_files = slowly
+EventStore.in_files = held
 """
-LATE_LOOP = """
-import time
+HELD_LOOP = """
 from serl.exchange import server
+from serl.exchange.kernel.state import NEVER
 serve_orders = server.Exchange._serve_orders
-def late(self):
-    if 0 < self.inbound.next_ns - self.clock.now_ns() < 100_000_000:
-        time.sleep(0.15)
+def held(self):
+    if self.inbound.next_ns < NEVER:
+        hold()
+        while self.clock.now_ns() < self.inbound.next_ns:
+            time.sleep(0.005)
     return serve_orders(self)
-server.Exchange._serve_orders = late
+server.Exchange._serve_orders = held
 """
-"""The loop is not run for a while just before an order arrives: the order, a query and a command of an operator are served in one turn."""
+"""The loop stands still until an order is due: the order, a query and a command of an operator are served in one turn."""
 HELLO, ORDER, BYE, PING, PROMISE = 64, 1, 65, 66, 67
+
+
+class Holding:
+    """Holds up a part of an exchange."""
+
+    def __init__(self, folder: Path) -> None:
+        self._hold, self._held = folder / "hold", folder / "held"
+        self.prelude = HOLD.format(folder=str(folder))
+
+    def begin(self) -> None:
+        self._hold.touch()
+
+    def wait(self) -> None:
+        """Returns once the part stands still."""
+        deadline_s = time.monotonic() + WAIT_MS / 1000
+        while not self._held.exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.005)
+
+    def end(self) -> None:
+        self._hold.unlink()
 
 
 def test_two_logins_that_wait_do_not_undo_each_other(tmp_path: Path) -> None:
     """Each changed the option of the other, had it saved, and waited again."""
+    holding = Holding(tmp_path)
     with (
-        start_exchange(journal=tmp_path / "journal", prelude=SLOW_SAVES) as exchange,
+        start_exchange(journal=tmp_path / "journal", prelude=holding.prelude + HELD_SAVES) as exchange,
         RawClient(exchange.endpoint) as first,
         RawClient(exchange.endpoint) as second,
     ):
@@ -55,10 +87,12 @@ def test_two_logins_that_wait_do_not_undo_each_other(tmp_path: Path) -> None:
             known.login("ann")
             known.send(BYE)
             known.receive(Kind.GOODBYE)
+        holding.begin()
         first.send(HELLO, 1, 1, "ann", "", -1, {"cancel_on_disconnect": True})
-        assert not first.socket.poll(20), "it waits"
+        holding.wait()
         second.send(HELLO, 1, 1, "ann", "", -1, {"cancel_on_disconnect": False})
         assert first.receive()[:2] == [Kind.ERROR, "duplicate_login"]
+        holding.end()
         assert second.receive()[0] == Kind.WELCOME
 
 
@@ -73,7 +107,8 @@ def test_a_login_that_waits_does_not_end_a_newer_session(tmp_path: Path) -> None
     """Its client may have given up."""
     path = tmp_path / "exchange.yaml"
     path.write_text(yaml.safe_dump({"symbols": [{"name": "A"}], "journal": {"segment_rows": 8192}}))
-    exchange = launch("--config", str(path), prelude=SLOW_FILES)
+    holding = Holding(tmp_path)
+    exchange = launch("--config", str(path), prelude=holding.prelude + HELD_FILES)
     try:
         with RawClient(exchange.endpoint) as away:
             away.login("away")
@@ -84,10 +119,12 @@ def test_a_login_that_waits_does_not_end_a_newer_session(tmp_path: Path) -> None
             away.send(BYE)
             away.receive(Kind.GOODBYE)
         with RawClient(exchange.endpoint) as old, RawClient(exchange.endpoint) as new:
+            holding.begin()
             old.send(HELLO, 1, 1, "away", "", 10, {"replace": True, "cancel_on_disconnect": True})
-            assert not old.socket.poll(50), "it waits for its reports"
+            holding.wait()
             new.login("away", replace=True)
             assert old.receive()[:2] == [Kind.ERROR, "duplicate_login"]
+            holding.end()
             new.send(ORDER, 40_000, 0, 0, 5, 90, 0, 0, 0)
             assert new.receive(Kind.REPORTS)[2][0][0] == 1
             with RawClient(exchange.endpoint) as later:  # the search of the first would be over before this one
@@ -113,7 +150,9 @@ def test_in_lockstep_a_session_that_replaces_another_gets_its_turn() -> None:
         assert ann.receive(Kind.GRANT)[1] == bob.receive(Kind.GRANT)[1] == time_ns
         bob.send(PROMISE, time_ns + 5000)
         bob.send(PING, 1)
-        bob.receive(Kind.PONG)  # his promise has arrived: after the login of the other, time would go on without that one
+        bob.receive(
+            Kind.PONG
+        )  # his promise has arrived: after the login of the other, time would go on without that one
         assert again.login("ann", replace=True)[7][2] == time_ns
         again.send(PROMISE, time_ns)
         assert again.receive(Kind.GRANT)[1] == time_ns
@@ -124,7 +163,8 @@ def test_a_snapshot_is_not_within_a_batch(tmp_path: Path) -> None:
     latency = {"orders": {"kind": "constant", "delay_us": 400_000}}
     path = tmp_path / "exchange.yaml"
     path.write_text(yaml.safe_dump({"symbols": [{"name": "A"}], "accounts": {"slow": {"latency": latency}}}))
-    exchange = launch("--config", str(path), prelude=LATE_LOOP)
+    holding = Holding(tmp_path)
+    exchange = launch("--config", str(path), prelude=holding.prelude + HELD_LOOP)
     feed = zmq.Context.instance().socket(zmq.SUB)
     try:
         feed.linger = 0
@@ -140,20 +180,24 @@ def test_a_snapshot_is_not_within_a_batch(tmp_path: Path) -> None:
             queries.receive(146)
             admin.send(163, 1, exchange.operator, 18, 0)
             admin.receive(179, 97)
+            assert feed.poll(WAIT_MS) and feed.recv_multipart(), "the subscription has arrived: its topic is repeated"
+            holding.begin()
             slow.send(ORDER, 1, 0, 0, 5, 100, 0, 0, 0)
-            assert not slow.socket.poll(370)
+            holding.wait()
             queries.send(130, 2, 0)
             admin.send(163, 2, exchange.operator, 17, 0)
+            time.sleep(0.1)  # both are to be there when the loop goes on; if they are not, this tests less
+            holding.end()
             snapshot = queries.receive(146)
             admin.receive(179, 97)
-            while feed.poll(1000):
-                _, data = feed.recv_multipart()
-                message = msgpack.unpackb(data)
-                assert not message[2] < snapshot[3] < message[3], "a part of the batch is in the snapshot"
-                if message[3] >= snapshot[3] and message[5]:
-                    break
-            else:
-                raise AssertionError("the order was not published")
+            message: list[Any] = []
+            while not message or not message[5]:  # topics are repeated without items
+                assert feed.poll(WAIT_MS), "the order was not published"
+                message = msgpack.unpackb(feed.recv_multipart()[1])
+            is_applied = message[2] <= snapshot[3] < message[3]  # as docs/protocol.md says
+            assert is_applied != bool(snapshot[5]), (
+                "the order is in the snapshot or in what is applied to it, not in both"
+            )
     finally:
         feed.close()
         exchange.stop()
