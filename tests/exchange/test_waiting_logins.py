@@ -40,17 +40,16 @@ EventStore.in_files = held
 """
 HELD_LOOP = """
 from serl.exchange import server
-from serl.exchange.kernel.state import NEVER
 serve_orders = server.Exchange._serve_orders
 def held(self):
-    if self.inbound.next_ns < NEVER:
+    if self.inbound.next_ns - self.clock.now_ns() < 100_000_000:
         hold()
         while self.clock.now_ns() < self.inbound.next_ns:
             time.sleep(0.005)
     return serve_orders(self)
 server.Exchange._serve_orders = held
 """
-"""The loop stands still until an order is due: the order, a query and a command of an operator are served in one turn."""
+"""The loop stands still before an order is due, some time after it came, and until then: the order, a query and a command of an operator are served in one turn."""
 HELLO, ORDER, BYE, PING, PROMISE = 64, 1, 65, 66, 67
 
 
