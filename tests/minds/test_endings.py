@@ -41,7 +41,7 @@ def test_a_mind_with_an_error_does_not_hold_up_a_lockstep_market(
     frail, sound = row_of(found, "frail-0"), row_of(found, "sound-0")
     assert frail["ended"] == "error: no reply" and frail["decisions"] == 1 and frail["final_wealth"] is None
     assert sound["ended"] == "" and sound["decisions"] == 4 and sound["final_wealth"] == 100_000
-    assert "bids 90.00 x 1;" in prompt_of(fake.requests[2]), "the order of the mind that ended was cancelled"
+    assert "bids 90.00 x 3;" in prompt_of(fake.requests[-1]), "the order of the mind that ended was cancelled"
 
 
 def test_a_loan_costs_what_the_rate_says_after_the_last_decision_too(lockstep: Served, tmp_path: Path) -> None:
