@@ -34,7 +34,9 @@ def export_run(folder: Path, format: ExportFormat, output: Path) -> int:
 
     if format == "peft":
         require_fits_peft(config.active_low_level.tuning)  # fail before loading the model
-    tuner = Tuner(load_base(find(config.model)), settings_of(config.active_low_level, folder / TUNING))
+    settings = settings_of(config.active_low_level, folder / TUNING)
+    # a model that was tuned on a GPU can be exported where there is none
+    tuner = Tuner(load_base(find(config.model)), settings.model_copy(update={"device": "cpu"}))
     tuner.resume(saved[-1])
     (export_peft if format == "peft" else export_merged)(tuner, output)
     return tuner.step

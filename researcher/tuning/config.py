@@ -48,6 +48,7 @@ class TuningConfig(BaseModel):
     winners: float = Field(0.25, gt=0, le=1, description="share of the best modules that supervised tuning imitates")
     preference_beta: float = Field(0.1, gt=0, description="temperature of the preference loss")
     pair_gap: float = Field(1.0, ge=0, description="smallest difference of a pair, in standard errors of a score")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="where PyTorch computes; cuda needs PyTorch's CUDA build")
     microbatch: int = Field(4, gt=0, description="modules per forward pass; a pair counts as two")
     seed: int = Field(0, ge=0)
 

@@ -35,7 +35,9 @@ def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
         return Tuned(lora, None)
     model = folder / "model.gguf"
     shutil.copyfile(gguf, model)
-    _write_norms({_base_name(name): tensor.detach().numpy() for name, tensor in norms.items()}, tuner, gguf, model)
+    _write_norms(
+        {_base_name(name): tensor.detach().cpu().numpy() for name, tensor in norms.items()}, tuner, gguf, model
+    )
     return Tuned(lora, model)
 
 
@@ -97,7 +99,7 @@ def _write_lora(tuner: Tuner, gguf: Path, path: Path) -> None:
             continue
         side = "a" if ".lora_A." in name else "b"
         inner = names.get_name(_base_name(name))
-        rows = tensor.detach().numpy().astype(np.float32)
+        rows = tensor.detach().cpu().numpy().astype(np.float32)
         if architecture == "llama" and side == "b":
             rows = _rotary_order(rows, inner, tuner.base.model.config)
         writer.add_tensor(f"{inner}.weight.lora_{side}", rows)

@@ -90,12 +90,19 @@ def available_bytes() -> int | None:
     return free
 
 
+def gpu_available_bytes() -> int | None:
+    """Free memory of the GPU; None if there is none, which the tuner says."""
+    import torch
+
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
+
+
 def require_memory(gguf: Path, config: TuningConfig, form: Form) -> None:
     """Raise TuningError if the updates of a model do not fit into the available memory."""
     layers = None if config.estimator == "straight_through" else config.layers  # its gradient flows through all
     sizes, module = sizes_of(gguf), MODULE_TOKENS[form]
     needed = needed_bytes(sizes, layers, config.microbatch, PROMPT_TOKENS, module, form) + 2 * KEPT_BYTES
-    found = available_bytes()
+    found = available_bytes() if config.device == "cpu" else gpu_available_bytes()
     if found is not None and needed > found:
         raise TuningError(
             f"{gguf.name}: tuning needs about {needed / 1e9:.1f} GB, {found / 1e9:.1f} GB are available; set low_level: false, "

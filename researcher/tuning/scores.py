@@ -1,7 +1,7 @@
 """Log-probabilities of modules under a model, KL divergence and entropy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -37,7 +37,12 @@ class Batch:
 
     def per_candidate(self, values: Tensor) -> Tensor:
         """Sum values per token over each module: (n,) to (n_candidates,)."""
-        return torch.zeros(len(self.input_ids)).index_add(0, self.row, values)
+        return torch.zeros(len(self.input_ids), device=values.device).index_add(0, self.row, values)
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on another device."""
+        moved = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Batch(**{name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()})
 
 
 def batch_of(rows: Sequence[Experience], masks: Masks) -> Batch:

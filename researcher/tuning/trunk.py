@@ -52,7 +52,7 @@ class Trunk:
     @torch.no_grad()
     def _require_equal(self, decoder: Any) -> None:
         """TuningError if the model does more than run its layers in turn, e.g. scale the embeddings between them."""
-        inputs = self._embeddings(torch.arange(_CHECKED)[None])
+        inputs = self._embeddings(torch.arange(_CHECKED, device=decoder.device)[None])
         whole = decoder(inputs_embeds=inputs, use_cache=False).last_hidden_state
         parts = self._upper(inputs_embeds=self._run(self._lower, inputs), use_cache=False).last_hidden_state
         if not torch.allclose(whole, parts, rtol=1e-3, atol=1e-3):

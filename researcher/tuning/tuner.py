@@ -82,6 +82,8 @@ class Tuner:
         from peft import LoraConfig, get_peft_model
 
         self.base, self.config = base, config or TuningConfig()
+        self._device = _device(self.config)
+        base.model.to(self._device)
         first = _first_layer(base.model, self.config)
         n_layers = base.model.config.num_hidden_layers
         lora = LoraConfig(
@@ -157,7 +159,10 @@ class Tuner:
         size = size or self.config.microbatch
         for begin in range(0, len(rows), size):
             part = slice(begin, begin + size)
-            yield batch_of(rows[part], self.masks), part
+            yield self._batch_of(rows[part]), part
+
+    def _batch_of(self, rows: Sequence[Experience]) -> Batch:
+        return batch_of(rows, self.masks).to(self._device)
 
     def _with_proposals(self, fresh: Sequence[Experience]) -> list[Experience]:
         """Set the proposal of on-policy modules to the current policy."""
@@ -174,12 +179,12 @@ class Tuner:
         length share a microbatch, because padding costs as much as tokens."""
         batch = _by_length(batch)
         if batch.rows:
-            proposed = torch.tensor([row.log_proposal for row in batch.rows])
-            advantage = torch.tensor(batch.advantage, dtype=torch.float32)
+            proposed = torch.tensor([row.log_proposal for row in batch.rows], device=self._device)
+            advantage = torch.tensor(batch.advantage, dtype=torch.float32, device=self._device)
             yield from self._part(
                 batch.rows, lambda scores, part: self._policy_gradient(scores[0], proposed[part], advantage[part])
             )
-        yield from self._part(batch.winners, lambda scores, part: (-scores[0], torch.ones(len(scores[0]))))
+        yield from self._part(batch.winners, lambda scores, part: (-scores[0], torch.ones_like(scores[0])))
         paired = [one for pair in batch.pairs for one in pair]
         yield from self._part(
             paired, lambda scores, part: self._preference(*scores), 2 * max(1, self.config.microbatch // 2)
@@ -203,7 +208,7 @@ class Tuner:
         """(n, n_vocabulary): log-probabilities of a microbatch at the start. Its states are kept, because the start does not change."""
 
         def computed(places: list[int]) -> list[Tensor]:
-            part = batch_of([rows[place] for place in places], self.masks)
+            part = self._batch_of([rows[place] for place in places])
             with self._at_start():
                 found = states(self._lora_model, part, self._trunk)
             return [found[part.row == index].clone() for index in range(len(places))]
@@ -220,7 +225,7 @@ class Tuner:
         """Rows alternate better, worse; both carry the loss of their pair, and the mean over rows is the mean over pairs."""
         over = log_p - log_start
         loss = -torch.nn.functional.logsigmoid(self.config.preference_beta * (over[0::2] - over[1::2]))
-        return loss.repeat_interleave(2), torch.ones(len(log_p))
+        return loss.repeat_interleave(2), torch.ones_like(log_p)
 
     def _copy(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.trained().items()}
@@ -263,9 +268,10 @@ class Tuner:
         files.write(path, KIND, tensors, facts)
 
     def resume(self, path: Path) -> None:
-        """Restore a saved state; TuningError if its settings differ. The next update equals that of an uninterrupted run."""
+        """Restore a saved state; TuningError if its settings differ, the device aside. On a CPU the next update equals that of an uninterrupted run."""
         tensors, facts = files.read(path, KIND)
-        if TuningConfig.model_validate(facts["config"], context=SAVED) != self.config:
+        settings = TuningConfig.model_validate(facts["config"], context=SAVED)
+        if settings.model_copy(update={"device": self.config.device}) != self.config:
             raise TuningError(f"{path}: the state has the settings {facts['config']}; use the same, or start a new run")
         self._set({name.removeprefix("adapter."): tensor for name, tensor in tensors.items()})
         state: dict[int, dict[str, Tensor]] = {}
@@ -280,6 +286,15 @@ class Tuner:
 def saved_settings(path: Path) -> TuningConfig:
     """The settings of a saved state."""
     return TuningConfig.model_validate(files.read(path, KIND)[1]["config"], context=SAVED)
+
+
+def _device(config: TuningConfig) -> torch.device:
+    """TuningError if PyTorch cannot compute there."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise TuningError(
+            f"device: expected a GPU that PyTorch {torch.__version__} can use, got none; set tuning.device: cpu, or install PyTorch's CUDA build"
+        )
+    return torch.device(config.device)
 
 
 def _first_layer(model: Any, config: TuningConfig) -> int:
