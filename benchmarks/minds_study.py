@@ -13,7 +13,9 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -71,12 +73,17 @@ def played(config: MindsConfig, place: Path, folder: Path) -> dict[str, Any]:
         found = asyncio.run(run_minds(config, place, model, RunOptions(exchange.endpoint, say=lambda text: None)))
     if found["stopped_early"]:
         raise KeyboardInterrupt
+    unknown_wealth(found, folder)
+    write_json(known, found)
+    return found
+
+
+def unknown_wealth(found: dict[str, Any], folder: Path) -> None:
+    """MindsError if a mind's last wealth is not known."""
     if unknown := [row["mind"] for row in found["minds"] if row["final_wealth"] is None]:
         raise MindsError(
             f"{folder}: expected the wealth of all minds at the end, got none of {', '.join(unknown)}; run it again"
         )
-    write_json(known, found)
-    return found
 
 
 def measures(group: dict[str, Any]) -> dict[str, float]:
@@ -88,30 +95,36 @@ def measures(group: dict[str, Any]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def compared(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each measure: means of both kinds, and the difference with its interval; seeds without herding are left out of its row."""
-    both = [{kind: measures(one["deciders"][kind]) for kind in KINDS} for one in seeds]
+def compared(
+    markets: list[dict[str, Any]], more: Mapping[str, Callable[[dict[str, Any], str], float]] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """A row for each measure: means of both kinds, and the difference with its interval; markets without herding are left out of its row.
+    more: further measures of a market and a kind."""
+    both = [
+        {kind: measures(one["deciders"][kind]) | {name: of(one, kind) for name, of in more.items()} for kind in KINDS}
+        for one in markets
+    ]
     rows = []
-    for name in MEASURES:
+    for name in (*MEASURES, *more):
         pairs = [(one["model"][name], one["random"][name]) for one in both]
         finite = [(model, random) for model, random in pairs if model == model and random == random]
         differences = [model - random for model, random in finite]
         means = [sum(side) / len(finite) for side in zip(*finite, strict=True)] or [None, None]
         interval = mean_interval(differences)
         rows.append({
-            "measure": name, "seeds": len(finite), **dict(zip(KINDS, means, strict=True)),
+            "measure": name, "markets": len(finite), **dict(zip(KINDS, means, strict=True)),
             "difference": None if interval is None else {"mean": interval[0], "low": interval[1], "high": interval[2]},
         })  # fmt: skip
     return rows
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table."""
-    lines = ["| | with a model | at random | difference | seeds |", "|---|---|---|---|---|"]
-    for row in rows:
-        found, means = row["difference"], ["none" if row[kind] is None else f"{row[kind]:.3f}" for kind in KINDS]
+def markdown(rows: list[dict[str, Any]], markets: str = "seeds") -> str:
+    """The table, without measures that no market has."""
+    lines = [f"| | with a model | at random | difference | {markets} |", "|---|---|---|---|---|"]
+    for row in (row for row in rows if row["markets"]):
+        found, means = row["difference"], [f"{row[kind]:.3f}" for kind in KINDS]
         text = "" if found is None else f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
-        lines.append(f"| {row['measure']} | {' | '.join(means)} | {text} | {row['seeds']} |")
+        lines.append(f"| {row['measure']} | {' | '.join(means)} | {text} | {row['markets']} |")
     return "\n".join(lines)
 
 

@@ -73,20 +73,26 @@ def loan_actions(config: MindsConfig) -> str:
     return ', or "borrow" or "repay" money' if config.loans else ""
 
 
-def observation_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
-    """What it sees. less: so many of the oldest posts, then of the least memories, then of the oldest events are left out."""
+def market_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
+    """What all minds that decide at this time are told alike. less: so many of the oldest posts, then of the oldest events are left out."""
     posts, less = seen.posts[min(less, len(seen.posts)) :], max(0, less - len(seen.posts))
-    memories, less = seen.memories[: max(0, len(seen.memories) - less)], max(0, less - len(seen.memories))
-    lines = [f"Time: {disguise.time(seen.time_ns)}", *_portfolio_lines(seen, disguise)]
+    lines = [f"Time: {disguise.time(seen.time_ns)}"]
     lines += [line for symbol, view in seen.views.items() for line in _market_lines(symbol, view, config, disguise)]
-    lines += ["Your open orders:", *_or_none(_order_text(order, seen, disguise) for order in seen.open_orders)]
-    if seen.outcomes:
-        lines += ["Since your last decision:", *(f"- {text}" for text in seen.outcomes)]
     lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events[less:])]
-    if memories:
-        lines += ["You remember:", *(f"- {item.text}" for item in memories)]
     if posts:
         lines += ["Posts of other traders:", *(f"- {post.author}: {post.text}" for post in posts)]
+    return "\n".join(lines)
+
+
+def own_text(seen: Observation, disguise: Disguise, *, less: int = 0) -> str:
+    """What only this mind is told. less: so many of the least memories are left out."""
+    memories = seen.memories[: max(0, len(seen.memories) - less)]
+    lines = [*_portfolio_lines(seen, disguise), "Your open orders:"]
+    lines += _or_none(_order_text(order, seen, disguise) for order in seen.open_orders)
+    if seen.outcomes:
+        lines += ["Since your last decision:", *(f"- {text}" for text in seen.outcomes)]
+    if memories:
+        lines += ["You remember:", *(f"- {item.text}" for item in memories)]
     return "\n".join([*lines, "What do you do? Answer in JSON."])
 
 
@@ -97,13 +103,19 @@ def _or_none(texts: Iterable[str]) -> list[str]:
 
 def _portfolio_lines(seen: Observation, disguise: Disguise) -> list[str]:
     owned = seen.portfolio
-    lines = [f"Your cash: {owned.cash:.2f} (free: {owned.free_cash:.2f})"]
+    lines = [f"Your cash: {owned.cash:.2f}{_free(f'{owned.cash:.2f}', f'{owned.free_cash:.2f}')}"]
     if seen.loan_rate is not None:
         lines.append(f"Your loan: {owned.loan:.2f} at {seen.loan_rate:.2%} a year")
     held = (
-        f"{disguise.shown(symbol)} {lots} lots (free: {owned.free_lots[symbol]})" for symbol, lots in owned.lots.items()
+        f"{disguise.shown(symbol)} {lots} lots{_free(str(lots), str(owned.free_lots[symbol]))}"
+        for symbol, lots in owned.lots.items()
     )
     return [*lines, f"Your shares: {', '.join(held)}", f"Your wealth: {owned.wealth:.2f}"]
+
+
+def _free(owned: str, free: str) -> str:
+    """What of it open orders leave free, if that is less; every word costs time to read."""
+    return "" if free == owned else f" (free: {free})"
 
 
 def _market_lines(symbol: str, view: SymbolView, config: MindsConfig, disguise: Disguise) -> list[str]:
@@ -152,12 +164,16 @@ def event_text(event: MarketEvent, disguise: Disguise) -> str:
 def decision_messages(
     name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
 ) -> list[Message]:
-    """The conversation that asks for a decision, cut to the context as `observation_text` leaves out."""
+    """The conversation that asks for a decision. Too long for the context, it lacks the oldest posts, then memories, then the oldest events."""
     # what is the same for all minds comes first: a model's server evaluates an equal beginning once
-    system = f"{rules_text(config, disguise)}\n{persona_text(name, persona, disguise)}"
+    system, persona_words = rules_text(config, disguise), persona_text(name, persona, disguise)
     room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
-    for less in range(len(seen.posts) + len(seen.memories) + len(seen.events) + 1):
-        text = observation_text(seen, config, disguise, less=less)
+    posts, memories, events = len(seen.posts), len(seen.memories), len(seen.events)
+    # posts are left out first, then memories, then events
+    cuts = [(post, 0) for post in range(posts)] + [(posts, memory) for memory in range(memories)]
+    for of_market, of_own in [*cuts, *((posts + event, memories) for event in range(events + 1))]:
+        told, own = market_text(seen, config, disguise, less=of_market), own_text(seen, disguise, less=of_own)
+        text = f"{told}\n{persona_words}\n{own}"
         if len(text.encode()) <= room_bytes:
             break
     return [{"role": "system", "content": system}, {"role": "user", "content": text}]

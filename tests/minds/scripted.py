@@ -31,7 +31,7 @@ def prompt_of(request: dict[str, Any]) -> str:
 
 def name_of(request: dict[str, Any]) -> str:
     """Which mind asks."""
-    found = re.search(r"You are ([\w-]+),", system_of(request))
+    found = re.search(r"You are ([\w-]+),", system_of(request) + prompt_of(request))
     assert found
     return found[1]
 

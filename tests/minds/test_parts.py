@@ -369,7 +369,7 @@ def test_settings_that_contradict_each_other(changed: dict[str, Any], message: s
 
 
 def test_settings_come_from_files(tmp_path: Path) -> None:
-    for name in ("two-stocks", "two-stocks-week", "single"):
+    for name in ("two-stocks", "two-stocks-week", "single", "finmem"):
         config, folder = load_minds(name)
         assert isinstance(config, MindsConfig)
         if config.events is not None:

@@ -33,7 +33,6 @@ from tests.minds.scripted import (
     run,
     scripted,
     settings,
-    system_of,
 )
 from tests.researcher.llm.fake import fake_endpoint
 from tests.server_fixture import Served, start_exchange
@@ -85,7 +84,7 @@ def test_minds_trade_with_each_other(lockstep: Served) -> None:
     assert found["all"]["decisions"] == found["all"]["valid"] == 8
     assert buyer["actions"] == {"buy": 2, "nothing": 2}
     assert any("Filled 4 of your order" in prompt_of(one) for one in fake.requests if name_of(one) == "buyer-0")
-    news = [prompt_of(one).partition("New events:")[0] for one in fake.requests if name_of(one) == "holder-0"]
+    news = [prompt_of(one).partition("You remember:")[0] for one in fake.requests if name_of(one) == "holder-0"]
     assert ["Filled 4 of your order" in text for text in news] == [False, False, True, False], "told once"
     last = prompt_of([one for one in fake.requests if name_of(one) == "holder-0"][-1])
     assert "S1 3 lots (free: 0)" in last and "sell 3 S1 at 101.00" in last
@@ -186,7 +185,7 @@ def test_posts_are_read_at_the_next_decision(lockstep: Served) -> None:
         found = asyncio.run(run(config, lockstep.endpoint, fake))
     assert found["all"]["posts"] == 8
     for request in fake.requests:
-        posts = prompt_of(request).partition("Posts of other traders:")[2]
+        posts = prompt_of(request).partition("Posts of other traders:")[2].partition("You are ")[0]
         minute = int(clock_of(request)[3:5])
         other = "poster-1" if name_of(request) == "poster-0" else "poster-0"
         expected = [] if minute == 30 else [f"{other}: {other} at {clock_of(request)[:3]}{minute - 1}:00"]
@@ -390,5 +389,5 @@ def test_personas_are_in_the_prompt(lockstep: Served) -> None:
         asyncio.run(run(settings(personas=[persona], hours=next_hours(1)), lockstep.endpoint, fake))
     (request,) = fake.requests
     for text in ("You are bold-0", "You seek risk", "momentum in S1", "for minutes", "You sleep badly."):
-        assert text in system_of(request)
+        assert text in prompt_of(request)
     assert request["response_format"]["json_schema"]["schema"]["properties"]["symbol"] == {"enum": ["S1"]}
