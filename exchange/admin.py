@@ -18,6 +18,7 @@ from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.requests import Requests
+from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.settings import asset_rows, deposit_row
 from serl.exchange.wire import Kind, RequestError, pack
@@ -53,9 +54,10 @@ class Admin:
         stop: Callable[[str], None],
         budget: Budget,
         news: NewsChannel,
+        schedule: Schedule,
     ) -> None:
         self._core, self._clock, self._sessions, self._news = core, clock, sessions, news
-        self._login, self._refusals, self._stop = login, refusals, stop
+        self._login, self._refusals, self._stop, self._schedule = login, refusals, stop, schedule
         self.requests = Requests(socket, self._reply, budget, refusals, charges_answers=False)
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
@@ -121,7 +123,10 @@ class Admin:
         flags_max = FLAGS_MAX[CommandKind(kind)]
         if not 0 <= flags <= flags_max:
             raise RequestError("malformed", f"expected flags (a phase, a reason) from 0 to {flags_max}, got {flags}")
-        self._submit(kind, self._symbol(symbol), flags)
+        number = self._symbol(symbol)
+        if kind == CommandKind.PHASE:
+            self._schedule.prepare_phase(number, flags, self._clock.now_ns())
+        self._submit(kind, number, flags)
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
         """Cancels the orders of a participant. Returns their number."""

@@ -80,16 +80,33 @@ class Bands:
         phases = symbols[:, PHASE]
         return np.where(phases == CONTINUOUS, -1, symbols[:, LAST_TICKS] * len(Phase) + phases)
 
+    def follows(self, number: int) -> bool:
+        """Whether the band of a symbol follows the market."""
+        return bool(self._follows[number])
+
     def rows(self, time_ns: int) -> list[Rows]:
         """RULE rows for the references that change at `time_ns`; everything before that time must have been executed."""
-        for events in self._events.new():
-            self._read_rows(events)
-        self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
-        prices, self._auction_prices = self._auction_prices, self._zeros()
+        prices = self._new_auction_prices()
         if time_ns >= self._check_ns:
             prices = np.where(prices, prices, self._new_references(time_ns))
             # a fast clock may be several seconds ahead: they are not checked one by one
             self._check_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
+        return self._band_rows(prices, time_ns)
+
+    def auction_rows(self, time_ns: int) -> list[Rows]:
+        """Those for the auctions so far alone, at any time."""
+        return self._band_rows(self._new_auction_prices(), time_ns)
+
+    def _new_auction_prices(self) -> NDArray[np.int64]:
+        """Prices of the auctions since the last call, 0 where there was none."""
+        for events in self._events.new():
+            self._read_rows(events)
+        self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
+        prices, self._auction_prices = self._auction_prices, self._zeros()
+        return prices
+
+    def _band_rows(self, prices: NDArray[np.int64], time_ns: int) -> list[Rows]:
+        """RULE rows for new references; 0 where the reference stays."""
         self._since_ns[prices > 0] = time_ns
         current = self._venue.market.state.symbols
         rows: list[Rows] = []

@@ -107,10 +107,12 @@ class Entry:
 
     def __getstate__(self) -> Any:
         """The state for copies and pickles: without addresses, events and trades."""
-        return self.names, self.limits, self.state
+        return (self.names, self.limits, self.state), self._entry[TIME_NS]
 
-    def __setstate__(self, made_of: Any) -> None:
+    def __setstate__(self, state: Any) -> None:
+        made_of, time_ns = state
         Entry.__init__(self, *made_of)
+        self._entry[TIME_NS] = time_ns
 
     def buy(
         self, qty_lots: Integer, price_ticks: Integer | None = None, symbol: Symbol = 0, participant: Integer = 0,

@@ -1,6 +1,6 @@
 """Who trades here: the names, their numbers, and who is an operator. The journal keeps them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -60,6 +60,25 @@ class Participants:
         others = AccountLimits() if self.is_operator(number) else self._config.other_accounts
         return self._config.accounts.get(self.name(number), others)
 
+    def deposited(self) -> set[int]:
+        """The participants that had deposits at an earlier start or have some now."""
+        entries, deposits = self._core.journal.participants, self._core.market.state.deposits
+        found = {number for number, entry in enumerate(entries) if entry.get("deposited") or deposits[number].any()}
+        named = {self._numbers[name] for name, account in self._config.accounts.items() if account.balances}
+        if any("deposited" not in entries[number] for number in named - found):  # of an earlier version, or repaired
+            found |= self._core.journal.deposited(self._core.gateway)
+        return found
+
+    def note_deposits(self, before: Collection[int]) -> None:
+        """Saves who has had deposits after this start, once the commands are on the disk. `before`: those who had some before."""
+        changed = False
+        for number, entry in enumerate(self._core.journal.participants):
+            had = number in before or bool(self._core.market.state.deposits[number].any())
+            changed |= entry.get("deposited") is not had
+            entry["deposited"] = had
+        if changed:
+            self._core.journal.request_save()
+
     def name(self, number: int) -> str:
         """The name of a participant."""
         return str(self._core.journal.participants[number]["name"])
@@ -68,7 +87,7 @@ class Participants:
         """A new participant, which must be saved before its first command. Raises RequestError if there are too many."""
         number = len(self._numbers)
         operator = self._may_operate(name)
-        entry = {"name": name, "cancel_on_disconnect": False, "operator": operator}
+        entry = {"name": name, "cancel_on_disconnect": False, "operator": operator, "deposited": False}
         if number < len(self._core.gateway.live_session):
             self._core.journal.participants.append(entry)
         else:

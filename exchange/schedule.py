@@ -5,7 +5,7 @@ Its commands carry the time at which they were due, so a day has the same tape a
 would begin with an auction waits for the RESUME.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, c
 from serl.exchange.settings import account_rows, asset_rows, deposit_rows, rule_rows
 from serl.exchange.venue import Venue
 
-VOLATILITY = int(Phase.VOLATILITY)
+CONTINUOUS, VOLATILITY = int(Phase.CONTINUOUS), int(Phase.VOLATILITY)
 
 
 class Schedule:
@@ -42,9 +42,16 @@ class Schedule:
         self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
-    def start(self, config: ExchangeConfig, accounts: Mapping[int, AccountLimits], now_ns: int) -> None:
+    def start(
+        self,
+        config: ExchangeConfig,
+        accounts: Mapping[int, AccountLimits],
+        now_ns: int,
+        deposited: Collection[int] = (),
+    ) -> None:
         """Applies the configured rules, accounts (by participant) and current phases where they differ, and ends the day if its end passed
-        while the exchange was stopped."""
+        while the exchange was stopped. `deposited`: the accounts whose configured balances are not deposited any more, besides those
+        with deposits."""
         self._bands.start(now_ns)
         rows: list[Rows] = []
         market = self._venue.market
@@ -55,7 +62,8 @@ class Schedule:
         checked = any(account.balance_checks for account in (config.other_accounts, *accounts.values()))
         if checked or any(account.balances for account in config.accounts.values()):
             rows += asset_rows(assets, market.state.assets)
-        rows += deposit_rows(accounts, assets, market.state.deposits)
+        without = {number: account for number, account in accounts.items() if number not in deposited}
+        rows += deposit_rows(without, assets, market.state.deposits)
         past = list(self._calendar.pop_until(now_ns))
         ended = any(
             scheduled.kind == CommandKind.END_DAY and scheduled.time_ns >= self._stopped_ns for scheduled in past
@@ -63,14 +71,19 @@ class Schedule:
         if ended and market.state.counters["orders_open"][0]:
             # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
-        phases = {scheduled.symbol: scheduled.phase for scheduled in past if scheduled.kind == CommandKind.PHASE}
-        for number, phase in phases.items():
+        latest = {scheduled.symbol: scheduled for scheduled in past if scheduled.kind == CommandKind.PHASE}
+        due: list[tuple[int, int]] = []
+        for number, (began_ns, _, _, phase) in latest.items():
             self._calendar_phase[number] = phase
+            is_interrupted = phase == CONTINUOUS and market.state.symbols[number, PHASE] == VOLATILITY
+            if is_interrupted and began_ns <= self._stopped_ns:
+                continue  # no entry has ended the interruption since
             if self._must_wait(number, phase):
                 self._phase_after_halt[number] = phase
             elif market.state.symbols[number, PHASE] != phase:
-                rows.append(command(CommandKind.PHASE, symbol=number, flags=phase))
+                due.append((number, phase))
         self._send(rows, now_ns)
+        self._begin_phases(due, now_ns)
 
     @property
     def _now_ns(self) -> int:
@@ -101,16 +114,15 @@ class Schedule:
                 continue
             time_ns = self.next_ns
             if resumed := self._resumed_symbols():
-                phases = [(number, self._phase_after_halt.pop(number)) for number in resumed]
-                self._send(
-                    [command(CommandKind.PHASE, symbol=number, flags=phase) for number, phase in phases], time_ns
-                )
+                self._begin_phases([(number, self._phase_after_halt.pop(number)) for number in resumed], time_ns)
             elif self._calendar.next_ns <= time_ns:
                 self._execute(self._calendar.pop())
             elif self._bands.next_ns <= time_ns:
                 self._send(self._bands.rows(time_ns), time_ns)
+            elif over := self._pop_interruptions(time_ns):
+                self._begin_phases([(number, CONTINUOUS) for number in over], time_ns)
             else:
-                self._send(self._end_interruptions(time_ns) or [command(CommandKind.TIME)], time_ns)
+                self._send([command(CommandKind.TIME)], time_ns)
 
     def _execute(self, scheduled: ScheduledCommand) -> None:
         if scheduled.kind == CommandKind.PHASE:
@@ -120,11 +132,29 @@ class Schedule:
             if self._must_wait(scheduled.symbol, scheduled.phase):
                 self._phase_after_halt[scheduled.symbol] = scheduled.phase
                 return
+            self.prepare_phase(scheduled.symbol, scheduled.phase, scheduled.time_ns)
         elif scheduled.kind == CommandKind.UNCROSS:
             state = self._venue.market.state
             if state.symbols[scheduled.symbol, PHASE] != Phase.INTRADAY or state.halted[scheduled.symbol]:
                 return
         self._send([command(scheduled.kind, symbol=scheduled.symbol, flags=scheduled.phase)], scheduled.time_ns)
+
+    def prepare_phase(self, number: int, phase: int, time_ns: int) -> None:
+        """Call it before a PHASE. Where this would begin continuous trading with an auction that moves the band, it holds the auction and
+        moves the band: triggers, which run with the PHASE itself, trade within the new band."""
+        market = self._venue.market
+        if phase != CONTINUOUS or market.state.halted[number] or not self._bands.follows(number):
+            return
+        _, lots, _ = market.indicative(number)  # 0 if no orders are collected
+        if lots:
+            self._send([command(CommandKind.UNCROSS, symbol=number)], time_ns)
+            self._send(self._bands.auction_rows(time_ns), time_ns)
+
+    def _begin_phases(self, phases: list[tuple[int, int]], time_ns: int) -> None:
+        """Sends a PHASE for each (symbol, phase)."""
+        for number, phase in phases:
+            self.prepare_phase(number, phase, time_ns)
+            self._send([command(CommandKind.PHASE, symbol=number, flags=phase)], time_ns)
 
     def _must_wait(self, number: int, phase: int) -> bool:
         """Whether a phase must wait: it would begin with an auction of a halted symbol, which is rejected."""
@@ -136,12 +166,12 @@ class Schedule:
         """Symbols with a waiting phase whose halt has ended."""
         return [number for number in self._phase_after_halt if not self._venue.market.state.halted[number]]
 
-    def _end_interruptions(self, time_ns: int) -> list[Rows]:
-        """PHASE rows of the symbols whose interruption is over. Removes the interruptions first, because the rows can cause new ones."""
+    def _pop_interruptions(self, time_ns: int) -> list[int]:
+        """The symbols whose interruption is over. Removes the interruptions first, because the PHASE can cause new ones."""
         over = [number for number, end_ns in self._interruption_ends_ns.items() if end_ns <= time_ns]
         for number in over:
             del self._interruption_ends_ns[number]
-        return [command(CommandKind.PHASE, symbol=number, flags=Phase.CONTINUOUS) for number in over]
+        return over
 
     def _update_interruptions(self) -> None:
         """Sets the end of new interruptions by price bands, and removes those that the calendar, an operator or a halt ended. The end

@@ -146,7 +146,7 @@ class Exchange:
             )  # fmt: skip
             self.admin = Admin(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
-                self._shares["admin"], self.news,
+                self._shares["admin"], self.news, self.schedule,
             )  # fmt: skip
             self.feed.counter[PUBLISHED] = self.core.gateway.counter[EVENTS]
             self._segment, self._published_s = self.core.journal.events, 0.0
@@ -179,7 +179,10 @@ class Exchange:
             warm_rule_book()
         self.clock.start()
         with private_files():
-            self.schedule.start(config, self.sessions.participants.accounts(), self.clock.now_ns())
+            participants = self.sessions.participants
+            accounts, deposited = participants.accounts(), participants.deposited()
+            self.schedule.start(config, accounts, self.clock.now_ns(), deposited)
+            participants.note_deposits(deposited)
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway, self.core.populate)
         self._commit_pipe = np.zeros(int(config.journal.durability == "batch"), POLL_ITEM)
         if len(self._commit_pipe):

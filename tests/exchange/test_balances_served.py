@@ -20,6 +20,8 @@ from serl.exchange.assets import Assets
 from serl.exchange.config import SymbolConfig, load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
+from serl.exchange.journal.checked_json import read_checked
+from serl.exchange.journal.meta import PARTICIPANTS, save_participants
 from serl.exchange.records import CommandKind, Rule
 from serl.exchange.request import request_socket
 from serl.exchange.settings import asset_rows
@@ -162,6 +164,25 @@ def test_a_killed_exchange_keeps_what_accounts_have(tmp_path: Path) -> None:
         assert holds(served, "alice") == {"AMZN": of("0"), "EUR": of("100", "40")}
         with connect(served.endpoint, "alice") as alice, pytest.raises(Rejected, match="LIMIT_BALANCE"):
             alice.buy("AMZN", 1, 6_001)
+
+
+def test_withdrawn_balances_do_not_come_back(tmp_path: Path) -> None:
+    """Nor in a journal of an earlier version, which has no notes of deposits."""
+    journal = tmp_path / "journal"
+    config: dict[str, Any] = {"symbols": [{"name": "AMZN"}], "accounts": {"alice": {"balances": {"USD": "100"}}}}
+    options: dict[str, Any] = {"symbols": "", "config": config, "folder": tmp_path, "journal": journal}
+    with start_exchange(**options) as served:
+        serl(served, "exchange", "withdraw", "alice", "USD", "100")
+        assert holds(served, "alice") == {}
+    with start_exchange(**options) as served:
+        assert holds(served, "alice") == {}
+    saved = read_checked(journal / PARTICIPANTS)
+    for entry in saved["participants"]:
+        del entry["deposited"]
+    save_participants(journal, saved["journal"], saved["participants"])
+    config["accounts"]["bear"] = {"balances": {"USD": "7"}}
+    with start_exchange(**options) as served:
+        assert (holds(served, "alice"), holds(served, "bear")) == ({}, {"USD": of("7")})
 
 
 # -- configuration ------------------------------------------------------------------------------------------------

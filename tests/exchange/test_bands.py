@@ -10,9 +10,20 @@ from serl.clients.blocking import connect
 from serl.clients.errors import Rejected
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule, Side, command
+from serl.exchange.records import (
+    BAND_HIGH,
+    BAND_LOW,
+    CommandFlag,
+    CommandKind,
+    Phase,
+    Rule,
+    Side,
+    Term,
+    TimeInForce,
+    command,
+)
 from serl.exchange.reference_price import PPM, WINDOW_S, TradeWindow, band_around, band_midpoint, is_replaced
-from tests.exchange.offline_exchange import ANN, EXCHANGE, SECOND_NS, OfflineExchange, at, entries, exchange
+from tests.exchange.offline_exchange import ANN, BOB, EXCHANGE, SECOND_NS, OfflineExchange, at, entries, exchange
 from tests.exchange.test_recovery import journaled
 from tests.server_fixture import start_exchange
 
@@ -156,6 +167,60 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
         assert served.phase() == Phase.CONTINUOUS
         served.trade(at("10:02:02"), 1156)
         assert served.phase() == Phase.VOLATILITY
+
+
+def rest_beyond_the_band(served: OfflineExchange, time_ns: int) -> int:
+    """Orders of an auction at 1070, and behind it a buy stop at 1060 that finds its counterparty at 1071. The order_id of the stop."""
+    served.send(CommandKind.TERM, time_ns, ANN, flags=Term.STOP_TICKS, price_ticks=1060)
+    flags = int(CommandFlag.TERMS | CommandFlag.MARKET)
+    served.send(CommandKind.NEW, time_ns, ANN, side=Side.BUY, qty_lots=2, time_in_force=TimeInForce.GTC, flags=flags)
+    stop_id = served.core.command_sequence
+    for side, qty, price in ((Side.SELL, 1, 1070), (Side.BUY, 1, 1070), (Side.SELL, 9, 1071)):
+        served.send(CommandKind.NEW, time_ns, BOB, side=side, qty_lots=qty, price_ticks=price)
+    return stop_id
+
+
+def position(served: OfflineExchange) -> int:
+    return served.core.market.account(ANN).position_lots
+
+
+def test_triggers_of_an_opening_trade_within_the_band_of_its_auction(tmp_path: Path) -> None:
+    """As those of an auction that was due in a halt, and of one that a restart holds."""
+    day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
+    symbol = FIVE_PERCENT | {"band_action": "auction", "day": day}
+    for name in ("runs", "halted", "restarts"):
+        with exchange(tmp_path / name, at("09:26"), symbol) as served:
+            rest_beyond_the_band(served, at("09:27"))
+            if name == "halted":
+                served.send(CommandKind.HALT, at("09:28"), EXCHANGE)
+                served.schedule.run(at("09:31"))
+                assert served.phase() == Phase.PRE_OPEN and not len(served.sent(CommandKind.UNCROSS))
+                served.send(CommandKind.RESUME, at("09:31"), EXCHANGE)
+            if name != "restarts":
+                served.schedule.run(at("09:32"))
+                assert (served.phase(), position(served)) == (Phase.CONTINUOUS, 2), name
+        with exchange(tmp_path / name, at("09:33"), symbol) as served:
+            assert (served.phase(), position(served)) == (Phase.CONTINUOUS, 2), name
+            assert known_band(served) == (1016, 1124)
+
+
+def test_triggers_after_an_interruption_trade_within_the_band_of_its_auction(tmp_path: Path) -> None:
+    symbol = FIVE_PERCENT | {"band_action": "auction", "volatility_s": 60}
+    with exchange(tmp_path, at("10:00"), symbol) as served:
+        rest_beyond_the_band(served, at("10:00"))
+        assert served.phase() == Phase.VOLATILITY
+        served.schedule.run(at("10:01"))
+        assert (served.phase(), position(served)) == (Phase.CONTINUOUS, 2)
+        assert bands(served)[2:] == moved(at("10:01"), 1016, 1124)
+        assert len(served.sent(CommandKind.UNCROSS)) == 1
+
+
+def test_an_auction_without_trades_is_not_held_apart(tmp_path: Path) -> None:
+    day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
+    with exchange(tmp_path, at("09:26"), FIVE_PERCENT | {"day": day}) as served:
+        served.send(CommandKind.NEW, at("09:27"), ANN, side=Side.SELL, qty_lots=1, price_ticks=1000)
+        served.schedule.run(at("09:31"))
+        assert served.phase() == Phase.CONTINUOUS and not len(served.sent(CommandKind.UNCROSS))
 
 
 def test_an_operators_auction_moves_the_band_at_once(tmp_path: Path) -> None:

@@ -87,6 +87,22 @@ def test_a_restart_does_not_end_a_volatility_phase_of_the_calendar(tmp_path: Pat
             assert served.phase() == Phase.VOLATILITY
 
 
+def test_a_restart_does_not_end_an_interruption(tmp_path: Path) -> None:
+    """It lasts as long again; an entry that was due meanwhile ends it."""
+    symbol = {"day": entries("09:30 continuous", "12:00 continuous", "16:00 closed"), **BAND}
+    with exchange(tmp_path, at("10:00", MONDAY_NS), symbol, clock={"kind": "live"}) as served:
+        served.trade(at("10:00", MONDAY_NS), 106)
+    with exchange(tmp_path, at("10:01", MONDAY_NS), symbol, clock={"kind": "live"}) as served:
+        served.schedule.run(at("10:04:59", MONDAY_NS))
+        assert served.phase() == Phase.VOLATILITY and not served.phases()
+        served.schedule.run(at("10:06", MONDAY_NS))
+        assert served.phase() == Phase.CONTINUOUS
+        served.trade(at("11:58", MONDAY_NS), 106)
+        assert served.phase() == Phase.VOLATILITY
+    with exchange(tmp_path, at("12:01", MONDAY_NS), symbol, clock={"kind": "live"}) as served:
+        assert served.phases() == [(at("12:01", MONDAY_NS), Phase.CONTINUOUS)]
+
+
 def test_every_entry_repeats_daily_despite_interruptions(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("10:00", MONDAY_NS), {"day": day, **BAND}, clock={"kind": "live"}) as served:

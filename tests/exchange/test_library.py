@@ -285,6 +285,15 @@ def test_rows_in_steps_are_rows() -> None:
     assert len(market.submit(rows[:0])) == 0
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
+def test_a_copy_knows_the_time(copied: Callable[[Market], Market]) -> None:
+    market = Market()
+    market.buy(1, 10, time_ns=1000)
+    other = copied(market)
+    with pytest.raises(Rejected, match="BAD_TERMS"):
+        other.buy(1, 10, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=500))
+
+
 @pytest.mark.parametrize("special", [False, True], ids=["plain", "special"])
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
 def test_a_copy_goes_its_own_way(special: bool, copied: Callable[[Market], Market]) -> None:

@@ -109,9 +109,9 @@ def test_the_feed_publishes_the_indicative_auction(tmp_path: Path) -> None:
         assert auction_news(ann) == []
 
 
-def operate(served: Served, kind: CommandKind) -> None:
+def operate(served: Served, kind: CommandKind, flags: int = 0) -> None:
     with RawClient(served.endpoint, "admin") as admin:
-        admin.send(Kind.OPERATE, 1, served.operator, int(kind), 0)
+        admin.send(Kind.OPERATE, 1, served.operator, int(kind), 0, int(flags))
         assert admin.receive()[0] != Kind.ERROR
 
 
@@ -184,6 +184,24 @@ def test_a_band_interrupts_trading(tmp_path: Path) -> None:
         assert phase(ann) == Phase.VOLATILITY and sum(fill.qty_lots for fill in ann.fills()) == 5
         run(ann)
         until(lambda: sum(fill.qty_lots for fill in ann.fills()) == 8, ann)
+        assert phase(ann) == Phase.CONTINUOUS
+
+
+def test_triggers_after_an_operators_auction_trade_within_its_band(tmp_path: Path) -> None:
+    config = scaled("10:00", band_ppm=50_000, reference_ticks=1000, band_action="auction")
+    with (
+        start_exchange(symbols="", clock="", config=config, folder=tmp_path) as served,
+        connect(served.endpoint, "ann") as ann,
+        connect(served.endpoint, "bob") as bob,
+    ):
+        operate(served, CommandKind.PHASE, Phase.PRE_OPEN)
+        stop = ann.buy("AMZN", 2, terms=Terms(stop_ticks=1060))
+        bob.sell("AMZN", 1, 1070)
+        bob.buy("AMZN", 1, 1070)
+        bob.sell("AMZN", 9, 1071)
+        operate(served, CommandKind.PHASE, Phase.CONTINUOUS)
+        until(lambda: stop.state == "done", ann)
+        assert [(fill.qty_lots, fill.price_ticks) for fill in ann.fills()] == [(2, 1071)]
         assert phase(ann) == Phase.CONTINUOUS
 
 

@@ -161,28 +161,33 @@ def indicative(state: State, symbol: int) -> tuple[int, int, int]:
 
 
 @inner
-def _first_market_order(state: State, symbol: int, side: int) -> int:
-    """The first market order of a side, which goes before all others; -1 if there is none."""
+def _first_market_order(state: State, symbol: int, side: int, before: int, number: int) -> tuple[int, int, int]:
+    """(the first market order of a side, which goes before all others, -1 if there is none; the order in front of it, -1 if there is none;
+    the number of that). `before` and `number` of the last call: the orders up to there are not passed again."""
     book, price = k.HIDDEN_QUEUE * state.halted.size + symbol, worst_price(state, side)
     if state.best[book, side] != price:
-        return -1
-    slot = first_slot(state, book, side, price)
+        return -1, -1, 0
+    if before >= 0 and state.orders[before].open_lots > 0 and state.orders[before].order_number == number:
+        slot = int64(state.orders[before].next)
+    else:
+        slot, before, number = first_slot(state, book, side, price), -1, 0
     while slot >= 0 and state.orders[slot].flags & k.MARKET == 0:
+        before, number = slot, state.orders[slot].order_number
         slot = int64(state.orders[slot].next)
-    return slot
+    return slot, before, number
 
 
 @inner
-def _first_order(state: State, symbol: int, side: int, price: int) -> int:
-    """The first order of a side whose limit allows `price`, -1 if there is none."""
+def _first_order(state: State, symbol: int, side: int, price: int, before: int, number: int) -> tuple[int, int, int]:
+    """(the first order of a side whose limit allows `price`, -1 if there is none; `before` and `number` as in `_first_market_order`)."""
     best = _best_price(state, symbol, side)
     if best == 0 or is_better(side, price, best):
-        return -1
-    market = _first_market_order(state, symbol, side)
+        return -1, before, number
+    market, before, number = _first_market_order(state, symbol, side, before, number)
     if market >= 0:
-        return market
+        return market, before, number
     book = symbol if best == state.best[symbol, side] else k.HIDDEN_QUEUE * state.halted.size + symbol
-    return first_slot(state, book, side, best)
+    return first_slot(state, book, side, best), before, number
 
 
 @inner
@@ -235,6 +240,8 @@ def uncross(state: State, command: CommandRow, events: Rows, count: int, symbol:
     The trades of the first go at AUCTION_FIRST_TICKS; the lots of all are in AUCTION_LOTS.
     """
     counters = state.counters
+    sell_before = buy_before = -1
+    sell_number = buy_number = 0
     schedule_triggers(state, symbol)
     while True:
         if counters.auction_ticks == 0:
@@ -245,7 +252,8 @@ def uncross(state: State, command: CommandRow, events: Rows, count: int, symbol:
             if counters.auction_first_ticks == 0:
                 counters.auction_first_ticks = price
         price = counters.auction_ticks
-        sell, buy = _first_order(state, symbol, ASK, price), _first_order(state, symbol, BID, price)
+        sell, sell_before, sell_number = _first_order(state, symbol, ASK, price, sell_before, sell_number)
+        buy, buy_before, buy_number = _first_order(state, symbol, BID, price, buy_before, buy_number)
         if count + ROOM > events.size:
             return count, k.EVENTS_FULL
         if not has_far_room(state, symbol):

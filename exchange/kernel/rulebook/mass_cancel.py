@@ -2,7 +2,7 @@
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
-from serl.exchange.kernel.levels import next_price
+from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM
 from serl.exchange.kernel.rulebook.auction import auction_cancel_reason
@@ -33,30 +33,40 @@ def _cancel_reason(state: State, command: CommandRow, slot: int, phase: int) -> 
 
 
 @inner
+def _resume(state: State, book: int, side: int, price: int, previous: int, following: int) -> int:
+    """Where a sweep goes on after an order whose linked orders went with it: at the next one of its price, -1 if there is none. `previous` and
+    `following` were beside it; where both are gone too, it begins the price again."""
+    if following >= 0 and state.orders[following].open_lots > 0:
+        return following
+    if previous >= 0 and state.orders[previous].open_lots > 0:
+        return int64(state.orders[previous].next)
+    return first_slot(state, book, side, price) if find_level(state, book, side, price) >= 0 else -1
+
+
+@inner
 def _cancel_side(
     state: State, command: CommandRow, events: Rows, count: int, book: int, side: int, phase: int
-) -> tuple[int, int, bool]:
-    """(new count, DONE or EVENTS_FULL, whether more than the orders themselves went: then the side is to be swept again)."""
+) -> tuple[int, int]:
+    """(new count, DONE or EVENTS_FULL)."""
     price = state.best[book, side]
     while price != 0:
-        following_price = next_price(state, book, side, price)
         slot = first_slot(state, book, side, price)
         while slot >= 0:
             order = state.orders[slot]
-            following = int64(order.next)
+            previous, following = int64(order.previous), int64(order.next)
             reason = _cancel_reason(state, command, slot, phase)
             if reason != 0:
                 if count + ROOM > events.size:
-                    return count, k.EVENTS_FULL, False
+                    return count, k.EVENTS_FULL
                 own = command.kind <= k.END_DAY and order.participant == command.participant
                 linked = order.special and (state.extras[slot].link | state.extras[slot].child) != 0
                 count = cancel(state, command, events, count, slot, command.command_id if own else 0, reason)
                 state.counters.cancelled_orders += 1
                 if linked:
-                    return count, k.DONE, True
+                    following = _resume(state, book, side, price, previous, following)
             slot = following
-        price = following_price
-    return count, k.DONE, False
+        price = next_price(state, book, side, price)
+    return count, k.DONE
 
 
 @inner
@@ -71,12 +81,8 @@ def cancel_selected(state: State, command: CommandRow, events: Rows, count: int,
     for symbol in range(first, last):
         for queue in range(queues):
             for side in range(2):
-                again = True
-                while again:
-                    book = queue * symbols + symbol
-                    count, status, again = _cancel_side(
-                        state, command, events, count, book, side_of(queue, side, 0), phase
-                    )
-                    if status != k.DONE:
-                        return count, status
+                book = queue * symbols + symbol
+                count, status = _cancel_side(state, command, events, count, book, side_of(queue, side, 0), phase)
+                if status != k.DONE:
+                    return count, status
     return count, k.DONE

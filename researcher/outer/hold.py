@@ -1,0 +1,24 @@
+"""At most one process works on a run."""
+
+from pathlib import Path
+from typing import BinaryIO
+
+from serl.exchange.journal.lock import locked
+from serl.researcher.outer.errors import RunError
+
+LOCK = "run.lock"
+
+
+def hold(folder: Path) -> BinaryIO:
+    """The lock of a run's folder, which is made, until it is closed or the process ends. RunError while another one has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = locked(folder / LOCK)
+    except OSError as error:
+        raise RunError(f"{folder}: expected the folder of a run, got {error}; use another --output") from None
+    if lock is None:
+        raise RunError(
+            f"{folder}: expected no other process at work on this run, got one; wait until it ends, or stop it (serl researcher status shows "
+            "its progress)"
+        )
+    return lock
