@@ -15,10 +15,15 @@ ANSWER_BYTES_PER_TOKEN = 2.0
 def estimate_prompt_tokens(request: dict[str, Any]) -> int:
     """Tokens of the messages and the schema, which some endpoints prepend; errs on the high side."""
     parts = [request["messages"], request.get("response_format", "")]
-    n_bytes = sum(len(json.dumps(part, ensure_ascii=False).encode()) for part in parts)
+    n_bytes = sum(_bytes(json.dumps(part, ensure_ascii=False)) for part in parts)
     return math.ceil(n_bytes / PROMPT_BYTES_PER_TOKEN)
 
 
 def estimate_answer_tokens(answer: Answer) -> int:
     """The number of tokens in the answer, or an estimate from the length of its text."""
-    return len(answer.tokens) or math.ceil(len(answer.text.encode()) / ANSWER_BYTES_PER_TOKEN)
+    return len(answer.tokens) or math.ceil(_bytes(answer.text) / ANSWER_BYTES_PER_TOKEN)
+
+
+def _bytes(text: str) -> int:
+    """Bytes of a text, which may contain half of a surrogate pair: JSON can escape one."""
+    return len(text.encode(errors="surrogatepass"))

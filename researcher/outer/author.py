@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from serl.researcher.llm.answers import Answer, extract_code, extract_json
@@ -101,7 +101,7 @@ class Author:
         asked = self.client.complete(
             conversation, schema=schema, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs
         )
-        return asked.answers[0]
+        return _storable(asked.answers[0])
 
     def _validate_answer(
         self, kind: Kind, answer: Answer, attempt: int, base: str | None
@@ -123,9 +123,8 @@ class Author:
         """Generate an instruction or a note (the stage of the verdict): the first sentences of an answer, unless it is empty, truncated or
         known."""
         try:
-            answer = self.client.complete(
-                prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE
-            ).answers[0]
+            asked = self.client.complete(prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE)
+            answer = _storable(asked.answers[0])
         except (EndpointUnreachableError, EndpointRefusedError) as error:
             return None, self._endpoint_verdict(kind, 0, error)
         text = _instruction_of(answer)
@@ -139,6 +138,11 @@ class Author:
             else "ok"
         )
         return (text if fault == "ok" else None), Verdict(kind, self.model, 0, stage, fault, answer.text[:1000])
+
+
+def _storable(answer: Answer) -> Answer:
+    """The answer with a question mark for each half of a surrogate pair, which neither a request nor a database can contain."""
+    return replace(answer, text=answer.text.encode(errors="replace").decode())
 
 
 def _module_text(answer: Answer, form: Form, base: str | None) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from serl.agents.learning.settings import SAVED
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.cluster import LOCAL, check_place
 from serl.exchange.errors import ConfigError
@@ -205,6 +206,21 @@ class OuterConfig(_Part):
             raise ValueError(f"proposer: {self.proposer} makes specifications; set form: spec")
         return self
 
+    @model_validator(mode="after")
+    def _scores_days_that_are_not_trained_on(self, info: ValidationInfo) -> "OuterConfig":
+        inner, first = self.inner, self.inner.first_scored_day
+        if not first or not inner.folds or info.context == SAVED:  # the runs of earlier versions stay readable
+            return self
+        markets = inner.market, inner.dynamic
+        begin, end = (choose(one.first_day for one in markets) for choose in (min, max))
+        trained_on = 2 * max(one.simulated_days for one in markets) + inner.folds  # fold_seeds gives no higher numbers
+        least = end - begin + trained_on
+        if first < least:
+            raise ValueError(
+                f"inner.first_scored_day: expected 0, or at least {least:,}, got {first:,}; training may use lower days: raise it, or omit it"
+            )
+        return self
+
     @property
     def module_kinds(self) -> tuple[Kind, ...]:
         """The kinds of modules to design."""
@@ -241,7 +257,7 @@ class OuterConfig(_Part):
 
 def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
     """Load a YAML file, or `configs/researcher/NAME.yaml`. `market` replaces the training data by a file of bars or by days with a book,
-    the first of which is used for scoring. ConfigError lists what is invalid."""
+    the first of which is the day whose test hours are scored at the end. ConfigError lists what is invalid."""
     shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
     try:
         text = path.read_bytes() if path.suffix else shipped.read_bytes()

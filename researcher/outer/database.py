@@ -4,11 +4,12 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from serl.researcher.candidates import Candidate, Module, Paired, Result, current_stage
 from serl.researcher.inner.results import score_of
@@ -52,8 +53,12 @@ MERIT = "coalesce(difference_bps, pa_bps)"
 class Database:
     """The database of one run. Each public method that writes is one transaction."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, held: BinaryIO | None = None) -> None:
+        """`held` is the lock of the run (hold.py), if this process works on it."""
         self._folder = path.parent
+        self._give_back = weakref.finalize(
+            self, held.close if held else lambda: None
+        )  # also without `close`, as SQLite's connection
         self._lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,8 +87,9 @@ class Database:
                         self.rows(f"UPDATE {table} SET stage = ? WHERE stage = ?", current_stage(stage), stage)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file and gives back the run."""
         self._connection.close()
+        self._give_back()
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         """The rows of a query."""
@@ -174,13 +180,14 @@ class Database:
     def pending(self, iteration: int) -> list[tuple[int, Candidate]]:
         """Slots and candidates of an iteration that have no result yet."""
         found = self.rows("SELECT * FROM candidates WHERE iteration = ? AND stage IS NULL ORDER BY slot", iteration)
-        return [(row["slot"], replace(_candidate(row), parent=self._parent(row))) for row in found]
+        return [(row["slot"], self._with_parent(row)) for row in found]
 
-    def _parent(self, row: sqlite3.Row) -> str | None:
-        """The key of a candidate's first parent."""
-        for place in parents_of(row):
-            return str(self.one("SELECT key FROM candidates WHERE iteration = ? AND slot = ?", *place))
-        return None
+    def _with_parent(self, row: sqlite3.Row) -> Candidate:
+        """A candidate with the key of its first parent."""
+        for place in parents_of(row)[:1]:
+            parent = str(self.one("SELECT key FROM candidates WHERE iteration = ? AND slot = ?", *place))
+            return replace(_candidate(row), parent=parent)
+        return _candidate(row)
 
     def result_of(self, key: str) -> Result | None:
         """The result of an earlier candidate with the same modules; None if there is none."""
@@ -193,7 +200,7 @@ class Database:
             "SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE score IS NOT NULL "
             "AND json_extract(facts, '$.stages') IS NOT NULL GROUP BY key) ORDER BY iteration, slot"
         )
-        return [_candidate(row) for row in found]
+        return [self._with_parent(row) for row in found]
 
     @property
     def folder(self) -> Path:
@@ -213,13 +220,15 @@ class Database:
     def add_results(
         self, iteration: int, model: str, results: Mapping[int, Result], updates: Mapping[str, Result] | None = None
     ) -> None:  # fmt: skip
-        """Store the results of an iteration by slot, and by key those of earlier candidates that raced on, with their performance."""
+        """Store the results of an iteration by slot, and by key those of earlier candidates that raced on, with their performance. One that failed
+        has none until `set_performance`; its modules keep theirs until then."""
         with self._transaction():
             for key, result in (updates or {}).items():
                 self._store(result, "key = ?", key)
                 self._connection.execute(f"UPDATE candidates SET performance_bps = {MERIT} WHERE key = ?", (key,))
                 self._set_modules_performance(
-                    "text IS NOT NULL AND (iteration, slot) IN (SELECT iteration, slot FROM candidates WHERE key = ?)",
+                    "text IS NOT NULL AND (iteration, slot) IN "
+                    "(SELECT iteration, slot FROM candidates WHERE key = ? AND performance_bps IS NOT NULL)",
                     key,
                 )
             for slot, result in results.items():
@@ -249,17 +258,23 @@ class Database:
 
     def set_performance(self, iteration: int, penalty_bps: float) -> None:
         """Set the performance of an iteration's candidates and modules: the paired difference (PA in runs of earlier versions); the worst so
-        far (at most 0) if stopped early without a score; that minus the penalty if failed or rejected.
+        far (at most 0) if stopped early without a score; that minus the penalty if failed or rejected. Also of earlier candidates without one: they
+        had a score and failed in a later training.
         """
         worst = min(self.one(f"SELECT min({MERIT}) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
         failed = worst - penalty_bps
+        late = self.rows(
+            "SELECT iteration, slot FROM candidates WHERE iteration < ? AND performance_bps IS NULL", iteration
+        )
         with self._transaction():
             self._connection.execute(
-                f"UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN {MERIT} WHEN stage = 'halved' THEN ? ELSE ? END "
-                "WHERE iteration = ?",
-                (worst, failed, iteration),
+                f"UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN {MERIT} WHEN stage = 'halved' THEN ?2 ELSE ?3 END "
+                "WHERE iteration = ?1 OR iteration < ?1 AND performance_bps IS NULL",
+                (iteration, worst, failed),
             )
             self._set_modules_performance("iteration = ?", iteration)
+            for place in late:
+                self._set_modules_performance("text IS NOT NULL AND iteration = ? AND slot = ?", *place)
             self._connection.execute(
                 "UPDATE modules SET performance_bps = ? WHERE text IS NULL AND iteration = ?", (failed, iteration)
             )

@@ -4,4 +4,4 @@ from serl.researcher.errors import ResearcherError
 
 
 class RunError(ResearcherError):
-    """A run is missing, exists already, or has other settings."""
+    """A run is missing, exists already, has other settings or data, or is at work elsewhere."""

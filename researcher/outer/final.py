@@ -14,6 +14,7 @@ from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import with_history
+from serl.researcher.outer.hold import hold
 
 FRESH_SEEDS = 1_000_000
 """Distance of the seeds of the final trainings from those of the search."""
@@ -23,8 +24,14 @@ def score_test(database: Database, config: OuterConfig) -> None:
     """Train the best candidate and the incumbent on fresh seeds and all training days, score both on the test part, and store the result.
 
     The time at which the test part was opened is written down before; if the command is killed, the same call finishes what it began.
-    RunError if the test part was scored before, or there is no candidate to score.
+    RunError if the test part was scored before, there is no candidate to score, or another process works on the run.
     """
+    with hold(database.folder):
+        _score_once(database, config)
+
+
+def _score_once(database: Database, config: OuterConfig) -> None:
+    """`score_test`, for the only process at work on the run."""
     if (found := database.fact("test")) is not None:
         raise RunError(
             f"the test part was scored already: {final_line(found)}; a second score would not be on unseen orders: omit --final"

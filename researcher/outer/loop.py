@@ -31,6 +31,18 @@ def converged(changes_bps: list[float | None], config: Convergence) -> bool:
 
 def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
     """Why a run must stop after its finished iterations; None if it may continue."""
+    if reason := reached(config, database):
+        return reason
+    return "the test part was opened for the final score, which ends a run" if final_begun(database) else None
+
+
+def final_begun(database: Database) -> bool:
+    """Whether the test part was opened, with a result or without."""
+    return any(database.fact(name) is not None for name in ("test", "test_opened"))
+
+
+def reached(config: OuterConfig, database: Database) -> str | None:
+    """Which limit of the settings a run has reached; None if it has reached none."""
     done = database.rows("SELECT * FROM iterations ORDER BY iteration")
     if len(done) >= config.iterations:
         return f"all {config.iterations} iterations are done"
@@ -107,11 +119,14 @@ class OuterLoop:
         last = min(iteration + self.config.lag, self.config.iterations)
         ahead = ProposedAhead(self._propose, range(iteration + 1, last + 1))
         try:
-            self._evaluate(iteration, model)
+            results, raced = self._evaluate(iteration)
+            ahead.wait()  # what follows changes what proposals know, and the models; a late proposal must not know more than an early one
         except BaseException:
             ahead.abandon()
             raise
-        ahead.wait()  # what follows may change the models
+        self.database.add_results(iteration, model, results, raced)
+        for slot, result in results.items():
+            self.callbacks.on_evaluated(iteration, slot, result)
         self.database.set_performance(iteration, self.config.penalty_bps)
         lessons = self.proposer.learn(iteration)
         row = self._row(iteration, model, self.clock() - began)
@@ -148,8 +163,9 @@ class OuterLoop:
                 f"{refused[0].text}; the run ends because it has no module yet: fix the cause, then continue with --resume"
             )
 
-    def _evaluate(self, iteration: int, model: str) -> None:
-        """Evaluate pending candidates. Each set of modules is evaluated once per run; those of earlier iterations race with the new ones."""
+    def _evaluate(self, iteration: int) -> tuple[dict[int, Result], dict[str, Result]]:
+        """Evaluate pending candidates, and store nothing: results by slot, and by key those of earlier candidates, which race with the new ones.
+        Each set of modules is evaluated once per run."""
         waiting = self.database.pending(iteration)
         known = {candidate.key: self.database.result_of(candidate.key) for _, candidate in waiting}
         fresh: dict[str, Candidate] = {one.key: one for _, one in waiting if known[one.key] is None}
@@ -158,10 +174,7 @@ class OuterLoop:
         made = self.evaluator(racing, self.folder / "candidates") if fresh else []
         results: dict[str, Result] = {key: result for key, result in known.items() if result is not None}
         results |= dict(zip([one.key for one in racing], made, strict=True))
-        found = {slot: results[candidate.key] for slot, candidate in waiting}
-        self.database.add_results(iteration, model, found, {key: results[key] for key in earlier})
-        for slot, result in found.items():
-            self.callbacks.on_evaluated(iteration, slot, result)
+        return {slot: results[candidate.key] for slot, candidate in waiting}, {key: results[key] for key in earlier}
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
         """The figures of an iteration. PA_j is that of its best candidate; without a score, PA_ema is unchanged."""

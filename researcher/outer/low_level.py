@@ -93,7 +93,7 @@ class LowLevelTuning:
             return dict(json.loads(facts_path.read_text()))
         if self._tuner.stopped:
             return {"stopped": self._tuner.stopped}
-        rows = self.scored(iteration)
+        rows = self.scored(iteration, author.name)
         if not any(row.fresh for row in rows):
             return {"skipped": "no module of this iteration has tokens"}
         began = time.monotonic()
@@ -127,10 +127,10 @@ class LowLevelTuning:
         fresh = sum(row.fresh for row in rows)
         return done[-1] | {"updates": len(done), "modules": fresh, "pool": len(pool.rows), "noise_bps": pool.noise_bps}
 
-    def scored(self, iteration: int) -> list[Scored]:
-        """All scored modules up to an iteration, with the probability of their proposal. It is that under the present policy for those of
-        `iteration`, so call it before the updates; for earlier ones it was kept then."""
-        found = recorded_modules(self._database, self._tuner.base, self._form, iteration)
+    def scored(self, iteration: int, model: str) -> list[Scored]:
+        """All scored modules of the tuned model up to an iteration, with the probability of their proposal. It is that under the present policy
+        for those of `iteration`, so call it before the updates; for earlier ones it was kept then."""
+        found = recorded_modules(self._database, self._tuner.base, self._form, model, iteration)
         proposals = self._tuner.proposals
         unknown = [one for one in found if one.id not in proposals]
         log_policy = self._tuner.log_p([one.row.module for one in unknown]).tolist() if unknown else []

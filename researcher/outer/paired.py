@@ -28,13 +28,17 @@ class Difference(NamedTuple):
 
 
 def paired_difference(one: Result, other: Result) -> Difference | None:
-    """`one` minus `other`, order by order; None without both scores.
+    """`one` minus `other`, order by order; None without both scores. After different shares of the training steps the difference of their
+    differences to the incumbent, each after the same training as the incumbent's: longer training alone raises a score.
 
     Trainings with the same seeds are scored on the same orders, those of the first seed first. If one candidate has more trainings, the others of it
     are left out; without common orders, the difference is that of the means.
     """
     if one.score is None or other.score is None:
         return None
+    if one.paired and other.paired and one.paired.share != other.paired.share:
+        gap_bps = one.paired.difference_bps - other.paired.difference_bps
+        return Difference(gap_bps, math.hypot(one.paired.se_bps, other.paired.se_bps))
     count = min(len(one.score.advantages_bps), len(other.score.advantages_bps))
     if count < 2:
         return Difference(one.score.pa_bps - other.score.pa_bps, math.nan)

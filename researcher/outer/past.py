@@ -19,7 +19,7 @@ EVERY = -1
 
 @dataclass(frozen=True)
 class PastResults:
-    """The results before iteration `before`; the same whenever it is read."""
+    """The results before iteration `before`. A race changes them as well, so the loop adds no results while proposals are made."""
 
     database: Database
     before: int

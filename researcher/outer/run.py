@@ -3,7 +3,7 @@
 import platform
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.dek import DekProposer
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
-from serl.researcher.outer.loop import Callbacks, OuterLoop, reason_to_stop
+from serl.researcher.outer.hold import hold
+from serl.researcher.outer.loop import Callbacks, OuterLoop, final_begun, reached
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.proposers import DefaultProposer, EurekaProposer, Proposer, RandomProposer
 from serl.researcher.outer.records import Evaluator
@@ -83,39 +84,66 @@ def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> Oute
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
     """The database of a new run, or of a run to resume. RunError if the folder contains a run without `resume`, no run with it, a run with
-    other settings, or one whose test part was scored and that would continue."""
+    other settings or data, one whose test part was scored and that would continue, or one that another process works on."""
     exists = (folder / DATABASE).is_file()
     if exists and not resume:
         raise RunError(f"{folder}: contains a run already; continue with --resume, or use another --output")
     if resume and not exists:
         raise RunError(f"{folder}: contains no run to resume; omit --resume")
-    database = Database(folder / DATABASE)
-    free = {"iterations", "hours_max", "llm_budget", "workers", "train_on", "convergence"}
-    if resume:
-        saved = parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
-        before, now = saved.model_dump(mode="json"), config.model_dump(mode="json")
-        if changed := [name for name in now if name not in free and now[name] != before[name]]:
-            raise RunError(
-                f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"
-            )
-        seen = database.fact("test") or database.fact("test_opened")
-        if seen is not None and reason_to_stop(config, database) is None:
-            raise RunError(
-                f"{folder}: its best candidate was scored on the test part, which ends a run: further choices would be "
-                "informed by that score; start another run with --output"
-            )
-    database.set_fact("config", config.model_dump(mode="json"))
-    database.set_fact("command", command)
-    database.set_fact("data", data_of(config.inner))
-    database.set_fact("versions", {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}})
+    data = data_of(config.inner)
+    with ExitStack() as undo:
+        database = Database(folder / DATABASE, undo.enter_context(hold(folder)))
+        undo.callback(database.close)
+        if resume:
+            _require_same(database, config, data)
+        database.set_fact("config", config.model_dump(mode="json"))
+        database.set_fact("command", command)
+        database.set_fact("data", data)
+        database.set_fact(
+            "versions", {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+        )
+        undo.pop_all()
     return database
 
 
+def _require_same(database: Database, config: OuterConfig, data: str) -> None:
+    """RunError if a run cannot continue with these settings and data."""
+    folder, free = database.folder, {"iterations", "hours_max", "llm_budget", "workers", "train_on", "convergence"}
+    saved = parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
+    before, now = saved.model_dump(mode="json"), config.model_dump(mode="json")
+    if changed := [name for name in now if name not in free and now[name] != before[name]]:
+        raise RunError(
+            f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"
+        )
+    # runs of earlier versions have recorded less than all data
+    if missing := [one for one in (database.fact("data") or "").split(", ") if one and one not in data.split(", ")]:
+        raise RunError(
+            f"{folder}: expected the data that the run began with, {', '.join(missing)}, got {data}; its scores cannot be compared with new "
+            "ones: restore the data, or start another run with --output"
+        )
+    if final_begun(database) and reached(config, database) is None:
+        raise RunError(
+            f"{folder}: its best candidate was scored on the test part, which ends a run: further choices would be "
+            "informed by that score; start another run with --output"
+        )
+
+
 def data_of(settings: Settings) -> str:
-    """The markets' files and populations, with hashes."""
-    market, dynamic = settings.market, load_population(settings.dynamic.population)
-    files = [f"{path.name} sha256 {file_sha256(path)[:16]}" for path in market.data]
-    return ", ".join([*files, f"population {dynamic.name} sha256 {fingerprint(dynamic)[:16]}"])
+    """The files and populations of training and scoring, with hashes. RunError if a file cannot be read."""
+    market = settings.market
+    files = [*market.data, *([settings.day] if settings.day else [])]
+    names = [settings.dynamic.population, *([market.population] if market.kind == "dynamic" else [])]
+    populations = [f"population {one.name} sha256 {fingerprint(one)}" for one in map(load_population, names)]
+    return ", ".join(dict.fromkeys([*map(_file_of, files), *populations]))
+
+
+def _file_of(path: Path) -> str:
+    try:
+        return f"{path.name} sha256 {file_sha256(path)[:16]}"
+    except OSError as error:
+        raise RunError(
+            f"{path}: expected a file of data, got {error.strerror}; correct inner.market.data or inner.day"
+        ) from None
 
 
 def _version(name: str) -> str:

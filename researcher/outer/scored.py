@@ -19,8 +19,9 @@ from serl.researcher.tuning.pool import Scored
 from serl.researcher.tuning.rewards import Measurement, paired
 
 _QUERY = """
-SELECT m.*, c.key, c.stage, c.score, c.paired, c.facts, c.modules, c.performance_bps AS candidate_bps FROM modules m
+SELECT m.*, c.key, c.stage, c.score, c.paired, c.facts, c.modules, c.performance_bps AS candidate_bps, a.model AS asked FROM modules m
 JOIN candidates c ON c.iteration = m.iteration AND c.slot = m.slot
+LEFT JOIN attempts a ON a.iteration = m.iteration AND a.slot = m.slot AND a.number = 0
 WHERE m.iteration <= ? AND (m.text IS NOT NULL OR m.answer IS NOT NULL) AND m.conversation != '[]' ORDER BY m.iteration, m.id
 """
 Rows = Sequence[Mapping[str, Any]]
@@ -48,11 +49,30 @@ class Recorded:
     """The specification, if it could have been drawn uniformly as well; None if the policy alone can have proposed it."""
 
 
-def recorded_modules(database: Database, base: Base, form: Form, iteration: int) -> list[Recorded]:
-    """All modules with tokens up to an iteration, oldest first. Those of `iteration` are fresh."""
+def recorded_modules(database: Database, base: Base, form: Form, model: str, iteration: int) -> list[Recorded]:
+    """All modules up to an iteration that `model` (its name without an adapter) wrote with tokens, or that were drawn for its prompts, oldest
+    first. Those of `iteration` are fresh."""
     rows = [dict(row) for row in database.rows(_QUERY, iteration)]
     scores, run = _measurements(rows), run_of(database)
-    return [_recorded(row, base, form, scores.get(row["key"]), run, row["iteration"] == iteration) for row in rows]
+    return [
+        _recorded(row, base, form, scores.get(row["key"]), run, row["iteration"] == iteration)
+        for row in rows
+        if _is_of(row, model)
+    ]
+
+
+def _is_of(row: Mapping[str, Any], model: str) -> bool:
+    """Whether `model` wrote a module, with tokens, or the module was drawn for one of its prompts. The policy gradient needs both: it cannot
+    learn from what another model of the run proposed. Only the first attempt of a slot asks a model; earlier versions stored no attempts."""
+    if row["origin"] == "uniform":
+        return row["asked"] in (None, model)
+    tokens = json.loads(row["answer"] or "{}").get("tokens", [])
+    return row["model"].partition("+")[0] == model and _has_ids(tokens)
+
+
+def _has_ids(tokens: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether there are stored tokens, all with ids."""
+    return bool(tokens) and all(token["id"] is not None for token in tokens)
 
 
 def _recorded(

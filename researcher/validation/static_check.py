@@ -7,6 +7,8 @@ from serl.researcher.validation import gaming
 from serl.researcher.validation.findings import Finding, Reason
 
 CHARACTERS_MAX, NODES_MAX = 16_000, 4000
+DEPTH_MAX = 100
+"""Levels of the syntax tree. What reads a module on the host descends it by recursion, some frames per level; a long sum has a level per term."""
 CONTRACTS = "serl.researcher.modules.contracts"
 IMPORTS = ("numpy", "torch", "math", "dataclasses", "typing", "collections.abc", "__future__", CONTRACTS)
 FORBIDDEN = frozenset(
@@ -46,7 +48,23 @@ def check_source(kind: Kind, source: str) -> list[Finding]:
         return [
             Finding(Reason.SIZE, f"expected at most {NODES_MAX:,} syntax nodes, got {len(nodes):,}; shorten the module")
         ]
+    if (depth := _depth(tree)) > DEPTH_MAX:
+        return [
+            Finding(
+                Reason.SIZE,
+                f"expected a syntax tree of at most {DEPTH_MAX} levels, got {depth:,}; split long expressions and deep nesting",
+            )
+        ]
     return [*_signature(kind, tree), *(finding for node in nodes for finding in _node(node))]
+
+
+def _depth(tree: ast.AST) -> int:
+    """The number of levels of a tree, without recursion."""
+    depth, level = 0, [tree]
+    while level:
+        depth += 1
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth
 
 
 def _signature(kind: Kind, tree: ast.Module) -> list[Finding]:

@@ -24,6 +24,7 @@ from serl.researcher.llm.errors import (
     OfflineMissError,
 )
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
+from serl.researcher.llm.usage import estimate_prompt_tokens
 from tests.researcher.llm.fake import CLOSE, Fake, completion, fake_endpoint
 
 ASK = [{"role": "user", "content": "hi"}]
@@ -204,6 +205,13 @@ def test_a_budget_ends_where_the_endpoint_does_not_count(tmp_path: Path, usage: 
                 asked.complete(ASK, max_tokens=100, seed=seed)
         assert 5 <= len(fake.requests) <= 50
     assert all(line["estimated"] for line in lines(tmp_path / "calls.jsonl"))
+
+
+def test_half_of_a_surrogate_pair_is_counted() -> None:
+    with fake_endpoint({**completion("\ud83d" * 6), "usage": None}) as fake:
+        assert client(fake).complete(ASK, max_tokens=100).completion_tokens == 9
+    request = {"messages": [{"role": "user", "content": "\ud83d"}]}
+    assert estimate_prompt_tokens(request) == estimate_prompt_tokens({"messages": [{"role": "user", "content": "abc"}]})
 
 
 def test_a_money_budget() -> None:

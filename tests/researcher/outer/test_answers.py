@@ -10,12 +10,16 @@ import pytest
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.researcher.candidates import Candidate, Result
+from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointRefusedError
+from serl.researcher.llm.settings import Endpoint
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
+from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.records import Instruction
 from serl.researcher.outer.report import summary, valid_shares
 from tests.researcher.llm.fake import CLOSE, completion, fake_endpoint
 from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of, score_of
@@ -57,6 +61,7 @@ BAD_SPECS = [
     (completion(""), ("answer", "empty")),
     (completion(REWARD[:40], finish="length"), ("answer", "truncated")),
     (completion("I would rather talk about rewards in general."), ("answer", "prose")),
+    (completion("I would rather talk \ud83d"), ("answer", "prose")),
     (completion('{"base": "price_advantage"'), ("answer", "syntax")),
     (completion('{"base": "everything", "terms": []}'), ("static check", "spec")),
 ]
@@ -102,6 +107,18 @@ class Accepting(Arithmetic):
     def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
         self.asked += [candidate.key for candidate in candidates]
         return [Result("done", "", score_of(1.0), None, {}) for _ in candidates]
+
+
+def test_half_of_a_surrogate_pair_is_stored_as_a_question_mark(tmp_path: Path) -> None:
+    with fake_endpoint(completion("Prefer small terms \ud83d.")) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "spec", 0, 100, False)
+        text, verdict = author.generate_sentence(
+            "instruction", Kind.REWARD, ({"role": "user", "content": "u"},), 0, set()
+        )
+    assert text == verdict.text == "Prefer small terms ?."
+    database = run.begin(tmp_path, config_of(), "test", resume=False)
+    database.add_instructions(1, [Instruction(Kind.REWARD, text, "refined")])
+    database.close()
 
 
 def test_three_repairs_and_no_more(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from serl.researcher.candidates import Candidate, Module, Result
+from serl.researcher.candidates import Candidate, Module, Paired, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.archive import children, choose_parents, elites
 from serl.researcher.outer.bandit import Arm, choose_arm
@@ -71,6 +71,21 @@ def test_differences_are_paired_by_order() -> None:
     assert paired_difference(Result("training", "", None, None, {}), results[0]) is None
     assert Difference(1.0, 1.0).better == pytest.approx(0.8413, abs=1e-3)
     assert Difference(0.0, math.nan).better == 0.5
+
+
+def test_what_was_trained_less_is_compared_by_the_incumbent() -> None:
+    """A fifth of the steps, and all of them: the scores are 3 bps apart, the incumbent's as well."""
+
+    def result(pa_bps: float, difference_bps: float, share: float) -> Result:
+        paired = Paired(difference_bps, 0.3, difference_bps - 0.6, difference_bps + 0.6, 1, share, 8, False)
+        return Result("halved", "", score_of(pa_bps), None, {}, paired)
+
+    short, long = result(-4.0, 0.4, 0.2), result(-1.0, 0.0, 1.0)
+    found = paired_difference(short, long)
+    assert found is not None
+    assert found.mean_bps == pytest.approx(0.4) and found.error_bps == pytest.approx(0.3 * math.sqrt(2))
+    same = paired_difference(short, result(-5.0, 0.0, 0.2))
+    assert same is not None and same.mean_bps == pytest.approx(1.0), "order by order"
 
 
 def test_features_name_choices_and_defaults() -> None:

@@ -63,3 +63,10 @@ def test_rewards_that_pay_the_same_are_the_same() -> None:
 
     assert behaviour_identity(reward(1, 1)) == behaviour_identity(reward(2))
     assert behaviour_identity(reward(1)) != behaviour_identity(reward(2))
+
+
+def test_a_module_too_deep_for_the_stack_has_an_identity() -> None:
+    """A database of an earlier version may contain one."""
+    deep = "def reward(step):\n    return step.gain_bps" + " + 1" * 1100
+    assert text_identity(code(deep)) == text_identity(code(deep))
+    assert text_identity(code(deep)) != text_identity(code(f"{deep} + 1"))

@@ -12,6 +12,7 @@ from serl.researcher.outer import run
 from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
 from serl.researcher.outer.database import modules_of
 from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import OuterLoop, converged, ema
 from serl.researcher.outer.proposers import RandomProposer
 from serl.researcher.outer.records import Lessons, Proposal
@@ -145,6 +146,54 @@ def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
     run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
     with pytest.raises(RunError, match="contains no run"):
         run.open_run(tmp_path / "nowhere")
+
+
+def test_a_run_whose_data_changed_is_refused(tmp_path: Path) -> None:
+    data, day, folder = tmp_path / "own.parquet", tmp_path / "scored.day", tmp_path / "run"
+    config = config_of(inner={"market": {"kind": "static", "data": [str(data)]}, "day": str(day)})
+    data.write_bytes(b"until November")
+    with pytest.raises(RunError, match=r"scored\.day: expected a file of data"):
+        run.begin(folder, config, "start", resume=False)
+    assert not folder.exists()
+    day.write_bytes(b"a day")
+    run.begin(folder, config, "start", resume=False).close()
+    for path in (data, day):
+        before = path.read_bytes()
+        path.write_bytes(b"until December")
+        with pytest.raises(RunError, match=rf"expected the data that the run began with, {path.name}"):
+            run.begin(folder, config, "other", resume=True)
+        path.write_bytes(before)
+    database, _ = run.open_run(folder)
+    assert database.fact("command") == "start", "nothing was written"
+    database.set_fact("data", database.fact("data").split(", ")[0])  # an earlier version recorded less
+    database.close()
+    run.begin(folder, config, "start --resume", resume=True).close()
+
+
+def test_one_process_works_on_a_run(tmp_path: Path) -> None:
+    config = config_of(iterations=1)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    with pytest.raises(RunError, match="no other process at work"):
+        run.begin(tmp_path, config, "test", resume=True)
+    reader, _ = run.open_run(tmp_path)
+    with pytest.raises(RunError, match="no other process at work"):
+        score_test(reader, config)
+    reader.close()
+    database.close()
+    run.begin(tmp_path, config, "test", resume=True).close()
+
+
+def test_a_run_ends_when_its_test_part_is_opened(tmp_path: Path) -> None:
+    config = config_of(iterations=3)
+    database = run.begin(tmp_path, config, "test", resume=False)
+
+    def evaluate(candidates: Any, folder: Path) -> list[Result]:
+        database.set_fact("test_opened", {"key": "any", "time": "now"})
+        return Arithmetic()(candidates, folder)
+
+    assert "test part was opened" in run.research(config, tmp_path, database, evaluate)
+    assert database.iterations_done == 1
+    database.close()
 
 
 def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:

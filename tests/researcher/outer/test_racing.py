@@ -3,6 +3,7 @@
 import itertools
 import json
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from serl.agents.learning.market_config import MarketConfig
 from serl.exchange.errors import ConfigError
 from serl.researcher.browse import runs
-from serl.researcher.candidates import Candidate, Paired, Result
+from serl.researcher.candidates import Candidate, Module, Paired, Result
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.errors import SealedError
 from serl.researcher.inner.settings import Settings
@@ -22,7 +23,11 @@ from serl.researcher.outer import report, run
 from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
-from tests.researcher.outer.small import REWARD, config_of, pa_of, score_of
+from serl.researcher.outer.loop import OuterLoop
+from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.proposers import RandomProposer
+from serl.researcher.outer.records import Proposal
+from tests.researcher.outer.small import REWARD, config_of, endpoint_of, pa_of, score_of
 
 LIVING = MarketConfig(
     kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60
@@ -91,6 +96,46 @@ def test_candidates_of_earlier_iterations_race_on(tmp_path: Path) -> None:
     (module,) = database.rows("SELECT * FROM modules WHERE iteration = ? AND slot = ?", row["iteration"], row["slot"])
     assert module["performance_bps"] == row["difference_bps"]
     database.close()
+
+
+def test_a_candidate_that_races_on_keeps_its_parent(tmp_path: Path) -> None:
+    """A later training starts from the parent's weights, as the first did."""
+    database = run.begin(tmp_path, config_of(), "test", resume=False)
+    raced = Result("halved", "", score_of(1.0), None, {"stages": 1}, paired_of(1.0, 0.1, 1))
+    first, second = (Candidate({Kind.REWARD: Module("spec", text)}) for text in ("first", "second"))
+    database.add_proposal(1, 0, Proposal(first))
+    database.add_results(1, "m", {0: raced})
+    database.add_proposal(2, 0, Proposal(second, parents=((1, 0),)))
+    ((_, pending),) = database.pending(2)
+    database.add_results(2, "m", {0: raced})
+    assert [one.parent for one in (pending, *database.raced())] == [first.key, None, first.key]
+    database.close()
+
+
+def shown(folder: Path, model_s: float, race_s: float) -> list[float]:
+    """The differences that the proposals of iteration 3, made while iteration 2 races, know."""
+    config = config_of(proposer="dek", candidates=1, endpoint=endpoint_of("http://127.0.0.1:9/v1"))
+    database, racer, known = run.begin(folder, config, "test", resume=False), Racer(), list[float]()
+
+    class Slow(RandomProposer):
+        def propose(self, iteration: int, slot: int) -> Proposal:
+            if iteration == 3:
+                time.sleep(model_s)
+                known.extend(one.performance_bps for one in PastResults(database, iteration - config.lag).scored)
+            return super().propose(iteration, slot)
+
+    def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
+        time.sleep(race_s)
+        return racer(candidates, place)
+
+    OuterLoop(config, folder, database, Slow(config), evaluate).run()
+    database.close()
+    return known
+
+
+def test_what_is_proposed_ahead_does_not_depend_on_speed(tmp_path: Path) -> None:
+    fast, slow = shown(tmp_path / "fast", 0.0, 0.2), shown(tmp_path / "slow", 0.2, 0.0)
+    assert fast == slow and len(fast) == 2
 
 
 def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def page_of(folder: Path) -> str:
     ({"endpoints": [{"base_url": "http://x/v1", "model": "tiny"}]}, "models with different names, got tiny, tiny"),
     ({"proposer": "search", "search": {"operators": ["fresh", "mutate"]}}, "expected uniform among them"),
     ({"proposer": "dek", "search": {"operators": ["rewrite"]}}, "expected fresh or uniform among them"),
+    ({"inner": {"first_scored_day": 34}}, "first_scored_day: expected 0, or at least 35, got 34"),
     ({"iterationz": 1}, "iterationz"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:

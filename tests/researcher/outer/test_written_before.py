@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from serl.agents.execution.data import TRAIN
+from serl.agents.learning.folds import FOLD, fold_seeds
 from serl.agents.learning.settings import SAVED
 from serl.exchange.errors import ConfigError
 from serl.researcher.outer import run
@@ -45,6 +47,16 @@ def test_a_run_of_code_keeps_the_secret_number_of_its_scored_days(tmp_path: Path
     run.begin(tmp_path, drawn[0], "test", resume=False).close()
     assert run.with_secret_days(code, tmp_path, resume=True) == drawn[0]
     assert run.with_secret_days(drawn[1], tmp_path, resume=False) == drawn[1], "a number that is given stays"
+
+
+def test_scored_days_are_not_trained_on_but_in_a_run_from_before() -> None:
+    parse_config({"inner": {"first_scored_day": 0}}, "test")
+    config = parse_config({"inner": {"first_scored_day": 35}}, "test")
+    for seed in range(3):
+        inner = config.inner.of_seed(seed)
+        scored = {35 + day for day in fold_seeds(FOLD, inner.dynamic)}
+        assert not scored & set(fold_seeds(TRAIN, inner.dynamic))
+    assert parse_config({"inner": {"first_scored_day": 1}}, "test", SAVED).inner.first_scored_day == 1
 
 
 def test_a_run_of_code_from_before_goes_on_with_the_days_it_began_with(tmp_path: Path) -> None:

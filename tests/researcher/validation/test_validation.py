@@ -73,6 +73,8 @@ def test_dry_runs_in_threads_are_independent() -> None:
         ("a = " + "-" * 15_000 + "1", Reason.SYNTAX, "simpler"),
         ("#" * (CHARACTERS_MAX + 1), Reason.SIZE, "16,000 characters"),
         ("[" + "1," * 7000 + "]", Reason.SIZE, "syntax nodes"),
+        ("def reward(step):\n  return step.gain_bps" + " + 1" * 1100, Reason.SIZE, "at most 100 levels"),
+        ("def reward(other=" + "1+" * 1200 + "1): pass", Reason.SIZE, "split long expressions"),
         ("", Reason.SIGNATURE, "def reward(step)"),
         ("def reward(inputs):\n  return 1", Reason.SIGNATURE, "got `def reward(inputs)`"),
         ("def reward(step, more):\n  return 1", Reason.SIGNATURE, "line 1"),
