@@ -102,7 +102,10 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
     with atomic_file(output) as file:
         pq.write_table(bars, file, compression="zstd")
     counts = {name: len(pc.unique(bars[name])) for name in ("symbol", "date")}
-    return {"bars": bars.num_rows, "symbols": counts["symbol"], "dates": counts["date"], "rows_twice": duplicates}
+    return {
+        "bars": bars.num_rows, "symbols": counts["symbol"], "dates": counts["date"], "rows_twice": duplicates,
+        "bars_beyond_high_low": _beyond_high_low(bars),
+    }  # fmt: skip
 
 
 def _read(path: Path, start: bytes) -> pa.Table:
@@ -154,6 +157,13 @@ def _numbers(columns: dict[str, Any], selected: NDArray[np.bool_], check: RowChe
         check(name, selected & (numbers[name] < 0), "a number not below 0", column)
     check("high", selected & (numbers["high"] < numbers["low"]), "a price not below low", columns["high"])
     return numbers
+
+
+def _beyond_high_low(bars: pa.Table) -> int:
+    """How many bars open or close above their high or below their low."""
+    low, high = bars["low"].to_numpy(), bars["high"].to_numpy()
+    prices = np.stack([bars["open"].to_numpy(), bars["close"].to_numpy()])
+    return int(((prices < low) | (prices > high)).any(axis=0).sum())
 
 
 def _unique(path: Path, bars: pa.Table) -> tuple[pa.Table, int]:

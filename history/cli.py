@@ -1,5 +1,6 @@
 """`serl day`: import, export, inspect, verify and generate day files."""
 
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -95,16 +96,17 @@ def import_(
     from serl.history.source import Options
 
     options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
-    path = output or Path(f"{source.name.split('.')[0]}.parquet")
     started_s = time.perf_counter()
     if is_bars_source(source):
+        path = output or Path(f"{source.name.split('.')[0]}.parquet")
+        if output is None and path.exists():
+            raise _exists(path)
         counts = import_bars(source, path, options)
         summary = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
         click.echo(f"{path}: {summary}; use it with `serl train`, `serl evaluate` and `serl data`")
         return
-    reference, verdict = import_file(source, path, options, allow_rejected=allow_rejected)
-    if output is None:
-        path = path.replace(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
+    reference, verdict = import_file(source, output or _day_path, options, allow_rejected=allow_rejected)
+    path = output or _day_path(reference)
     counts = reference.counts
     click.echo(
         f"{path}: {verdict.commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - started_s:.1f} s; "
@@ -116,6 +118,21 @@ def import_(
     )
     for line in verdict.lines():
         click.echo(line)
+
+
+def _day_path(reference: "Reference") -> Path:
+    """The file of a day without --output. Raises UsageError if it exists, unless it is a day file, which a new import may replace."""
+    from serl.history.importing import is_day_file
+
+    symbol = re.sub(r"[/\\\0]", "-", reference.symbols[0].name)
+    path = Path(f"{symbol}_{reference.date}_{reference.levels}.parquet")
+    if path.exists() and not is_day_file(path):
+        raise _exists(path)
+    return path
+
+
+def _exists(path: Path) -> click.UsageError:
+    return click.UsageError(f"--output: expected a name, as {path} exists already; give -o FILE")
 
 
 @day.command(epilog="Example: serl day export amzn.parquet --table trades -o trades.csv")

@@ -1,14 +1,14 @@
 """Reads a day of CoinAPI's flat files T-LIMITBOOK_FULL, updates of orders or of levels; docs/history.md has the rules."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date as calendar_date
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from serl.history.coinapi_levels import CoinApiLevels
 from serl.history.coinapi_orders import CoinApiOrders
-from serl.history.coinapi_rows import SNAPSHOT, UNIT, Row, Steps, read_rows, steps_of, time_of
+from serl.history.coinapi_rows import SNAPSHOT, TIME, UNIT, Row, Steps, read_rows, steps_of, time_of
 from serl.history.day import Reference, SymbolReference
 from serl.history.errors import CoinApiError
 from serl.history.order_writer import OPENING_ROW, InvalidOrder
@@ -19,6 +19,9 @@ NAME = re.compile(r"SC-([A-Za-z0-9_]+)\+")
 """CoinAPI's symbol in a file name."""
 FOLDER = re.compile(r"D-(\d{4})(\d\d)(\d\d)")
 """The folder of a day."""
+LATE = "23:59"
+"""How times of day begin that may be of the day before."""
+NOON_NS = DAY_NS // 2
 
 
 def read_coinapi(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
@@ -69,10 +72,12 @@ class _Reader:
         self._opening: list[Row] = []
         self._days = ("", 0)
         """Date of the last row, and how many days it is after the first."""
+        self._rows_before = 0
+        """Rows from the start of the file that are of the day before; files of times of day do not say so."""
 
     def read(self) -> None:
         """Reads the file. Raises `CoinApiError`."""
-        for is_snapshot, rows in groupby(read_rows(self._path), key=lambda row: row.kind == SNAPSHOT):
+        for is_snapshot, rows in groupby(self._read_rows(), key=lambda row: row.kind == SNAPSHOT):
             if is_snapshot:
                 self._snapshot(list(rows))
             else:
@@ -82,6 +87,18 @@ class _Reader:
         if not self.rows:
             raise CoinApiError(f"{self._path}: row 1: expected at least one update, got a header alone")
         self.book.finish()
+
+    def _read_rows(self) -> Iterator[Row]:
+        """The rows of the file. Updates of the last minute before midnight that an update of the morning follows are of the day before."""
+        rows = read_rows(self._path)
+        late: list[Row] = []
+        for row in rows:
+            late.append(row)
+            if row.kind != SNAPSHOT and not row.time.startswith(LATE):
+                if TIME.fullmatch(row.time) and time_of(row.time) < ("", NOON_NS):
+                    self._rows_before = row.number
+                break
+        return chain(late, rows)
 
     def _each(self, rows: Iterable[Row], apply: Callable[[Row], None]) -> None:
         for row in rows:
@@ -95,7 +112,8 @@ class _Reader:
             self.book = CoinApiLevels(self._sink, self.book.steps)
 
     def _snapshot(self, rows: list[Row]) -> None:
-        """Everything before it is discarded: what is not in it is gone. The first one waits for the time of the first update."""
+        """Everything before it is discarded: what is not in it is gone. The first one waits for the time of the first update; a later one
+        shows what a lost connection has missed, and no orders of its moment."""
         self._choose(rows[0])
         self.snapshots += 1
         is_opening = self.rows == 0
@@ -103,7 +121,8 @@ class _Reader:
         if is_opening:
             self._opening = rows
             return
-        self._each(rows[:1], lambda row: self._stamp(row, row.number))
+        # its rows may be older than the last update
+        self._each(rows[:1], lambda row: self._stamp(row, OPENING_ROW, self.book.times_ns[1]))
         self._each(rows[:1], lambda row: self.book.remove_others(rows))
         self._each(rows, self.book.enter)
 
@@ -121,11 +140,13 @@ class _Reader:
         self._stamp(row, row.number)
         self.book.update(row)
 
-    def _stamp(self, row: Row, number: int) -> None:
+    def _stamp(self, row: Row, number: int, least_ns: int = 0) -> None:
         date, time_ns = time_of(row.time)
+        if not date and row.number < self._rows_before:
+            time_ns = 0
         if date != self._days[0]:
             self._days = date, self._days_after_first(date)
-        self.book.stamp(number, max(0, self._days[1] * DAY_NS + time_ns))
+        self.book.stamp(number, max(least_ns, self._days[1] * DAY_NS + time_ns))
 
     def _days_after_first(self, date: str) -> int:
         if not is_date(date):

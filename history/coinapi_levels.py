@@ -2,7 +2,7 @@
 
 from serl.history.coinapi_rows import ADD, DELETE, MATCH, SET, Row, Steps
 from serl.history.level_book import Level, LevelWriter
-from serl.history.order_writer import OPENING_ROW, InvalidOrder, require_tradable
+from serl.history.order_writer import OPENING_ROW, InvalidOrder, require_raisable, require_tradable
 from serl.history.source import Sink
 from serl.history.stream_book import COUNT_NAMES as BOOK_COUNT_NAMES
 
@@ -23,8 +23,9 @@ class CoinApiLevels:
 
     def stamp(self, number: int, time_ns: int) -> None:
         """The number and the time after midnight of the next row."""
+        require_raisable(time_ns, self._last_ns)
         self._counts["times_raised"] += time_ns < self._last_ns
-        if time_ns > self._last_ns or self._row == OPENING_ROW != number:
+        if time_ns > self._last_ns or (self._row == OPENING_ROW) != (number == OPENING_ROW):
             self._set_levels()
         self._row, self._last_ns = number, max(time_ns, self._last_ns)
         self._writer.stamp(number, self._last_ns)

@@ -164,7 +164,7 @@ def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
     with atomic_file(path) as file:
         parquet = pq.ParquetWriter(
             file, _schema(columns), compression="zstd", use_dictionary=[name for name in DICTIONARY_COLUMNS if name in columns],
-            column_encoding=dict.fromkeys(DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+            column_encoding=dict.fromkeys(DELTA_COLUMNS, "DELTA_BINARY_PACKED"), write_page_checksum=True,
         )  # fmt: skip
         with parquet:
             writer = DayWriter(parquet, columns)
@@ -259,7 +259,8 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
             "`serl replay`, `serl day verify` and `serl day export` only; record without --accounts"
         )
     try:
-        table = pq.read_table(path, columns=[*columns, "row"])
+        # a file of an older version has no checksums to verify
+        table = pq.read_table(path, columns=[*columns, "row"], page_checksum_verification=True)
         commands = _command_rows(table, columns)
         rows = table["row"].to_numpy().astype(np.int64)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -275,7 +276,7 @@ def read_blocks(path: Path | str) -> Iterator[Rows]:
 
     columns = _columns(bool(reference.participants))
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(BLOCK_COMMANDS, columns=list(columns)):
                 yield _command_rows(batch, columns)
     except (pa.ArrowException, OSError, ValueError) as error:

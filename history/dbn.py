@@ -11,13 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, inner, int64
+from serl.exchange.limits import SYMBOLS_MAX
 from serl.extras import require
 from serl.history import stream_book
 from serl.history.day import Reference, SymbolReference
 from serl.history.decompress import BLOCK_BYTES, read_blocks
 from serl.history.errors import DbnError
 from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, units_of
-from serl.history.stream_book import BUY, FIRST_NS, ROW, SELL, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_book import (
+    BUY,
+    FIRST_NS,
+    ROW,
+    SELL,
+    TIME_NS,
+    StreamBook,
+    find_order_of,
+    has_room,
+    has_room_to_enter,
+)
 from serl.history.stream_commands import (
     cancel_all,
     cancel_lots,
@@ -34,14 +45,13 @@ from serl.history.stream_commands import (
 MAGIC = b"DBN"
 PRICE_UNIT = Decimal("0.000000001")
 NO_PRICE = (1 << 63) - 1
-LAST, SNAPSHOT = 128, 32
-"""Flags: the last record of an event; a record of the initial snapshot."""
+LAST, TOP, SNAPSHOT = 128, 64, 32
+"""Flags: the last record of an event; an order that is the whole best level of its side; a record of the initial snapshot."""
 DAY_NS = 86_400 * 1_000_000_000
-COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id")
-TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT = range(len(COLUMNS))
+COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id", "publisher_id")
+TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT, PUBLISHER = range(len(COLUMNS))
 ADD, CANCEL, MODIFY, FILL, TRADE, CLEAR, NONE = (ord(letter) for letter in "ACMFTRN")
 BID, ASK = ord("B"), ord("A")
-INSTRUMENTS_MAX = 1 << 10
 
 COUNT_NAMES = (
     "modifies",
@@ -54,18 +64,20 @@ COUNT_NAMES = (
     "cancels_unknown",
     "clears",
     "records_left_out",
+    "prints_rounded",  # trades between ticks
 )
 (
     MODIFIES, MODIFIES_UNKNOWN, FILLS_UNKNOWN, FILLS_OTHER_PRICE, FILLS_BEYOND_SHOWN, AUCTION_FILLS, ORDERS_HELD, CANCELS_UNKNOWN, CLEARS,
-    RECORDS_EXCLUDED,
+    RECORDS_EXCLUDED, PRINTS_ROUNDED,
 ) = range(len(COUNT_NAMES))  # fmt: skip
-APPLIED, NEEDS_ROOM, TIME_BACKWARDS, NO_SIZE, NO_SIDE, BAD_PRICE, DUPLICATE_ORDER = range(7)
+APPLIED, NEEDS_ROOM, TIME_BACKWARDS, NO_SIZE, NO_SIDE, BAD_PRICE, DUPLICATE_ORDER, TOP_ONLY = range(8)
 EXPECTED = {
     TIME_BACKWARDS: "a ts_recv not before that of the previous record",
     NO_SIZE: "a size above 0",
     NO_SIDE: "side A or B",
     BAD_PRICE: "a price above 0 that is a multiple of the tick",
     DUPLICATE_ORDER: "an order_id that is not open, above 0",
+    TOP_ONLY: "orders of a whole book, whose flags lack 64 (top of book)",
 }
 
 
@@ -79,14 +91,24 @@ def _enter(book: StreamBook, name: int, symbol: int, side: int, ticks: int, lots
         enter_order(book, name, symbol, side, ticks, lots)
 
 
+@inlined
+def _print(book: StreamBook, symbol: int, side: int, price: int, lots: int, units: int, counts: Any) -> None:
+    """Prints a trade at the nearest tick, half to even, at least 1."""
+    ticks, rest = price // units, price % units
+    counts[PRINTS_ROUNDED] += rest != 0
+    if 2 * rest > units or (2 * rest == units and ticks % 2 == 1):
+        ticks += 1
+    print_trade(book, symbol, side, max(1, ticks), lots)
+
+
 @inner
-def _fill(book: StreamBook, slot: int, record: Any, symbol: int, ticks: int, counts: Any) -> None:
+def _fill(book: StreamBook, slot: int, record: Any, symbol: int, units: int, counts: Any) -> None:
     """F: trades without a change of the source's book; the cancel or modify that follows removes only what exceeds these fills."""
     side = SELL if record[SIDE] == ASK else BUY
     if slot == 0:
         counts[FILLS_UNKNOWN] += 1
         if record[SIDE] != NONE:
-            print_trade(book, symbol, side, ticks, record[SIZE])
+            _print(book, symbol, side, record[PRICE], record[SIZE], units, counts)
         return
     order = book.orders[slot]
     if record[SIDE] == NONE:
@@ -94,13 +116,13 @@ def _fill(book: StreamBook, slot: int, record: Any, symbol: int, ticks: int, cou
         return
     displayed, printed = min(record[SIZE], order.source_lots), record[SIZE]
     counts[FILLS_BEYOND_SHOWN] += printed > displayed
-    if order.price_ticks != ticks or order.is_held:
+    if order.price_ticks * units != record[PRICE] or order.is_held:
         counts[FILLS_OTHER_PRICE] += 1
     elif displayed > 0 and execute(book, slot, displayed):
         order.filled_lots += displayed
         printed -= displayed
     if printed > 0:
-        print_trade(book, symbol, side, ticks, printed)
+        _print(book, symbol, side, record[PRICE], printed, units, counts)
 
 
 @inner
@@ -140,7 +162,7 @@ def _modify(book: StreamBook, slot: int, record: Any, symbol: int, side: int, ti
 def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts: Any) -> int:
     """Applies a record; returns APPLIED, NEEDS_ROOM or why it is invalid."""
     action = record[ACTION]
-    slot = find_order(book, record[ORDER]) if record[ORDER] else 0
+    slot = find_order_of(book, record[ORDER], symbol) if record[ORDER] else 0
     if not has_room(book, orders_at_price(book, slot) if slot else 0):
         return NEEDS_ROOM
     if action == NONE:
@@ -158,18 +180,22 @@ def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts
         return APPLIED
     if record[SIZE] <= 0:
         return NO_SIZE
-    if record[PRICE] <= 0 or record[PRICE] == NO_PRICE or record[PRICE] % units:
+    if record[PRICE] <= 0 or record[PRICE] == NO_PRICE:
         return BAD_PRICE
-    ticks = record[PRICE] // units
     if action == FILL:
-        _fill(book, slot, record, symbol, ticks, counts)
+        _fill(book, slot, record, symbol, units, counts)
         return APPLIED
     if action == TRADE:
         if record[SIDE] == NONE:
-            print_trade(book, symbol, BUY, ticks, record[SIZE])
+            _print(book, symbol, BUY, record[PRICE], record[SIZE], units, counts)
         return APPLIED
+    if record[PRICE] % units:
+        return BAD_PRICE
+    ticks = record[PRICE] // units
     if record[SIDE] != BID and record[SIDE] != ASK:
         return NO_SIDE
+    if record[FLAGS] & TOP:
+        return TOP_ONLY
     side = BUY if record[SIDE] == BID else SELL
     if action == MODIFY:
         _modify(book, slot, record, symbol, side, ticks, counts)
@@ -209,7 +235,7 @@ def _apply(
         if result != APPLIED:
             return index, result
         if record[FLAGS] & LAST and book.held_orders[symbol, 2]:
-            if not has_room(book, int64(book.held_orders[symbol, 2])):
+            if not has_room_to_enter(book, symbol):
                 return index + 1, NEEDS_ROOM
             enter_held(book, symbol)
     return records.shape[0], APPLIED
@@ -246,7 +272,10 @@ def read_records(path: Path) -> Iterator[tuple[Any, NDArray[np.int64]]]:
                 raise DbnError(f"{path}: expected schema mbo (market by order), got {metadata.schema}")
         try:
             rows = [
-                (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id)
+                (
+                    r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id,
+                    r.publisher_id,
+                )
                 for r in records if type(r).__name__ == "MBOMsg"
             ]  # fmt: skip
             columns = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
@@ -264,13 +293,34 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _tick_units(path: Path) -> int:
-    """The largest step of which every price is a multiple."""
-    step = 0
-    for _, records in read_records(path):
-        prices = records[records[:, PRICE] != NO_PRICE, PRICE]
+def _tick_units(path: Path, symbols: frozenset[str]) -> int:
+    """The largest step of which the price of every order of these symbols is a multiple (all symbols if there are none)."""
+    step, names = 0, None
+    for metadata, records in read_records(path):
+        names = names or _names(metadata)
+        is_order = np.isin(records[:, ACTION], (ADD, MODIFY)) & (records[:, PRICE] != NO_PRICE)
+        prices = records[is_order & _are_included(names, symbols, records), PRICE]
         step = gcd(step, int(np.gcd.reduce(prices)) if len(prices) else 0)
     return step or int(1 / PRICE_UNIT)
+
+
+def _names(metadata: Any) -> dict[str, str]:
+    """[instrument_id] the name that the file's metadata has for it first."""
+    names: dict[str, str] = {}
+    for raw, spans in metadata.mappings.items() if metadata else ():
+        for span in spans:
+            names.setdefault(str(span["symbol"]), raw)
+    return names
+
+
+def _are_included(names: dict[str, str], symbols: frozenset[str], records: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """[record] whether it is of one of these symbols."""
+    if not symbols:
+        return np.ones(len(records), np.bool_)
+    instruments, where = np.unique(records[:, INSTRUMENT], return_inverse=True)
+    return np.array([names.get(one, one) in symbols for one in map(str, instruments.tolist())], np.bool_)[
+        where.reshape(-1)
+    ]
 
 
 class _Reader:
@@ -281,18 +331,22 @@ class _Reader:
         self.symbols: list[str] = []
         self.rows = 0
         self.midnight_ns = -1
-        self.book = stream_book.empty_book(INSTRUMENTS_MAX)
+        self.book = stream_book.empty_book(SYMBOLS_MAX)
         self.counts = np.zeros(len(COUNT_NAMES), np.int64)
         self._sink = sink
         self._symbols = frozenset(options.symbols)
         self._units = units
         self._numbers: dict[int, int] = {}
+        self._names: dict[str, str] | None = None
+        self._publisher = -1
 
     def read(self, metadata: Any, records: NDArray[np.int64]) -> None:
         """Converts a block."""
         if self.midnight_ns < 0 and len(records):
             self.midnight_ns = int(records[0, TIME]) // DAY_NS * DAY_NS
-        numbers = np.array([self._number(metadata, name) for name in records[:, INSTRUMENT].tolist()], np.int64)
+        self._names = self._names if self._names is not None else _names(metadata)
+        numbers = np.array([self._number(instrument) for instrument in records[:, INSTRUMENT].tolist()], np.int64)
+        self._require_publisher(records, numbers)
         at = 0
         while at < len(records):
             at, why = _apply(self.book, records, at, self.rows, numbers, self._units, self.midnight_ns, self.counts)
@@ -306,27 +360,38 @@ class _Reader:
                 raise DbnError(f"{self.path}: record {self.rows + at + 1}: expected {EXPECTED[why]}, got {cells}")
         self.rows += len(records)
 
-    def _number(self, metadata: Any, instrument: int) -> int:
+    def _number(self, instrument: int) -> int:
         if instrument not in self._numbers:
-            name = next(
-                (
-                    raw
-                    for raw, spans in metadata.mappings.items()
-                    if any(str(span["symbol"]) == str(instrument) for span in spans)
-                ),
-                str(instrument),
-            )
+            name = (self._names or {}).get(str(instrument), str(instrument))
             included = not self._symbols or name in self._symbols
             self._numbers[instrument] = len(self.symbols) if included else -1
             if included:
                 self.symbols.append(name)
+                if len(self.symbols) > SYMBOLS_MAX:
+                    raise DbnError(
+                        f"{self.path}: expected at most {SYMBOLS_MAX:,} instruments, got more; choose some with --symbols"
+                    )
         return self._numbers[instrument]
+
+    def _require_publisher(self, records: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Each publisher is a venue with a book of its own: together they would cross, and one's clear would remove the other's orders."""
+        for publisher in np.unique(records[numbers >= 0, PUBLISHER]).tolist():
+            if self._publisher not in (-1, publisher):
+                raise DbnError(
+                    f"{self.path}: expected the orders of one venue, got those of publishers {self._publisher} and {publisher}; write a file of "
+                    "each publisher_id"
+                )
+            self._publisher = publisher
 
 
 def read_dbn(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; reads the file twice. Raises `DbnError`."""
     options.allow_only(path, "Databento MBO", "symbols", "tick_size")
-    units = units_of("tick-size", options.tick_size, PRICE_UNIT) if options.tick_size else _tick_units(path)
+    units = (
+        units_of("tick-size", options.tick_size, PRICE_UNIT)
+        if options.tick_size
+        else _tick_units(path, frozenset(options.symbols))
+    )
     reader = _Reader(path, sink, options, units)
     for metadata, records in read_records(path):
         reader.read(metadata, records)

@@ -13,6 +13,8 @@ from serl.history.errors import DepthError
 
 LINE = re.compile(rb'\d{16,19} \{"')
 TIME_NS_MAX = (1 << 63) - 1
+UNITS_NS = {16: 1000, 19: 1}
+"""By the digits of a time: those since 2001 are microseconds or nanoseconds."""
 TRADES = ("trade", "aggTrade")
 MARKET = "MARKET"
 """Kind of a trade in the book; futures also report transfers of the insurance fund."""
@@ -35,8 +37,9 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a recording. Raises `DepthError` for a malformed line or a time that runs backwards."""
-    rest, number, last_ns = b"", 0, 0
+    """The lines of a recording, whose times are in ns or us as the first is. Raises `DepthError` for a malformed line or a time that runs
+    backwards."""
+    rest, number, last_ns, unit_ns = b"", 0, 0, 0
     for block in (*read_blocks(path), b""):
         *complete, rest = (rest + block).split(b"\n")
         for text in complete if block else [*complete, rest]:
@@ -44,9 +47,14 @@ def read_lines(path: Path) -> Iterator[Line]:
             if not text.strip() and not block:
                 continue
             time, _, message = text.partition(b" ")
+            unit_ns = unit_ns or UNITS_NS.get(len(time), 0)
+            if not unit_ns:
+                raise DepthError(
+                    f"{path}: line {number}: expected a time of 19 digits (ns) or 16 (us), got {text[:60]!r}"
+                )
             try:
-                line = Line(number, int(time), json.loads(message))
-            except ValueError:
+                line = Line(number, int(time) * unit_ns, json.loads(message))
+            except (ValueError, RecursionError):
                 raise DepthError(
                     f"{path}: line {number}: expected a time in ns and a JSON object, got {text[:60]!r}"
                 ) from None

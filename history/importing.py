@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from serl.history.bars import bars_advice, is_bars
 from serl.history.coinapi import read_coinapi
@@ -56,7 +57,7 @@ LOBSTER = Format(
 )
 DEPTH = Format(
     "Binance depth",
-    "lines of a time in ns and a message: snapshot, depth diffs, trades; plain or compressed",
+    "lines of a time in ns or us and a message: snapshot, depth diffs, trades; plain or compressed",
     is_depth,
     read_depth,
 )
@@ -87,14 +88,15 @@ def detect_format(path: Path) -> Format:
     for source_format in FORMATS:
         if source_format.matches(start):
             return source_format
-    if _is_day_file(path):
+    if is_day_file(path):
         raise SourceError(f"{path}: is a day file already; use it with `serl replay` or `serl day info`")
     if is_bars(path, start):
         raise SourceError(bars_advice(path))
     raise SourceError(f"{path}: expected a known format; give {_all_formats()}")
 
 
-def _is_day_file(path: Path) -> bool:
+def is_day_file(path: Path) -> bool:
+    """Whether the file is a day file."""
     try:
         read_reference(path)
     except DayError:
@@ -129,21 +131,28 @@ def convert_file(path: Path | str, output: Path | str, options: Options = DEFAUL
 
 
 def import_file(
-    path: Path | str, output: Path | str, options: Options = DEFAULTS, *, allow_rejected: bool = False
+    path: Path | str,
+    output: Path | str | Callable[[Reference], Path],
+    options: Options = DEFAULTS,
+    *,
+    allow_rejected: bool = False,
 ) -> tuple[Reference, Verdict]:
     """`convert_file`, and plays the day through a market; returns the reference data and what the market made of it.
 
+    output: the file to write, or a function that names it, in the current folder, when the reference data is known.
     Raises `SourceError`, and writes no file, if the market rejects more than a hundredth of the commands and `allow_rejected` is false.
     The market needs memory for its open orders.
     """
-    output = Path(output)
-    unjudged = output.with_name(f"{output.name}{UNJUDGED}")
+    folder = Path() if callable(output) else Path(output).parent
+    # a name of its own: another import may write the same output at the same time
+    unjudged = folder / f".{Path(path).name}.{token_hex(8)}{UNJUDGED}"
     try:
         reference, _ = convert_file(path, unjudged, options)
+        named = output(reference) if callable(output) else output
         found = verdict(reference, lambda: read_blocks(unjudged))
         if not allow_rejected:
             found.require_accepted(str(path))
-        unjudged.replace(output)
+        unjudged.replace(named)
     finally:
         unjudged.unlink(missing_ok=True)
     return reference, found

@@ -23,6 +23,8 @@ CREATED, CHANGED, DELETED = range(3)
 TICK, LOT = Decimal("0.01"), Decimal("0.00000001")
 """The unit of volumes."""
 DAY_MS = 86_400_000
+TIME_MS_MIN = 315_532_800_000
+"""The year 1980: seconds since 1970 are below it."""
 TIME_MS_MAX = 4_102_444_800_000
 """The year 2100, so that times in ns stay within 64 bits."""
 DECIMAL = pa.decimal128(38, 12)
@@ -56,7 +58,8 @@ def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray
     check("id", ids <= 0, "a number above 0", ids)
     check("volume", volume % lot_units != 0, f"a multiple of the lot size ({lot_units})", volume)
     check("volume of a created order", (kind == CREATED) & (volume == 0), "a number above 0", volume)
-    check("timestamp", (time_ms < 0) | (time_ms > TIME_MS_MAX), "ms since 1970, before 2100", time_ms)
+    bad_ms = (time_ms < TIME_MS_MIN) | (time_ms > TIME_MS_MAX)
+    check("timestamp", bad_ms, "ms since 1970, before 2100 and not before 1980 (as seconds would be)", time_ms)
     check("timestamp", np.diff(time_ms, prepend=time_ms[0]) < 0, "a time not before the row above", time_ms)
     check("id of a created order", _created_twice(ids, kind), "one that is not open", ids)
     check("direction", _changed_side(ids, kind, side), "the direction that the order has had", table["direction"])

@@ -1,15 +1,18 @@
 """The limits of a market for a day: they reject as few of its commands as limits can."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.limits import LOTS_MAX, MarketLimits
-from serl.exchange.records import CASH_MAX, Rows
+from serl.exchange.records import ALL_SYMBOLS, CASH_MAX, CommandKind, Rows, TimeInForce
 
 LIMIT_MAX = 1 << 40
 """Of quantity and price each, as in the exchange's configuration."""
+LEVELS_MAX = 1 << 24
+"""Likewise."""
 Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """(distinct values in order, how often each)."""
 
@@ -19,12 +22,16 @@ def limits_for(blocks: Iterable[Rows]) -> MarketLimits:
 
     The defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the largest
     quantity and the largest price is limited: where both do not fit, the limits reject as few rows as any. One absurd order then costs
-    itself, and not the room of all others. O(n log n) time; memory grows with the distinct values only.
+    itself, and not the room of all others. A symbol never has more levels than orders that may rest. O(n log n) time; memory grows with
+    the distinct values only.
     """
-    quantities, prices = _none(), _none()
+    quantities, prices, resting = _none(), _none(), np.zeros(ALL_SYMBOLS + 1, np.int64)
     for commands in blocks:
         quantities, prices = _counted(quantities, commands["qty_lots"]), _counted(prices, commands["price_ticks"])
-    return _fitting(quantities, prices, MarketLimits())
+        may_rest = (commands["kind"] == CommandKind.NEW) & (commands["time_in_force"] != TimeInForce.IOC)
+        resting += np.bincount(commands["symbol"][may_rest], minlength=len(resting))
+    fitting = _fitting(quantities, prices, MarketLimits())
+    return replace(fitting, levels_max=min(max(fitting.levels_max, int(resting.max())), LEVELS_MAX))
 
 
 def _none() -> Counted:

@@ -14,12 +14,13 @@ from serl.exchange.records import CASH_MAX, Rows
 from serl.history import dbn, stream_book
 from serl.history.level_book import SourceBook
 from serl.history.source import Sink, flush, make_room
-from serl.history.stream_book import BUY, FIRST_NS, ROW, TIME_NS, has_room
+from serl.history.stream_book import BUY, FIRST_NS, ROW, TIME_NS, has_room_to_enter
 from serl.history.stream_commands import halt, resume
 
 BATCH_RECORDS = 1 << 16
 OPENING_ROW = -1
-"""Source row of the orders of the opening book."""
+"""Source row of the orders of a snapshot: of the opening book, or of the book after a lost connection."""
+RAISED_NS_MAX = 60 * 1_000_000_000
 COUNT_NAMES = (
     "modifies",
     "trades_hidden",  # against orders that were not displayed: printed
@@ -71,6 +72,7 @@ class OrderWriter:
 
     def stamp(self, row: int, time_ns: int) -> None:
         """Sets the source row and the time after midnight of the next events; time never runs backwards."""
+        require_raisable(time_ns, self.last_time_ns)
         self._row = row
         if time_ns < self.last_time_ns:
             self.counts["times_raised"] += 1
@@ -158,7 +160,7 @@ class OrderWriter:
         self.flush()
         self._sink.rows = np.array([self._row])
         self._book.counter[ROW], self._book.counter[TIME_NS] = 0, self.last_time_ns
-        while not has_room(self._book, int(self._book.held_orders[symbol, 2])):
+        while not has_room_to_enter(self._book, symbol):
             self._book = make_room(self._book, self._sink)
         if halted:
             self._halted.add(symbol)
@@ -245,6 +247,15 @@ class OrderWriter:
         self._rows.append(self._row)
         if len(self._records) >= BATCH_RECORDS:
             self.flush()
+
+
+def require_raisable(time_ns: int, last_ns: int) -> None:
+    """Raises `InvalidOrder` if a time is too far behind the one before for the difference to be a delay."""
+    if last_ns - time_ns > RAISED_NS_MAX:
+        seconds = (last_ns - time_ns) / 1_000_000_000
+        raise InvalidOrder(
+            f"a time at most a minute before the latest of the messages above, it is {seconds:,.3f} s before it; sort them by time"
+        )
 
 
 def require_tradable(price_ticks: int, lots: int) -> None:

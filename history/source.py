@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from serl.exchange.records import CASH_MAX, COMMAND, Rows
 from serl.history.day import SourceFile
 from serl.history.errors import SourceError
-from serl.history.stream_book import FREE_LEVELS, FREE_ORDERS, HEADROOM, WRITTEN, StreamBook, grow, take_commands
+from serl.history.stream_book import FREE_ORDERS, HEADROOM, WRITTEN, StreamBook, grow, lacks_levels, take_commands
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def make_room(book: StreamBook, sink: Sink) -> StreamBook:
     """Flushes the book's block, and grows the book if the block was not what it lacked; returns the book."""
     was_empty = not book.counter[WRITTEN]
     flush(book, sink)
-    short = min(book.counter[FREE_ORDERS], book.counter[FREE_LEVELS]) < HEADROOM
+    short = book.counter[FREE_ORDERS] < HEADROOM or lacks_levels(book.counter)
     return grow(book) if was_empty or short else book
 
 

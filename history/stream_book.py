@@ -68,9 +68,9 @@ COUNT_NAMES = (
     NEW_ORDERS, ORDERS_CROSSING, CANCELS, EXECUTIONS, EXECUTIONS_OTHER_HEAD, EXECUTIONS_UNFILLED, EXECUTIONS_HALTED,
     EXECUTIONS_BEHIND_BEST, PRINTS, HALTS, RESUMES, MISSING_LOTS,
 ) = range(len(COUNT_NAMES))  # fmt: skip
-FREE_ORDER, FREE_LEVEL, FREE_ORDERS, FREE_LEVELS, WRITTEN, COMMANDS, ROW, TIME_NS, FIRST_NS = range(9)
+FREE_ORDER, FREE_LEVEL, FREE_ORDERS, FREE_LEVELS, WRITTEN, COMMANDS, ROW, TIME_NS, FIRST_NS, HELD_ORDERS = range(10)
 """Indices of `counter`: heads and lengths of the free lists, commands in this block and in total, source row and time of the next command,
-time of the first."""
+time of the first, and how many held orders are about to enter, each perhaps at a level of its own."""
 HEADROOM = 4
 """Free orders and levels that a message may need, and commands in addition to one for each order of a level."""
 
@@ -111,7 +111,7 @@ def empty_book(symbols: int, *, orders: int = 1 << 16, levels: int = 1 << 14, bl
         halted=np.zeros(symbols, np.uint8),
         commands=np.zeros(block, COMMAND),
         rows=np.zeros(block, np.int64),
-        counter=np.zeros(9, np.int64),
+        counter=np.zeros(10, np.int64),
         counts=np.zeros(len(COUNT_NAMES), np.int64),
     )
     _free(book.orders, "next", 1, book.counter[FREE_ORDER:], book.counter[FREE_ORDERS:])
@@ -136,7 +136,7 @@ def grow(book: StreamBook) -> StreamBook:
         book = book._replace(orders=_doubled(book.orders), id_table=np.zeros(4 * orders, np.int32))
         _index_ids(book, orders)
         _free(book.orders, "next", orders, counter[FREE_ORDER:], counter[FREE_ORDERS:])
-    if counter[FREE_LEVELS] < HEADROOM:
+    if lacks_levels(counter):
         short = True
         book = book._replace(levels=_doubled(book.levels), level_table=np.zeros(4 * levels, np.int32))
         _index_prices(book, levels)
@@ -145,6 +145,11 @@ def grow(book: StreamBook) -> StreamBook:
         block = 2 * len(book.commands)
         book = book._replace(commands=np.zeros(block, COMMAND), rows=np.zeros(block, np.int64))
     return book
+
+
+def lacks_levels(counter: NDArray[np.int64]) -> bool:
+    """Whether a message, or the held orders that are about to enter, may need more levels than are free."""
+    return bool(counter[FREE_LEVELS] < HEADROOM + counter[HELD_ORDERS])
 
 
 def _doubled(rows: Any) -> Any:
@@ -174,6 +179,15 @@ def has_room(book: StreamBook, commands: int) -> bool:
 
 
 @inlined
+def has_room_to_enter(book: StreamBook, symbol: int) -> bool:
+    """Whether there is room for all held orders of a symbol to enter. If not, `grow` makes it."""
+    held = int64(book.held_orders[symbol, 2])
+    enough = has_room(book, held) and book.counter[FREE_LEVELS] >= HEADROOM + held
+    book.counter[HELD_ORDERS] = 0 if enough else held
+    return enough
+
+
+@inlined
 def hash_position(key: int, size: int) -> int:
     """Where the search for a key begins (Fibonacci hashing)."""
     return int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & (size - 1)
@@ -192,6 +206,18 @@ def find_order(book: StreamBook, source_id: int) -> int:
     while True:
         slot = int64(book.id_table[place])
         if slot == 0 or book.orders[slot].source_id == source_id:
+            return slot
+        place = (place + 1) & (size - 1)
+
+
+@inlined
+def find_order_of(book: StreamBook, source_id: int, symbol: int) -> int:
+    """The same where the ids of a symbol are its own: another symbol may have an order with this id."""
+    size = book.id_table.size
+    place = hash_position(source_id, size)
+    while True:
+        slot = int64(book.id_table[place])
+        if slot == 0 or (book.orders[slot].source_id == source_id and book.orders[slot].symbol == symbol):
             return slot
         place = (place + 1) & (size - 1)
 

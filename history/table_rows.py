@@ -16,6 +16,8 @@ from serl.history.decompress import read_blocks
 from serl.history.errors import SourceError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LINE_ENDS = b"\r\n"
+"""A blank last line is no row."""
 
 
 class RowCheck:
@@ -57,7 +59,7 @@ def read_columns(
     """The columns of a CSV with these types. Raises `error` with the first malformed row; first: as in `first_malformed_row`."""
     try:
         return csv.read_csv(
-            io.BytesIO(data),
+            io.BytesIO(data.rstrip(LINE_ENDS) + b"\n"),
             parse_options=csv.ParseOptions(ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(
                 column_types=kinds, include_columns=list(kinds), null_values=[], strings_can_be_null=False
@@ -94,10 +96,14 @@ def read_tables(
 def _line_blocks(path: Path) -> Iterator[bytes]:
     rest = b""
     for block in read_blocks(path):
-        lines, newline, rest = (rest + block).rpartition(b"\n")
-        if newline:
-            yield lines + newline
-    if rest:
+        rest += block
+        text_end = len(rest.rstrip(LINE_ENDS))  # blank lines behind it may be the last ones
+        newline = rest.find(b"\n", text_end)
+        stop = (rest.rfind(b"\n", 0, text_end) if newline < 0 else newline) + 1
+        if rest[:stop].strip(LINE_ENDS):
+            yield rest[:stop]
+            rest = rest[stop:]
+    if rest.strip(LINE_ENDS):
         yield rest
 
 

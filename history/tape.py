@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, int64
 from serl.exchange.records import EventFlag, EventKind, Rows
-from serl.history.stream_book import ROW, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_book import ROW, TIME_NS, StreamBook, find_order, has_room, has_room_to_enter
 from serl.history.stream_commands import (
     cancel_lots,
     enter_order,
@@ -116,7 +116,11 @@ def write_public_commands(book: StreamBook, events: Any, action: Any, first: int
             continue
         symbol, side = int64(event.symbol), int64(event.side)
         slot = find_order(book, event.order_number) if kind == TRADED or kind == REMOVED else 0
-        if not has_room(book, orders_at_price(book, slot) if slot else int64(book.held_orders[symbol, 2])):
+        if not (
+            has_room_to_enter(book, symbol)
+            if kind == RESUMED
+            else has_room(book, orders_at_price(book, slot) if slot else 0)
+        ):
             return index
         book.counter[TIME_NS] = event.time_ns
         if kind == ADDED:

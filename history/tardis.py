@@ -21,6 +21,7 @@ from serl.history.stream_book import BUY, SELL
 from serl.history.tardis_rows import TRADES_HEADER, Rows, read_rows, tick_size_of
 
 LOT = "0.00001"
+OPENING_ROW = -1
 BOOK_NAME, TRADES_NAME = "_incremental_book_L2_", "_trades_"
 DAY_US = 86_400_000_000
 
@@ -108,7 +109,8 @@ class _Reader:
         stale = self.writer.source.uncross(update.levels[-1][0])
         self.counts["levels_crossed"] += len(stale)
         levels += stale
-        self._stamp(-1 if opening else update.row, update.local_us)
+        # what a snapshot corrects after a lost connection are no orders of its moment
+        self._stamp(OPENING_ROW if update.is_snapshot else update.row, update.local_us)
         self.writer.set_levels(levels)
         if opening:
             self.counts["opening_orders"] = len(update.levels)

@@ -25,6 +25,8 @@ EVENT_ROWS = 4096
 ONE_SIDED, CROSSED, TWO_SIDED, EMPTY = range(4)
 """States of a symbol's book. Crossed: its best bid is at or above its best ask."""
 LAST_NS, GAPS, LONGEST_NS = range(3)
+LIMITS = ("qty_lots_max", "price_ticks_max", "levels_max")
+"""What a day may need more of than an exchange has by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Verdict:
     def lines(self) -> list[str]:
         """For people."""
         reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in self.rejected.items())
-        limits = f"qty_lots_max {self.limits.qty_lots_max:,}, price_ticks_max {self.limits.price_ticks_max:,}"
+        limits = ", ".join(f"{name} {getattr(self.limits, name):,}" for name in LIMITS)
         return [
             f"a market accepts {1 - self.rejected_share:.2%} of the commands; rejected: {reasons}"
             if reasons
@@ -66,7 +68,7 @@ class Verdict:
     @property
     def _needs_limits(self) -> bool:
         usual = MarketLimits()
-        return self.limits.qty_lots_max > usual.qty_lots_max or self.limits.price_ticks_max > usual.price_ticks_max
+        return any(getattr(self.limits, name) > getattr(usual, name) for name in LIMITS)
 
     def require_accepted(self, name: str) -> None:
         """Raises `SourceRejected` if the market rejected more than a hundredth of the commands."""
@@ -81,12 +83,12 @@ class Verdict:
 @allocating
 def _walk(
     state: Any, commands: Any, at: int, events: Any, gaps: NDArray[np.int64], changed_ns: NDArray[np.int64], sides: NDArray[np.int64],
-    time_ns: NDArray[np.int64], rejections: NDArray[np.int64],
+    time_ns: NDArray[np.int64], rejections: NDArray[np.int64], levels_most: NDArray[np.int64],
 ) -> tuple[int, int]:  # fmt: skip
     """Executes commands[at:] one by one; returns (the next one, DONE or what the market needs).
 
     gaps as LAST_NS .. LONGEST_NS; [symbol] changed_ns and sides, time and state of its last command; [symbol, state] time_ns;
-    [reason] rejections.
+    [reason] rejections. levels_most: [0] the most levels that a symbol has had.
     """
     while at < commands.size:
         at, count, status = execute_batch(state, commands, at, at + 1, events, 0)
@@ -104,6 +106,7 @@ def _walk(
         gaps[GAPS] += gaps[LAST_NS] >= 0 and now_ns - gaps[LAST_NS] > GAP_NS
         gaps[LAST_NS] = now_ns
         if symbol < changed_ns.size:
+            levels_most[0] = max(levels_most[0], state.level_count[symbol])
             if changed_ns[symbol] >= 0:
                 time_ns[symbol, sides[symbol]] += now_ns - changed_ns[symbol]
             bid, ask = state.best[symbol, 0], state.best[symbol, 1]
@@ -127,6 +130,7 @@ class _Trial:
         self.gaps = np.array([-1, 0, 0], np.int64)
         self.time_ns = np.zeros((symbols, 4), np.int64)
         self.rejections = np.zeros(256, np.int64)
+        self.levels_most = np.zeros(1, np.int64)
 
     def submit(self, commands: Rows) -> None:
         """Executes a block of COMMAND rows."""
@@ -137,7 +141,8 @@ class _Trial:
         at, status = 0, DONE
         while at < len(rows) or status != DONE:
             at, status = _walk(
-                self._market.state, rows, at, self._events, self.gaps, self._changed_ns, self._sides, self.time_ns, self.rejections
+                self._market.state, rows, at, self._events, self.gaps, self._changed_ns, self._sides, self.time_ns, self.rejections,
+                self.levels_most,
             )  # fmt: skip
             if status != DONE:
                 self._market.grow()
@@ -149,6 +154,7 @@ def verdict(reference: Reference, blocks: Callable[[], Iterable[Rows]]) -> Verdi
     trial = _Trial(max(len(reference.symbols), 1), limits)  # a file without orders may have none
     for block in blocks():
         trial.submit(block)
+    levels_max = min(max(MarketLimits().levels_max, int(trial.levels_most[0])), limits.levels_max)
     reasons = np.flatnonzero(trial.rejections)
     time_ns = trial.time_ns.sum(axis=0) / max(trial.time_ns.sum(), 1)
     return Verdict(
@@ -160,5 +166,5 @@ def verdict(reference: Reference, blocks: Callable[[], Iterable[Rows]]) -> Verdi
         empty_share=float(time_ns[EMPTY]),
         gaps=int(trial.gaps[GAPS]),
         longest_gap_s=trial.gaps[LONGEST_NS] / 1e9,
-        limits=limits,
+        limits=dataclasses.replace(limits, levels_max=levels_max),
     )

@@ -18,11 +18,11 @@ DEEP = 0x8004
 MESSAGE = np.dtype(
     [("kind", "u1"), ("flag", "u1"), ("time_ns", "<i8"), ("symbol", "S8"), ("shares", "<u4"), ("price_units", "<i8")]
 )
-"""The fields that price levels and trades share; a trading status ends behind `symbol`."""
+"""The fields that price levels and trades share; a trading status and an operational halt status end behind `symbol`."""
 MESSAGE_BYTES, STATUS_BYTES = MESSAGE.itemsize, 18
 SEGMENT_MESSAGES_MAX = 1 << 16
 PACKET_BYTES_MAX = 1 << 20
-BUY_LEVEL, SELL_LEVEL, TRADE, STATUS = ord("8"), ord("5"), ord("T"), ord("H")
+BUY_LEVEL, SELL_LEVEL, TRADE, STATUS, OPERATIONAL = ord("8"), ord("5"), ord("T"), ord("H"), ord("O")
 MORE_DATA, FULL, NO_BLOCK, NO_ETHERNET, NO_DEEP, SHORT_MESSAGE = range(6)
 NEXT_SEQUENCE, SESSION, MESSAGES, MISSING, REPEATED, OTHER_PACKETS = range(6)
 COUNTER_NAMES = ("messages", "messages_missing", "messages_repeated", "other_packets")
@@ -70,7 +70,8 @@ def _payload(data: Any, at: int, stop: int) -> int:
 @inlined
 def _is_wanted(data: Any, at: int, symbol: int) -> bool:
     kind = int64(data[at])
-    return (kind == BUY_LEVEL or kind == SELL_LEVEL or kind == TRADE or kind == STATUS) and _little(
+    is_status = kind == STATUS or kind == OPERATIONAL
+    return (is_status or kind == BUY_LEVEL or kind == SELL_LEVEL or kind == TRADE) and _little(
         data, at + 10, 8
     ) == symbol
 
@@ -102,7 +103,7 @@ def _read_segment(data: Any, at: int, stop: int, symbol: int, scan: Any) -> int:
         else:
             counters[MESSAGES] += 1
             if length >= STATUS_BYTES and _is_wanted(data, place, symbol):
-                if int64(data[place]) != STATUS and length < MESSAGE_BYTES:
+                if int64(data[place]) not in (STATUS, OPERATIONAL) and length < MESSAGE_BYTES:
                     return SHORT_MESSAGE
                 scan.found[scan.found_count[0]] = place
                 scan.found_count[0] += 1

@@ -19,6 +19,7 @@ from serl.history.iex.packets import (
     MESSAGE,
     MESSAGE_BYTES,
     MESSAGES,
+    OPERATIONAL,
     PCAP,
     PCAPNG,
     STATUS,
@@ -37,7 +38,7 @@ DAY_NS = 86_400 * 1_000_000_000
 PCAP_HEADER_BYTES = 24
 LINK_AT = 20
 EVENT_COMPLETE = 1
-TRADING = ord("T")
+TRADING, OPERATIONALLY_HALTED = ord("T"), ord("O")
 EXPECTED = {
     packets.NO_BLOCK: "a packet after its length",
     packets.NO_ETHERNET: "packets of Ethernet",
@@ -120,6 +121,8 @@ class _Reader:
         )
         self._pending: list[Level] = []
         self._halted = False
+        self._halts: set[int] = set()
+        """Kinds of messages that report a halt."""
 
     def read(self, kind: int, flag: int, time_ns: int, symbol: bytes, shares: int, price_units: int) -> None:
         """Converts a message. Raises `IexError`."""
@@ -129,8 +132,8 @@ class _Reader:
         self.last_ns = time_ns
         self.writer.stamp(self.row, time_ns - self.midnight_ns)
         self.row += 1
-        if kind == STATUS:
-            self._set_status(flag)
+        if kind in (STATUS, OPERATIONAL):
+            self._set_status(kind, flag == OPERATIONALLY_HALTED if kind == OPERATIONAL else flag != TRADING)
             return
         if price_units <= 0 or price_units // self._units * shares > CASH_MAX:
             raise self._error(time_ns, "a price above 0 and at most 2^53 ticks x shares", f"{price_units}, {shares}")
@@ -179,8 +182,10 @@ class _Reader:
         self.counts["prints_rounded"] += ticks * self._units != price_units
         self.writer.print(BUY, max(1, ticks), shares)
 
-    def _set_status(self, status: int) -> None:
-        halted = status != TRADING
+    def _set_status(self, kind: int, is_halt: bool) -> None:
+        """Halted while either kind of message reports a halt."""
+        self._halts = self._halts | {kind} if is_halt else self._halts - {kind}
+        halted = bool(self._halts)
         if halted == self._halted:
             return
         self._halted = halted

@@ -4,7 +4,7 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.history.itch.messages import LENGTHS, STOCK_AT, offset, read_int
-from serl.history.stream_book import BUY, ROW, SELL, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_book import BUY, ROW, SELL, TIME_NS, StreamBook, find_order, has_room, has_room_to_enter
 from serl.history.stream_commands import (
     cancel_lots,
     enter_order,
@@ -33,11 +33,12 @@ COUNT_NAMES = (
     "prints_rounded",
     "messages_left_out",  # of stocks that are not selected
     "messages_without_effect",  # directory, imbalance and the like
+    "halts_elsewhere",  # operational halts of another market, which are no halts of this one
 )
 """Counts of the decoder, besides the book's."""
 (
     REPLACES, EXECUTIONS_OTHER_PRICE, EXECUTIONS_UNPRINTED, CROSSES_EMPTY, BROKEN_TRADES, PRICES_ROUNDED, PRINTS_ROUNDED,
-    MESSAGES_EXCLUDED, MESSAGES_WITHOUT_EFFECT,
+    MESSAGES_EXCLUDED, MESSAGES_WITHOUT_EFFECT, HALTS_ELSEWHERE,
 ) = range(len(COUNT_NAMES))  # fmt: skip
 
 A, F, E, C, X, D, U, P, Q, B, H, HALT = (ord(kind) for kind in "AFECXDUPQBHh")
@@ -52,7 +53,9 @@ SHARES = offset("E", "shares")
 PRINTABLE, OTHER_PRICE = offset("C", "printable"), offset("C", "price")
 NEW_ORDER, NEW_SHARES, NEW_PRICE = offset("U", "new_order"), offset("U", "shares"), offset("U", "price")
 CROSS_SHARES, CROSS_PRICE = offset("Q", "shares"), offset("Q", "price")
-STATE, ACTION = offset("H", "state"), offset("h", "action")
+STATE, ACTION, MARKET = offset("H", "state"), offset("h", "action"), offset("h", "market")
+MARKETS = (ord("Q"), ord("B"), ord("X"))
+"""Nasdaq, BX and PSX, whose feeds report each other's operational halts."""
 BUYS, SELLS, YES, TRADES = (ord(letter) for letter in "BSYT")
 REGULATORY, OPERATIONAL = 1, 2
 """Bits of `halt_flags`."""
@@ -176,6 +179,12 @@ def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: 
     return APPLIED
 
 
+@inlined
+def _is_elsewhere(data: Any, at: int, kind: int, market: int) -> bool:
+    """Whether this is an operational halt of another market than the file's."""
+    return kind == HALT and data[at + MARKET] != market and data[at + MARKET] in MARKETS
+
+
 @inner
 def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int, halt_flags: Any) -> int:
     """H and h: halted while either message type reports a halt; quotation only is a halt, since nothing matches."""
@@ -184,7 +193,7 @@ def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int,
     flags = (halt_flags[symbol] & ~bit) | (0 if trading else bit)
     if flags:
         halt(book, symbol)
-    elif not has_room(book, int64(book.held_orders[symbol, 2])):
+    elif not has_room_to_enter(book, symbol):
         return NEEDS_ROOM
     else:
         resume(book, symbol)
@@ -210,21 +219,21 @@ def _message(
 
 
 @inlined
-def _needs_number(data: Any, at: int, kind: int) -> bool:
+def _needs_number(data: Any, at: int, kind: int, market: int) -> bool:
     """Whether this message gives a stock its number."""
     if kind == H or kind == HALT:
-        return data[at + (STATE if kind == H else ACTION)] != TRADES
+        return data[at + (STATE if kind == H else ACTION)] != TRADES and not _is_elsewhere(data, at, kind, market)
     return kind == A or kind == F or kind == P or kind == Q
 
 
 @compiled
 def decode(
-    book: StreamBook, data: Any, at: int, stop: int, numbers: Any, units: int, halt_flags: Any, counts: Any
+    book: StreamBook, data: Any, at: int, stop: int, numbers: Any, units: int, market: int, halt_flags: Any, counts: Any
 ) -> tuple[int, int]:
     """Applies the messages of data[at:stop]; returns (where it stopped, at the length of a message; why).
 
-    numbers: [locate] of the stock in the day, or UNKNOWN, INCLUDED, EXCLUDED. units: price units of a tick. halt_flags:
-    [symbol] bits. counts: by COUNT_NAMES.
+    numbers: [locate] of the stock in the day, or UNKNOWN, INCLUDED, EXCLUDED. units: price units of a tick. market: one of
+    MARKETS. halt_flags: [symbol] bits. counts: by COUNT_NAMES.
     """
     while at + 3 <= stop:
         length, kind = read_int(data, at, 2), int64(data[at + 2])
@@ -243,10 +252,12 @@ def decode(
             return at, TIME_BACKWARDS
         locate = read_int(data, body + LOCATE, 2)
         symbol = int64(numbers[locate])
-        if (symbol == UNKNOWN and STOCK_AT[kind]) or (symbol == INCLUDED and _needs_number(data, body, kind)):
+        if (symbol == UNKNOWN and STOCK_AT[kind]) or (symbol == INCLUDED and _needs_number(data, body, kind, market)):
             return at, NEW_STOCK
         if symbol == EXCLUDED:
             counts[MESSAGES_EXCLUDED] += 1
+        elif _is_elsewhere(data, body, kind, market):
+            counts[HALTS_ELSEWHERE] += 1
         elif symbol < 0 and kind != D and kind != E and kind != X and kind != U and kind != C:
             counts[BROKEN_TRADES if kind == B else MESSAGES_WITHOUT_EFFECT] += 1
         else:

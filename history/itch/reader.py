@@ -11,18 +11,21 @@ from serl.history.day import Reference, SymbolReference
 from serl.history.decompress import BLOCK_BYTES, read_blocks
 from serl.history.errors import ItchError, SourceError
 from serl.history.itch import decode as decoding
-from serl.history.itch.decode import EXCLUDED, INCLUDED, MORE_DATA, NEEDS_ROOM, NEW_STOCK, UNKNOWN, decode
+from serl.history.itch.decode import EXCLUDED, INCLUDED, MARKETS, MORE_DATA, NEEDS_ROOM, NEW_STOCK, UNKNOWN, decode
 from serl.history.itch.messages import LAYOUTS, LENGTHS, PRICE_UNITS, STOCK_AT
-from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, units_of
+from serl.history.source import DEFAULTS, Options, Sink, flush, is_date, make_room, source_file, units_of
 from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
 
 LOCATES = 1 << 16
 END_OF_SESSION = b"\0\0"
+MARKET_NAMES = (("BX_ITCH", MARKETS[1]), ("PSX_ITCH", MARKETS[2]))
+"""What the publisher's file names call the other markets."""
 DATES = (
     re.compile(r"(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d{4})"),
+    re.compile(r"(?P<year>20\d\d)(?P<month>\d\d)(?P<day>\d\d)"),
     re.compile(r"S(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d\d)-"),
 )
-"""Dates in the publisher's file names: 01302019.NASDAQ_ITCH50.gz, S020717-v50.txt.gz."""
+"""Dates in the publisher's file names: 01302019.NASDAQ_ITCH50.gz, 20190130.BX_ITCH_50.gz, S020717-v50.txt.gz."""
 EXPECTED = {
     decoding.UNKNOWN_ORDER: "an open order",
     decoding.DUPLICATE_ORDER: "an order reference above 0 that is not open yet",
@@ -68,8 +71,15 @@ def _date(name: str) -> str:
     for pattern in DATES:
         if match := pattern.search(name):
             year = match["year"] if len(match["year"]) == 4 else f"20{match['year']}"
-            return f"{year}-{match['month']}-{match['day']}"
+            date = f"{year}-{match['month']}-{match['day']}"
+            if is_date(date):
+                return date
     return ""
+
+
+def _market(name: str) -> int:
+    """The letter of the market whose feed a file has, Nasdaq's if its name does not say BX or PSX."""
+    return next((letter for text, letter in MARKET_NAMES if text in name), MARKETS[0])
 
 
 class _Reader:
@@ -83,6 +93,7 @@ class _Reader:
         self._symbols = frozenset(options.symbols)
         self._seen: set[str] = set()
         self._units = tick_units
+        self._market = _market(path.name)
         self._numbers = np.full(LOCATES, UNKNOWN, np.int32)
         self._halt_flags = np.zeros(LOCATES, np.uint8)
         self._counts = np.zeros(len(decoding.COUNT_NAMES), np.int64)
@@ -94,7 +105,9 @@ class _Reader:
         data = np.frombuffer(self._rest + block if self._rest else block, np.uint8)
         at = 0
         while True:
-            at, why = decode(self.book, data, at, len(data), self._numbers, self._units, self._halt_flags, self._counts)
+            at, why = decode(
+                self.book, data, at, len(data), self._numbers, self._units, self._market, self._halt_flags, self._counts
+            )
             if why == MORE_DATA:
                 break
             if why == NEEDS_ROOM:

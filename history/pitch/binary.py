@@ -27,6 +27,7 @@ COUNT_NAMES = (
     "messages_repeated",
     "messages_untimed",  # before the first Time message of their unit: omitted
     "gaps",
+    "seconds_inferred",  # of messages behind a gap that may hold their Time message
     "other_packets",
 )
 
@@ -45,6 +46,8 @@ class _Unit:
         self.sequence = sequence
         self.second_ns = -1
         self.last_ns = 0
+        self.lacks_time = False
+        """Whether a Time message may be missing since the last one."""
         self.symbols: set[int] = set()
         self.ended = False
 
@@ -112,6 +115,7 @@ class BinaryReader:
         if sequence > unit.sequence:
             self.counts["gaps"] += 1
             self.counts["messages_missing"] += sequence - unit.sequence
+            unit.lacks_time = True
         elif unit.ended and sequence < unit.sequence and sequence == 1 and count:
             raise self._error(
                 datagram.offset, f"one trading day, got the first messages of unit {number} again after its end"
@@ -150,6 +154,8 @@ class BinaryReader:
                 return
             if fields[0] >= SECOND_NS:
                 raise InvalidOrder("a time offset below a second")
+            if unit.lacks_time:
+                self._infer_second(unit, fields[0])
             time_ns = unit.second_ns + fields[0]
             if time_ns < unit.last_ns:
                 raise InvalidOrder(f"a time not before {unit.last_ns} ns, that of the unit's previous message")
@@ -164,7 +170,15 @@ class BinaryReader:
     def _set_second(unit: _Unit, second: int) -> None:
         if second >= 2 * DAY_S or second * SECOND_NS < unit.second_ns:
             raise InvalidOrder("seconds after midnight, not before those of the unit's previous Time message")
-        unit.second_ns = second * SECOND_NS
+        unit.second_ns, unit.lacks_time = second * SECOND_NS, False
+
+    def _infer_second(self, unit: _Unit, offset_ns: int) -> None:
+        """The second that puts a message nearest to the time of the other units, and not before the unit's previous message."""
+        time_ns = unit.second_ns + offset_ns
+        nearest = (self._orders.writer.last_time_ns - time_ns + SECOND_NS // 2) // SECOND_NS
+        later = max(0, nearest, -((time_ns - unit.last_ns) // SECOND_NS))
+        self.counts["seconds_inferred"] += later > 0
+        unit.second_ns += later * SECOND_NS
 
     def _add(
         self, unit: _Unit, kind: int, order: int, side: bytes, shares: int, symbol: bytes, price: int, _: Any

@@ -106,7 +106,7 @@ def test_duplicate_rows(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(minutes("2018-02-16 09:31:00", "2018-02-16 09:30:00", "2018-02-16 09:31:00"))
     counts = import_bars(path, tmp_path / "out.parquet", Options(("A",)))
-    assert counts == {"bars": 2, "symbols": 1, "dates": 1, "rows_twice": 1}
+    assert counts == {"bars": 2, "symbols": 1, "dates": 1, "rows_twice": 1, "bars_beyond_high_low": 0}
     assert pq.read_table(tmp_path / "out.parquet")["ToD"].to_pylist() == ["09:30:00", "09:31:00"]
     with pytest.raises(BarsError, match="two that differ"):
         imported(tmp_path, minutes("2018-02-16 09:30:00") + f"2018-02-16 09:30:00,{BAR}1\n", Options(("A",)))
@@ -256,7 +256,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(day, arguments, catch_exceptions=False)
     assert (
-        "1 bars, 1 symbols, 1 dates, 0 rows twice; use it with `serl train`, `serl evaluate` and `serl data`"
+        "1 bars, 1 symbols, 1 dates, 0 rows twice, 0 bars beyond high low; use it with `serl train`, `serl evaluate` and `serl data`"
         in result.output
     )
     with pytest.raises(BarsError, match="read this file directly"):
@@ -269,3 +269,9 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_the_samples_need_no_import(name: str) -> None:
     with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` read this file directly"):
         import_day(sample(f"bars/{name}"))
+
+
+def test_bars_beyond_their_high_and_low_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(f"timestamp,{HEAD}\n2018-02-16 09:30:00,{BAR}\n2018-02-16 09:31:00,20,10.2,9.9,5,1\n")
+    assert import_bars(path, tmp_path / "out.parquet", Options(("A",)))["bars_beyond_high_low"] == 1

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from tests.history.sample import write_sample
+from tests.history.test_l3_csv import csv_text
 from tests.history.test_lobster_rules import NO_CHANGE, START
 
 
@@ -49,3 +51,23 @@ def test_generate(tmp_path: Path) -> None:
 def test_help_has_an_example_everywhere() -> None:
     for name in day.commands:
         assert f"Example: serl day {name}" in " ".join(run_cli(name, "--help").split())
+
+
+def test_without_an_output_no_file_but_an_older_import_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "spy.csv"
+    source.write_text(csv_text((1, 0, "10.00", 5, "created", "bid")))
+    (tmp_path / "spy.parquet").write_text("results")
+    for _ in range(2):
+        assert run_cli("import", source, "--symbols", "X/Y").startswith("X-Y_2015-05-01_0.parquet: 1 commands")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["X-Y_2015-05-01_0.parquet", "spy.csv", "spy.parquet"]
+    assert (tmp_path / "spy.parquet").read_text() == "results"
+    (tmp_path / "X-Y_2015-05-01_0.parquet").write_text("results")
+    result = CliRunner().invoke(day, ["import", str(source), "--symbols", "X/Y"])
+    assert result.exit_code == 2 and "exists already; give -o FILE" in result.output
+    source.write_text("symbol,timestamp,open,high,low,close,volume\nA,2018-02-16 09:30:00,1,1,1,1,1\n")
+    result = CliRunner().invoke(day, ["import", str(source)])
+    assert result.exit_code == 2 and "spy.parquet exists already; give -o FILE" in result.output
+    assert len(list(tmp_path.iterdir())) == 3

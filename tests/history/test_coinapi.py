@@ -102,9 +102,9 @@ def test_snapshots(tmp_path: Path) -> None:
         (6.0, "B", "SNAPSHOT", "10.00", "1", "a"), (6.0, "B", "SNAPSHOT", "10.00", "4", "b"), (6.0, "S", "SNAPSHOT", "10.03", "1", "e"),
         form=delivered, date="2023-07-02",
     )  # fmt: skip
-    assert commands_of_row(day, -1) == [("NEW", 0, 0, 2, 1_000), ("NEW", 0, 0, 3, 1_000), ("NEW", 0, 1, 1, 1_002)]
     assert commands_of_row(day, 3) == [("NEW", 0, 0, 1, 999)]
-    assert commands_of_row(day, 4) == [
+    assert commands_of_row(day, -1) == [
+        ("NEW", 0, 0, 2, 1_000), ("NEW", 0, 0, 3, 1_000), ("NEW", 0, 1, 1, 1_002),
         ("CANCEL", 3, 1, 0, 1_002), ("CANCEL", 4, 0, 0, 999), ("REDUCE", 1, 0, 1, 1_000), ("CANCEL", 2, 0, 0, 1_000),
         ("NEW", 0, 0, 4, 1_000), ("NEW", 0, 1, 1, 1_003),
     ]  # fmt: skip
@@ -225,12 +225,14 @@ def test_one_update_of_a_level(tmp_path: Path) -> None:
         (62.0, "B", "SET", "10.02", "1", ""), (63.0, "B", "SNAPSHOT", "10.01", "1", ""), (64.0, "B", "SUB", "10.01", "9", ""), **STEPS,
     )  # fmt: skip
     assert {row: commands_of_row(day, row) for row in sorted(set(day.rows.tolist()))} == {
-        -1: [("NEW", 0, 0, 5, 1_000), ("NEW", 0, 1, 2, 1_002)],
+        -1: [
+            ("NEW", 0, 0, 5, 1_000), ("NEW", 0, 1, 2, 1_002),
+            ("CANCEL", 1, 0, 0, 1_000), ("CANCEL", 5, 0, 0, 1_002), ("NEW", 0, 0, 2, 1_001),
+        ],
         2: [("NEW", 0, 0, 1, 1_002)],
         3: [("CANCEL", 2, 1, 0, 1_002), ("NEW", 0, 0, 2, 1_002)],
-        4: [("CANCEL", 1, 0, 0, 1_000), ("CANCEL", 5, 0, 0, 1_002), ("NEW", 0, 0, 2, 1_001)],
         5: [("CANCEL", 8, 0, 0, 1_001)],
-    }
+    }  # fmt: skip
     counts = day.reference.counts
     assert (counts["levels_crossed"], counts["sizes_beyond_open"], counts["snapshots"]) == (1, 1, 2)
     for price, order, error in (
@@ -303,3 +305,26 @@ def test_empty_and_truncated_files(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(documented(BID, ASK)[:-30])
     with pytest.raises(CoinApiError, match="row 2: expected 7 columns, got"):
         import_day(tmp_path / NAME)
+
+
+@pytest.mark.parametrize("order", ["", "a-9"])
+def test_the_first_updates_may_be_of_the_day_before(order: str, tmp_path: Path) -> None:
+    """Times of day do not say so; the whole day was raised to 23:59:59."""
+    late = [(86_399.9, "B", "ADD", "9.99", "1", order), (86_399.95, "B", "ADD", "9.98", "1", order and "a-8")]
+    rest = [(60.0, "B", "ADD", "10.00", "2.5", order and "a-1"), (61.0, "S", "ADD", "10.02", "1.5", order and "a-2")]
+    day = imported(tmp_path, *late, *rest, form=delivered)
+    assert (
+        day.commands["time_ns"].tolist() == [0, 0, 60 * 10**9, 61 * 10**9] and not day.reference.counts["times_raised"]
+    )
+    alone = imported(tmp_path, *late, form=delivered)
+    assert alone.commands["time_ns"].tolist() == [86_399_900_000_000, 86_399_950_000_000]
+
+
+@pytest.mark.parametrize("order", ["", "a-9"])
+def test_a_time_is_raised_by_a_minute_at_most(order: str, tmp_path: Path) -> None:
+    rows = [(*BID[:5], order), (0.0, "B", "ADD", "9.99", "1", order and "a-8")]
+    assert imported(tmp_path, *rows).reference.counts["times_raised"] == 1
+    with pytest.raises(
+        CoinApiError, match=r"row 2: expected a time at most a minute before .* it is 60\.500 s before it"
+    ):
+        imported(tmp_path, (60.5, *rows[0][1:]), rows[1])

@@ -53,7 +53,7 @@ def file_bytes(*records: Record, schema: Any = dbn.Schema.MBO, flags: dict[int, 
     for row, (action, side, order, ticks, size) in enumerate(records):
         time_ns = MIDNIGHT_NS + more.get("times", {}).get(row, row) * 10**9
         data += bytes(dbn.MBOMsg(
-            1, more.get("instruments", {}).get(row, 7), time_ns, order, ticks * 250_000_000, size, dbn.Action(action), dbn.Side(side), time_ns,
+            more.get("publishers", {}).get(row, 1), more.get("instruments", {}).get(row, 7), time_ns, order, ticks * 250_000_000, size, dbn.Action(action), dbn.Side(side), time_ns,
             flags=flags.get(row, LAST),
         ))  # fmt: skip
     return data
@@ -322,3 +322,47 @@ def test_the_sample_has_the_book_of_every_event() -> None:
     day = import_day(path)
     assert day.reference.symbols[0].tick_size == "0.25"
     assert [list(top(market, 10)) for market in replay_to_rows(day, rows)] == books
+
+
+def test_many_instruments(tmp_path: Path) -> None:
+    """Above 1,024 they were written beyond the arrays."""
+    count = 1_500
+    more = {"instruments": {row: 10 + row for row in range(count)}, "times": dict.fromkeys(range(count), 1)}
+    day = imported(tmp_path, *((("A", "B", 1 + row, 100, 1)) for row in range(count)), **more)
+    assert day.commands["symbol"].tolist() == list(range(count)) and len(day) == day.reference.counts["new_orders"]
+
+
+def test_too_many_instruments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.history.dbn.SYMBOLS_MAX", 1)
+    with pytest.raises(DbnError, match="expected at most 1 instruments, got more; choose some with --symbols"):
+        imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), instruments={1: 8})
+    assert (
+        len(imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), instruments={1: 8}, options=Options(symbols=("8",)))) == 1
+    )
+
+
+def test_orders_of_one_venue_and_of_whole_books(tmp_path: Path) -> None:
+    with pytest.raises(DbnError, match="expected the orders of one venue, got those of publishers 1 and 2"):
+        imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), publishers={1: 2})
+    with pytest.raises(DbnError, match="record 2: expected orders of a whole book, whose flags lack 64"):
+        imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), flags={1: LAST | 64})
+
+
+def test_ids_are_of_their_instrument(tmp_path: Path) -> None:
+    records = (FIRST, ("A", "A", 5, 101, 3), ("C", "A", 5, 101, 3), ("C", "A", 5, 101, 3), ("C", "B", 5, 100, 4))
+    day = imported(tmp_path, *records, instruments={1: 8, 2: 8, 3: 8})
+    assert [commands_of_row(day, row) for row in range(1, 5)] == [
+        [("NEW", 0, 1, 3, 101)], [("CANCEL", 2, 1, 0, 101)], [], [("REDUCE", 1, 0, 4, 100)]
+    ]  # fmt: skip
+    assert day.reference.counts["cancels_unknown"] == 1
+
+
+def test_the_tick_is_that_of_the_orders_of_the_selected_symbols(tmp_path: Path) -> None:
+    """Not of trades between ticks, which are rounded, nor of an instrument that is not imported."""
+    records = (FIRST, ("A", "A", 6, 102, 5), ("T", "N", 0, 101, 4), ("F", "B", 5, 103, 2), ("A", "B", 7, 1, 1))
+    day = imported(tmp_path, *records, instruments={4: 8}, options=Options(symbols=("ESH4",)))
+    assert day.reference.symbols[0].tick_size == "0.5"
+    assert [commands_of_row(day, row) for row in (2, 3)] == [[("PRINT", 0, 0, 4, 50)], [("PRINT", 0, 0, 2, 52)]]
+    assert day.reference.counts["prints_rounded"] == 2 and day.reference.counts["fills_other_price"] == 1
+    given = imported(tmp_path, *records[:4], options=Options(tick_size="0.5"))
+    assert given.commands.tobytes() == day.commands.tobytes()

@@ -202,3 +202,21 @@ def test_the_sample_has_the_book_of_every_diff() -> None:
     day = import_day(path)
     result = verify(day, *depth_view(path, day.reference.symbols[0]))
     assert (result.rows, result.differing, result.rejected) == (3448, 0, 0)
+
+
+def test_times_in_microseconds(tmp_path: Path) -> None:
+    """They were read as nanoseconds of 1970."""
+    text = recording(SNAPSHOT, DIFF)
+    for less in ("", "000"):
+        (tmp_path / "a.txt").write_text(text.replace(f"{less} {{", " {"))
+        day = import_day(tmp_path / "a.txt", Options(lot_size="1"))
+        assert day.reference.date == "2024-08-08" and day.reference.last_time_ns == 10**9
+    (tmp_path / "a.txt").write_text(text[1:])
+    with pytest.raises(DepthError, match=r"line 1: expected a time of 19 digits \(ns\) or 16 \(us\)"):
+        import_day(tmp_path / "a.txt")
+
+
+def test_deep_nesting_is_an_invalid_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f'{MIDNIGHT_NS} {{"a":{"[" * 100_000}\n')
+    with pytest.raises(DepthError, match="line 1: expected a time in ns and a JSON object"):
+        import_day(tmp_path / "a.txt")

@@ -223,3 +223,14 @@ def test_compressed_files_and_small_blocks_are_the_same_day(tmp_path: Path, monk
     monkeypatch.setattr(decompress.read_blocks, "__defaults__", (333,))
     assert imported(tmp_path, gzip.compress(data)).commands.tobytes() == whole.commands.tobytes()
     assert next(replay_to_rows(whole, [0]))
+
+
+def test_an_operational_halt_halts_too(tmp_path: Path) -> None:
+    """Until both kinds of halt have ended."""
+    messages = [
+        status(0, "T"), *OPENING, _message(b"O", ord("O"), 4, "SPY"), status(5, "H"), status(6, "T"), level(7, "buy", 99.0, 1),
+        _message(b"O", ord("N"), 8, "SPY"),
+    ]  # fmt: skip
+    day = imported(tmp_path, pcap(frames_of(messages)))
+    assert day.rows[3:].tolist() == [4, 8, 8] and day.reference.counts["halts"] == 1
+    assert commands_of_row(day, 8) == [("RESUME", 0, 0, 0, 0), ("NEW", 0, 0, 1, 9_900)]

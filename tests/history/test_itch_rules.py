@@ -238,3 +238,41 @@ def test_all_orders_of_a_level_are_cancelled_at_once(tmp_path: Path, monkeypatch
     executed = [order_message("E", number, 1) for number in range(31, 1, -1)]
     day = imported(tmp_path, add(1, "B", 30, 10_000), *small, *executed, order_message("D", 1))
     assert len(day) == 31 + 30 + 30 and day.reference.counts["missing_lots"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other"), [("a.itch", "Q", "B"), ("20190130.BX_ITCH_50", "B", "Q"), ("S1.PSX_ITCH50", "X", "B")]
+)
+def test_an_operational_halt_of_another_market_is_none_of_this_one(
+    name: str, own: str, other: str, tmp_path: Path
+) -> None:
+    halt = {"type": "h", "stock": "AAA", "action": "H"}
+    path = tmp_path / name
+    path.write_bytes(file_bytes([{**halt, "market": other}, BID, {**halt, "market": other}, {**halt, "market": own}]))
+    day = import_itch(path)
+    assert day.rows.tolist() == [1, 3] and day.reference.counts["halts"] == 1
+    assert day.reference.counts["halts_elsewhere"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "date"),
+    [
+        ("20190130.BX_ITCH_50.gz", "2019-01-30"), ("01302019.NASDAQ_ITCH50.gz", "2019-01-30"), ("S020717-v50.txt.gz", "2017-02-07"),
+        ("20201212.PSX_ITCH_50", "2020-12-12"), ("99999999.itch", ""),
+    ],
+)  # fmt: skip
+def test_dates_of_file_names(name: str, date: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(file_bytes([BID]))
+    assert import_itch(tmp_path / name).reference.date == date
+
+
+def test_a_resume_has_a_level_for_each_held_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were written over levels in use where fewer were free than orders held."""
+    empty = stream_book.empty_book
+    monkeypatch.setattr(stream_book, "empty_book", lambda symbols: empty(symbols, orders=256, levels=16, block=256))
+    held = [add(10 + number, "B", 10, 20_000 + 100 * number) for number in range(60)]
+    others = [add(100 + number, "B", 10, 10_000 + 100 * number, stock="BBB", locate=2) for number in range(8)]
+    executed = [order_message("E", 69 - number, 10) for number in range(60)]
+    day = imported(tmp_path, add(1, "B", 1, 100), state("H"), *held, *others, state("T"), *executed)
+    counts = day.reference.counts
+    assert counts["executions"] == 60 and counts["executions_behind_best"] == counts["executions_unfilled"] == 0

@@ -170,3 +170,11 @@ def test_quotes_within_a_name_of_the_header(tmp_path: Path) -> None:
     path.write_text(csv_text((1, 0, "10.00", 500, "created", "bid")).replace("volume", 'vo""lume'))
     with pytest.raises(L3CsvError, match=r"header: expected the columns id, .*volume.*; Column 'volume'"):
         import_day(path)
+
+
+def test_seconds_are_refused(tmp_path: Path) -> None:
+    """They were read as milliseconds of 1970."""
+    text = csv_text((1, 0, "10.00", 500, "created", "bid")).replace(str(MIDNIGHT_MS), str(MIDNIGHT_MS // 1000))
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(L3CsvError, match=r"row 1: timestamp: expected ms since 1970, .* not before 1980"):
+        import_day(tmp_path / "a.csv")

@@ -304,3 +304,32 @@ def test_options_and_the_verdict(tmp_path: Path) -> None:
     assert reference.date == "2020-09-24" and verdict.rejected == {} and verdict.rows == len(RECORDED)
     with pytest.raises(SourceError, match="Cboe PITCH accepts --symbols, --tick-size, --date, got --lot-size"):
         import_file(path, tmp_path / "day.parquet", Options(lot_size="1"))
+
+
+@pytest.mark.parametrize(("offset_ns", "second", "inferred"), [(200_000_000, SECOND + 1, 1), (950_000_000, SECOND, 0)])
+def test_a_gap_may_hold_the_time_message(offset_ns: int, second: int, inferred: int, tmp_path: Path) -> None:
+    """Its second is inferred: time within a unit never runs backwards."""
+    frames = [packet(1, time(SECOND)), packet(2, add(900_000_000, 1, "B", 5, "AAA", 10_000)), packet(4, add(offset_ns, 2, "B", 5, "AAA", 10_000))]  # fmt: skip
+    day = imported(tmp_path, pcap([frame(one) for one in frames]))
+    assert day.commands["time_ns"].tolist() == [SECOND * 10**9 + 900_000_000, second * 10**9 + offset_ns]
+    assert day.reference.counts["seconds_inferred"] == inferred
+
+
+def test_a_gap_is_bridged_by_the_time_of_the_other_units(tmp_path: Path) -> None:
+    frames = [
+        packet(1, time(SECOND), add(1, 1, "B", 5, "AAA", 10_000)), packet(1, time(SECOND + 90), add(5, 9, "B", 5, "BBB", 10_000), unit=2),
+        packet(4, add(7, 2, "B", 5, "AAA", 10_000)),
+    ]  # fmt: skip
+    day = imported(tmp_path, pcap([frame(one) for one in frames]))
+    assert (day.commands["time_ns"] - SECOND * 10**9).tolist() == [1, 90 * 10**9 + 5, 90 * 10**9 + 7]
+
+
+def test_units_one_after_the_other_are_refused(tmp_path: Path) -> None:
+    """All of the second were given the last time of the first."""
+    frames = [
+        packet(1, time(SECOND + 61), add(0, 1, "B", 5, "AAA", 10_000)), packet(1, time(SECOND), add(0, 9, "B", 5, "BBB", 10_000), unit=2)
+    ]  # fmt: skip
+    with pytest.raises(
+        PitchError, match=r"byte \d+: expected a time at most a minute before .* it is 61\.000 s before it; sort them"
+    ):
+        imported(tmp_path, pcap([frame(one) for one in frames]))

@@ -203,3 +203,24 @@ def test_compressed_files_and_small_blocks_are_the_same_day(tmp_path: Path, monk
     for name in (BOOK, TRADES):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
     assert import_day(tmp_path / f"{BOOK}.gz", Options(lot_size="1")).commands.tobytes() == whole.commands.tobytes()
+
+
+def test_what_a_later_snapshot_corrects_are_no_orders_of_its_moment(tmp_path: Path) -> None:
+    """A tape for calibration counted them as messages."""
+    day = imported(
+        tmp_path,
+        [*SNAPSHOT, (2, "false", "bid", "98.0", 1), (5, "true", "bid", "100.0", 5), (6, "false", "bid", "97.0", 1)],
+    )
+    assert [(row, int(us)) for row, us in zip(day.rows, day.commands["time_ns"] // 1_000, strict=True) if us >= 2] == [
+        (3, 2), (-1, 5), (-1, 5), (-1, 5), (5, 6),
+    ]  # fmt: skip
+
+
+def test_a_blank_last_line_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / BOOK).write_text(text(BOOK_HEADER, SNAPSHOT) + "\r\n\n")
+    for size in (7, decompress.BLOCK_BYTES):
+        monkeypatch.setattr(decompress.read_blocks, "__defaults__", (size,))
+        assert import_day(tmp_path / BOOK).reference.source_rows == 3
+    (tmp_path / BOOK).write_text(text(BOOK_HEADER, SNAPSHOT).replace("\n", "\n\n", 2))
+    with pytest.raises(TardisError, match="row 1: "):
+        import_day(tmp_path / BOOK)

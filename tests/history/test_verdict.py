@@ -1,13 +1,15 @@
 """What a market makes of an import: limits that one absurd order does not spoil, rejections, time with one side, gaps."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from serl.exchange.limits import MarketLimits
-from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, Rows, Side, TimeInForce
+from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Rows, Side, TimeInForce
+from serl.history import importing
 from serl.history.cli import day
 from serl.history.day import Day, Reference, SymbolReference, read_reference
 from serl.history.errors import SourceRejected
@@ -107,3 +109,32 @@ def test_the_verdict_of_a_day_of_the_publisher(tmp_path: Path) -> None:
     _, found = import_file(sample("lobster/LOBSTER_SampleFile_AMZN_2012-06-21_1.zip"), tmp_path / "amzn.parquet")
     assert found.rejected == {} and found.commands == 73_336 and found.rows == 57_515
     assert found.crossed_share == 0 and found.one_sided_share < 0.001 and found.gaps == 0
+
+
+def test_the_limits_hold_the_levels_of_the_day() -> None:
+    usual = MarketLimits().levels_max
+    flat = orders(*((0, Side.BUY, 5, 100) for _ in range(usual + 1)))
+    assert verdict(reference(), lambda: [flat]).limits.levels_max == usual, "many orders at a price are one level"
+    deep = orders(*((0, Side.BUY, 5, price) for price in range(1, usual + 9)))
+    market, rows = market_of(Day(deep, np.arange(len(deep)), reference()))
+    assert not (market.submit(rows)["kind"] == EventKind.REJECTED).any()
+    found = verdict(reference(), lambda: [deep[:9], deep[9:]])
+    assert found.rejected == {} and found.limits.levels_max == usual + 8
+    assert found.lines()[-1].endswith("levels_max 65,544")
+
+
+def test_imports_to_one_output_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the first is judged, a second one runs from start to end."""
+    for symbol in ("aaa", "bbb"):
+        (tmp_path / f"bitstamp_{symbol}_y.csv").write_text(csv_text((1, 0, "10.00", 5, "created", "bid")))
+    output = tmp_path / "day.parquet"
+
+    def slow(*arguments: Any) -> Any:
+        monkeypatch.setattr(importing, "verdict", verdict)
+        import_file(tmp_path / "bitstamp_bbb_y.csv", output)
+        return verdict(*arguments)
+
+    monkeypatch.setattr(importing, "verdict", slow)
+    made, _ = import_file(tmp_path / "bitstamp_aaa_y.csv", output)
+    assert read_reference(output)[0] == made and made.symbols[0].name == "AAA"
+    assert len(list(tmp_path.iterdir())) == 3
