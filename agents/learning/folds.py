@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.episodes import Hours
@@ -37,6 +38,19 @@ def fold_of_hours(hours: Sequence[Hours], dates: Sequence[int], part: str, confi
     else:
         pieces = [piece for stretch in hours for piece in _pieces(stretch, config)]
     return [piece for piece, number in pieces if (number == fold) == (part == FOLD)]
+
+
+def scored_data(day: Path, part: str, config: MarketConfig) -> list[Path]:
+    """The files to score a part on. The number of a fold means the same hours only among the same files, so a fold is cut from all training
+    data; any other part is that of `day`. ConfigError for a fold if `day` is not among the training data."""
+    if part != FOLD:
+        return [day]
+    if day.resolve() not in {path.resolve() for path in config.data}:
+        raise ConfigError(
+            f"day: expected one of market.data, whose folds are scored, got {day} and {', '.join(map(str, config.data)) or 'no data'}; add it to "
+            "market.data, or set folds: 0"
+        )
+    return list(config.data)
 
 
 def _pieces(hours: Hours, config: MarketConfig) -> list[tuple[Hours, int]]:

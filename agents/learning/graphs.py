@@ -196,6 +196,8 @@ class Graph(nn.Module):
             self.register_buffer(name, values.float())
         self._shapes: tuple[tuple[int, ...], ...] | None = None
         """Shapes of the results without their rows, once they are checked."""
+        self._guarded_rows: set[int] = set()
+        """Numbers of rows whose results have been found small enough: a result may grow with the square of the rows."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Graph":
@@ -230,7 +232,8 @@ class Graph(nn.Module):
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
         """(B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
         try:
-            found = self._run(observations, guarded=False)
+            found = self._run(observations, guarded=len(observations) not in self._guarded_rows)
+            self._guarded_rows.add(len(observations))
             shapes = tuple(tuple(values.shape) for values in found)
         except NotExportableError:
             raise

@@ -12,9 +12,10 @@ from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result
 from serl.researcher.inner import claimed, results, rules, training
-from serl.researcher.inner.errors import ScoreError, UnusableError
+from serl.researcher.inner.errors import ScoreError, SealedError, SignalledError, UnusableError
 from serl.researcher.inner.executors import Train
 from serl.researcher.inner.job import WARM
+from serl.researcher.inner.outcomes import is_own, require_ok
 from serl.researcher.inner.results import Trial
 from serl.researcher.inner.score import Permit, score
 from serl.researcher.inner.settings import Settings
@@ -31,28 +32,36 @@ class Contender:
 
     def __init__(
         self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train,
-        scored_on: tuple[str, Permit] | None = None,
+        scored_on: tuple[str, Permit] | None = None, keeps_failure: bool = True,
     ) -> None:  # fmt: skip
-        """scored_on: the sealed part, for the final score; by default the part of the settings."""
+        """scored_on: the sealed part, for the final score; by default the part of the settings. keeps_failure: whether a failure is for ever;
+        the final score, and an incumbent, without which nothing else can go on, are tried again."""
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
         self.key, self.is_rule = candidate.key, candidate.is_rule
         self._report, self._train = report, train
         self._part: str | None = scored_on[0] if scored_on else None
         self._permit: Permit | None = scored_on[1] if scored_on else None
+        self._keeps_failure, self._abandoned = keeps_failure and scored_on is None, False
         folder.mkdir(parents=True, exist_ok=True)
-        self.failure = results.read(folder / FAILED)
+        self.failure = results.read(folder / FAILED) if self._keeps_failure else None
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
         self.trials: dict[tuple[float, int], Trial] = {(one.share, one.seed): one for one in found}
         self.validation_s = 0.0
 
-    def _fail(self, stage: str, verdict: str, reason: str, seconds: float) -> None:
+    def abandon(self) -> None:
+        """Begin nothing more, and write no failure down: what fails from now on may fail because it was abandoned."""
+        self._abandoned = True
+
+    def _fail(self, stage: str, verdict: str, reason: str, seconds: float, *, own: bool = True) -> None:
+        """own: whether another try would surely fail too."""
         facts = {"verdict": verdict, f"{stage}_s": seconds}
         self.failure = Result(stage, reason, None, None, facts)
-        results.write(self.failure, self.folder / FAILED)
+        if own and self._keeps_failure and not self._abandoned:
+            results.write(self.failure, self.folder / FAILED)
 
     def validate(self) -> None:
         """Validate every module, static check and dry run, unless the candidate has trials or has failed already."""
-        if self.failure or self.trials:
+        if self.failure or self.trials or self._abandoned:
             return
         self._report(self.candidate, "static check")
         began = time.monotonic()
@@ -60,7 +69,8 @@ class Contender:
             found = validate(kind, module.text, module.form)
             if not found.ok:
                 verdict, text = found.findings[0].reason.value, f"{kind.value}:\n{found.text}"
-                self._fail(found.stage.value, verdict, text, time.monotonic() - began)
+                own = is_own(found.sandbox_result)
+                self._fail(found.stage.value, verdict, text, time.monotonic() - began, own=own)
                 return
         self.validation_s = time.monotonic() - began
 
@@ -70,7 +80,7 @@ class Contender:
 
     def run(self, share: float, seed: int) -> None:
         """Train to a share of the steps with a seed and score, unless that is done or the candidate has failed."""
-        if self.failure or (share, seed) in self.trials:
+        if self.failure or (share, seed) in self.trials or self._abandoned:
             return
         place, settings = self.folder / f"seed-{seed}", self.settings.of_seed(seed)
         place.mkdir(exist_ok=True)
@@ -79,14 +89,15 @@ class Contender:
         try:
             policy, claims = self._make_policy(share, seed, settings, place / JOB)
         except UnusableError as error:
-            self._fail("training", "no policy", str(error), time.monotonic() - began)
+            own = not isinstance(error, SignalledError)
+            self._fail("training", "no policy", str(error), time.monotonic() - began, own=own)
             return
         policy.save(place / POLICY)
         trained = time.monotonic()
         self._report(self.candidate, "scoring")
         try:
             found = score(policy, settings, self._part, self._permit)
-        except ScoreError:
+        except (ScoreError, SealedError):
             raise
         except SerlError as error:
             self._fail("scoring", "no score", str(error), time.monotonic() - trained)
@@ -115,8 +126,7 @@ class Contender:
         if settings.warm_start and self.candidate.parent:
             write_warm(self.folder.parent / self.candidate.parent / f"seed-{seed}" / POLICY, job)
         job_result = self._train(self.candidate, settings, budget, share, job)
-        if not job_result.ok:
-            raise UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
+        require_ok(job_result, "training")
         policy = training.policy_of(job_result, self.candidate, settings, budget, job)
         return policy, claimed.facts(job_result.value)
 

@@ -17,3 +17,7 @@ class IncumbentError(ResearcherError):
 
 class UnusableError(ResearcherError):
     """A job's output is not a valid policy."""
+
+
+class SignalledError(UnusableError):
+    """A signal ended the job, perhaps from outside, so another try may end otherwise."""

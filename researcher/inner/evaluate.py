@@ -12,6 +12,7 @@ from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.ledger import Ledger
 from serl.researcher.inner.race import Standings, Ticket
 from serl.researcher.inner.results import mean_score
+from serl.researcher.inner.score import require_unseen
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import abandon
 
@@ -45,12 +46,17 @@ def evaluate_many(
 
     Each has a folder in `folder`, named by its key, and so has the incumbent (by default the algorithm without modules). Candidates that have
     trained there before continue: give them again, and they race with the new ones. Finished work is not repeated. `report` is called when a
-    stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if scores cannot be measured;
-    IncumbentError if the incumbent has none; SandboxUnavailableError if code cannot be sandboxed here.
+    stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if scores cannot be measured; ConfigError
+    if the settings would score hours that training has seen; IncumbentError if the incumbent has no score; SandboxUnavailableError if code cannot be
+    sandboxed here.
     """
     train, against = trainer(on), incumbent or Candidate({})
     every = {one.key: one for one in (against, *candidates)}
-    field = {key: Contender(one, settings, budget, folder / key, report, train) for key, one in every.items()}
+    require_unseen(settings)
+    field = {
+        key: Contender(one, settings, budget, folder / key, report, train, keeps_failure=key != against.key)
+        for key, one in every.items()
+    }
     fresh = {key for key, one in field.items() if not one.trials}
     standings = Standings(settings.race, [one for key, one in field.items() if key != against.key], field[against.key])
     with ThreadPoolExecutor(workers) as pool:
@@ -58,6 +64,8 @@ def evaluate_many(
             list(pool.map(Contender.validate, field.values()))
             _race(field, standings, Ledger(folder / LEDGER, list(field)), pool)
         except BaseException:  # including Ctrl-C: do not wait for running jobs
+            for one in field.values():
+                one.abandon()
             abandon()
             raise
     outcomes = {one.key: _outcome(field[one.key], standings) for one in candidates}
@@ -73,7 +81,7 @@ def _race(field: dict[str, Contender], standings: Standings, ledger: Ledger, poo
         tickets = standings.next_round(0.0)
         ledger.add([*standings.of_incumbent(tickets, first=True), *tickets])
     _run(field, standings, ledger.last, pool)
-    while not ledger.ended:
+    while not ledger.ended or standings.unscreened:  # a failure that is not kept leaves nothing on disk
         tickets = standings.next_round(ledger.spent)
         needed = [*standings.of_incumbent(tickets), *tickets]
         ledger.add(needed)

@@ -8,20 +8,36 @@ from pathlib import Path
 
 from serl.agents.execution.served_books import ServedBooks
 from serl.clients.blocking import connect
-from serl.clients.processes import child
+from serl.clients.errors import LoginRefused, SessionEnded
+from serl.clients.processes import ProcessFailed, child
 from serl.clients.replay import Replayer
-from serl.exchange.ports import free_port
+from serl.exchange.errors import ExchangeUnreachable
+from serl.exchange.ports import NoFreePort, free_port
 from serl.history.day import Day
 from serl.researcher.inner.errors import ScoreError
 
 NAME = "executor"
+FROM_OUTSIDE = ExchangeUnreachable, LoginRefused, NoFreePort, ProcessFailed, SessionEnded
+"""Errors of an exchange that say nothing about who trades on it."""
+
+
+@contextlib.contextmanager
+def _measuring() -> Iterator[None]:
+    """Turns errors of the exchange into ScoreError."""
+    try:
+        yield
+    except FROM_OUTSIDE as error:
+        if isinstance(error, SessionEnded) and error.code == "silence":
+            raise  # whoever trades thought for too long
+        raise ScoreError(f"the exchange of a score failed: {error}; continue with --resume") from error
 
 
 @contextlib.contextmanager
 def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
-    """Start an exchange with these symbols; its clock waits for two participants. Yields its endpoint."""
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    with tempfile.TemporaryDirectory(prefix="serl-score-") as folder:
+    """Start an exchange with these symbols; its clock waits for two participants. Yields its endpoint. ScoreError if
+    it fails."""
+    with _measuring(), tempfile.TemporaryDirectory(prefix="serl-score-") as folder:
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
         command = (
             "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols), "--endpoint", endpoint,
             "--journal", f"{folder}/journal", "--clock", "lockstep", "--participants", "2",

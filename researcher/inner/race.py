@@ -52,6 +52,11 @@ class Standings:
         """Whether a contender could get further trainings."""
         return one is not self.incumbent and self.stages_done(one) < len(self._config.stages)
 
+    @property
+    def unscreened(self) -> bool:
+        """Whether a contender has neither a score nor a failure."""
+        return any(not one.failure and not one.trials for one in self._contenders)
+
     def measure(self, one: Contender, stage: Stage | None = None) -> Paired:
         """The paired score of a contender with trials: at a stage it has finished, or from all trials at its largest share.
 
@@ -113,7 +118,7 @@ class Standings:
         missing = (
             [trial for trial in _trials(one, stages[done]) if trial not in one.trials] if done < len(stages) else []
         )
-        return [_ticket(one, *trial) for trial in missing]
+        return [_ticket(one, stages[done], seed) for _, seed in missing]
 
     def next_round(self, spent: float) -> list[Ticket]:
         """The trainings to do next, at most `at_once` of them; empty at the end of the race. First all contenders are screened, whatever that costs."""
@@ -146,6 +151,7 @@ def _trials(one: Contender, stage: Stage) -> list[tuple[float, int]]:
     return [(one.share_of(stage.share), seed) for seed in range(stage.seeds)]
 
 
-def _ticket(one: Contender, share: float, seed: int) -> Ticket:
+def _ticket(one: Contender, stage: Stage, seed: int) -> Ticket:
+    """A rule costs what a training of the stage costs, although its share is always complete: screens must leave something of the budget."""
     before = max((known for known, each in one.trials if each == seed), default=0.0)
-    return Ticket(one.key, share, seed, share - before)
+    return Ticket(one.key, one.share_of(stage.share), seed, stage.share - before)

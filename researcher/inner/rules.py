@@ -13,9 +13,9 @@ from serl.researcher.candidates import Candidate, Module
 from serl.researcher.inner import job
 from serl.researcher.inner.designed import designed, interface_of
 from serl.researcher.inner.errors import UnusableError
+from serl.researcher.inner.outcomes import require_ok
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run
 
@@ -34,22 +34,24 @@ def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RuleP
 
 
 def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
+    is_spec = module.form == "spec"
+    claim: Any = {} if is_spec else _traced(module, settings, folder)
     try:
-        if module.form == "spec":
+        if is_spec:
             rule: Rule = job.spec_function(Kind.POLICY, module.text, settings)
             return rule
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        arguments: dict[str, Any] = {"source": module.text, "levels": settings.market.levels}
-        result = run(Job(ENTRY, arguments), folder, LIMITS)
-        if not result.ok:
-            raise UnusableError(f"policy {result.outcome.value}: {result.text}")
-        return rule_from_json(result.value, rule_names(settings.market.levels))
-    except UnusableError:
-        raise
-    except SandboxUnavailableError:
-        raise
+        return rule_from_json(claim, rule_names(settings.market.levels))
     except Exception as error:  # what PyTorch raises for hostile data is not listed anywhere
         raise UnusableError(f"the policy is not a rule: {str(error)[:300]}") from None
+
+
+def _traced(module: Module, settings: Settings, folder: Path) -> Any:
+    """What a sandboxed job claims are the operations of a module's code."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    arguments: dict[str, Any] = {"source": module.text, "levels": settings.market.levels}
+    result = run(Job(ENTRY, arguments), folder, LIMITS)
+    require_ok(result, "policy")
+    return result.value
 
 
 @lru_cache(maxsize=8)

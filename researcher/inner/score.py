@@ -30,6 +30,7 @@ from serl.agents.learning.evaluation import (
     execute_orders,
     measured,
 )
+from serl.agents.learning.folds import scored_data
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.rule_policy import RulePolicy
@@ -37,12 +38,12 @@ from serl.agents.learning.sources import Books
 from serl.agents.learning.team import split_orders
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.researcher.candidates import Score
 from serl.researcher.inner.behaviour import behaviour_of
-from serl.researcher.inner.errors import SealedError
+from serl.researcher.inner.errors import ScoreError, SealedError
 from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
 
@@ -135,19 +136,28 @@ def scoring_set(settings: Settings, part: str | None = None, permit: Permit | No
         return _cached_scoring_set(settings.model_dump_json(), chosen)
 
 
+def require_unseen(settings: Settings) -> None:
+    """ConfigError if these settings of a race would score hours that training may have seen."""
+    if settings.day and settings.scored_in == "exchange":
+        first = settings.of_seed(0)
+        scored_data(settings.day, first.scoring_part, first.market)
+
+
 def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, NDArray[np.int64]]:
     """Days, parent orders in the hours of a part, and their clusters."""
     config = settings.market if settings.day else _scored(settings.dynamic, settings)
     changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
-        changes |= {"kind": "replay", "data": [settings.day]}
+        changes |= {"kind": "replay", "data": scored_data(settings.day, part, config)}
     else:
         changes |= {"simulated_days": SIMULATED_DAYS}
     scenario = Scenario(config.model_copy(update=changes))
     episodes = _sample_orders(scenario, settings)
     clusters = _clusters(scenario, episodes)
     if isinstance(scenario.source, Books):
-        return list(scenario.source.days), episodes, clusters
+        used = sorted(set(episodes["day"].tolist()))
+        episodes["day"] = np.searchsorted(used, episodes["day"])
+        return [scenario.source.days[day] for day in used], episodes, clusters
     population = load_population(config.population)
     seeds = sorted(set(episodes["day"].tolist()))
     until_ns = int((episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]).max()) + 2_000_000_000
@@ -203,7 +213,12 @@ def score(
 
     ScoreError if the score cannot be measured, ConfigError for a team in bars, SealedError for the test part.
     """
-    scoring = scoring_set(settings, part, permit)
+    try:
+        scoring = scoring_set(settings, part, permit)
+    except (ScoreError, SealedError):
+        raise
+    except SerlError as error:  # the orders are the same for all policies
+        raise ScoreError(f"the orders of the score cannot be made: {error}") from error
     team = None if isinstance(policy, RulePolicy) else policy.team
     agents = team[0] if team else 1
     outcome = _execute(scoring, policy, policy.modes[0], agents)

@@ -13,8 +13,9 @@ from typing import Any
 
 from serl.clients.parent_watch import exit_with_parent
 from serl.garbage import collect_rarely
-from serl.researcher.errors import ResearcherError
+from serl.researcher.sandbox import run as sandbox
 from serl.researcher.sandbox.boot import ANSWER, run_request
+from serl.researcher.sandbox.errors import AbandonedError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.returned import read_claim
 
@@ -25,12 +26,9 @@ _idle: list["_Worker"] = []
 _busy: set["_Worker"] = set()
 
 
-class AbandonedError(ResearcherError):
-    """The job was abandoned before it ended, so it has no result."""
-
-
 def abandon() -> None:
-    """Kill all running jobs: their `run_job` raises AbandonedError."""
+    """Kill all running jobs, of workers and in the sandbox: their `run_job` or `run` raises AbandonedError."""
+    sandbox.abandon()
     with _LOCK:
         for worker in _busy:
             worker.abandon()
@@ -96,7 +94,9 @@ class _Worker:
             raise AbandonedError("training was abandoned; continue with --resume")
         path = folder / JOB_LOG
         output = path.read_text(errors="replace").strip()[-500:] if path.exists() else ""
-        return JobResult(Outcome.CRASHED, f"exit status {self._process.returncode}: {output}", wall_s=took_s)
+        status = self._process.returncode
+        outcome = Outcome.SIGNALLED if status < 0 else Outcome.CRASHED
+        return JobResult(outcome, f"exit status {status}: {output}", wall_s=took_s)
 
     def _stop(self) -> None:
         self._process.kill()

@@ -1,9 +1,10 @@
 """The program inside the sandbox: it sets limits, then runs the job. It is a script and adds serl to the import path itself.
 
-Standard input contains the request: {"entry": "package.module:function", "arguments": {}, "limits": {}}. The answer goes to a file in the
+Standard input contains the request: {"entry": "package.module:function", "arguments": {}, "limits": {}, "filter": ""}. The answer goes to a file in the
 folder. The job can change this process in any way, so the answer is only a claim.
 """
 
+import ctypes
 import importlib
 import json
 import os
@@ -16,6 +17,7 @@ ANSWER = "answer.json"
 ERROR_CHARACTERS_MAX = 2000
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory")
 NO_THREAD = "can't start new thread"
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 NO_SPACE = "No space left on device"
 
 
@@ -29,6 +31,17 @@ def set_limits(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(number, (value, value + 1 if number == resource.RLIMIT_CPU else value))
+
+
+def set_filter(program: bytes) -> None:
+    """Add a filter of system calls (seccomp.py) to this process, which cannot remove it."""
+
+    class Program(ctypes.Structure):  # struct sock_fprog
+        _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
+        raise OSError(ctypes.get_errno(), "expected a kernel with filters of system calls (seccomp), got an error")
 
 
 def use_read_only_numba_cache() -> None:
@@ -76,6 +89,7 @@ def main() -> None:
     sys.path.insert(0, sys.argv[1])
     request = json.loads(sys.stdin.buffer.read())
     set_limits(request["limits"])
+    set_filter(bytes.fromhex(request["filter"]))
     answer = run_request(request)
     try:
         with open(ANSWER, "w") as file:

@@ -1,6 +1,7 @@
 """Errors of the sandbox."""
 
 from serl.exchange.errors import SerlError
+from serl.researcher.errors import ResearcherError
 
 
 class SandboxUnavailableError(SerlError, RuntimeError):
@@ -9,3 +10,7 @@ class SandboxUnavailableError(SerlError, RuntimeError):
 
 class ReturnedError(SerlError, ValueError):
     """A file that a job left in its folder is not what was expected; nothing of it is used."""
+
+
+class AbandonedError(ResearcherError):
+    """The job was abandoned before it ended, so it has no result."""

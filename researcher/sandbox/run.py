@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,13 +19,23 @@ from typing import Any
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, job_folder, returned, seccomp, usage
 from serl.researcher.sandbox.boot import ANSWER
-from serl.researcher.sandbox.errors import ReturnedError
+from serl.researcher.sandbox.errors import AbandonedError, ReturnedError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
 
 TICK_S = 0.025
 """Interval between checks of a job's resources."""
 TEXT_CHARACTERS_MAX = 2500
+_LOCK = threading.Lock()
+_abandoned: set[threading.Event] = set()
+"""One for each running job; setting it ends the job."""
+
+
+def abandon() -> None:
+    """Kill all running jobs: their `run` raises AbandonedError."""
+    with _LOCK:
+        for event in _abandoned:
+            event.set()
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class _RunningJob:
     init_fd: int
     output: bytearray
     began_s: float
+    abandoned: threading.Event
     folder: Path | None = None
     """The job's folder, from its start on."""
     started_s: float | None = None
@@ -74,10 +86,10 @@ class _RunningJob:
                 signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
 
     def check(self, limits: Limits) -> None:
-        """Kill the job if it exceeds a limit."""
+        """Kill the job if it exceeds a limit or is abandoned."""
         self.check_usage(limits)
         self.check_output(limits)
-        if self.stopped:
+        if self.stopped or self.abandoned.is_set():
             self.kill()
 
     def check_usage(self, limits: Limits) -> None:
@@ -117,6 +129,19 @@ def _file(content: bytes) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
+def _abandonable() -> Iterator[threading.Event]:
+    """An event that `abandon` sets."""
+    event = threading.Event()
+    with _LOCK:
+        _abandoned.add(event)
+    try:
+        yield event
+    finally:
+        with _LOCK:
+            _abandoned.discard(event)
+
+
+@contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
     """A new folder for a job, removed afterwards with all its content."""
     with tempfile.TemporaryDirectory(prefix="serl-job-") as folder:
@@ -125,13 +150,16 @@ def work_folder() -> Iterator[Path]:
 
 def run(job: Job, folder: Path, limits: Limits | None = None) -> JobResult:
     """Run a job in a sandbox. Its only writable folder, in memory, begins with the plain files of `folder`, and those that it leaves are copied
-    there. Returns when its last process is gone. SandboxUnavailableError if the sandbox does not work here: then nothing runs."""
+    there. Returns when its last process is gone. SandboxUnavailableError if the sandbox does not work here: then nothing runs. AbandonedError
+    if another thread abandons it."""
     limits = limits or Limits()
     with contextlib.suppress(FileNotFoundError):
         (folder / ANSWER).unlink()
     bwrap, began_s = bubblewrap.require_bwrap(), time.monotonic()
     with contextlib.ExitStack() as stack:
         running, code = _supervise(job, folder, limits, bwrap, began_s, stack)
+        if running.abandoned.is_set():
+            raise AbandonedError("the job in the sandbox was abandoned; continue with --resume")
         outcome, text, value = _outcome(running, code, folder, limits)
     start_ms = ((running.started_s or began_s) - began_s) * 1e3
     printed = running.output[: limits.output_bytes].decode(errors="replace")
@@ -142,8 +170,12 @@ def _supervise(
     job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float, stack: contextlib.ExitStack
 ) -> tuple[_RunningJob, int]:
     """Run a job to its end; the job, whose folder stays open in `stack`, and the exit status of bubblewrap."""
-    request = {"entry": job.entry, "arguments": job.arguments, "compiled": job.compiled, "limits": limits.model_dump()}
+    abandoned = stack.enter_context(_abandonable())
     filter_file = stack.enter_context(_file(seccomp.program()))
+    request = {
+        "entry": job.entry, "arguments": job.arguments, "compiled": job.compiled, "limits": limits.model_dump(),
+        "filter": seccomp.after_start().hex(),
+    }  # fmt: skip
     request_read, request_write = stack.enter_context(_pipe())
     info_read, info_write = stack.enter_context(_pipe())
     started_read, started_write = stack.enter_context(_pipe())
@@ -152,11 +184,12 @@ def _supervise(
     process = stack.enter_context(
         subprocess.Popen(
             command, stdin=request_read, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=inherited, bufsize=0, env=bubblewrap.ENVIRONMENT,
+            start_new_session=True,  # Ctrl-C in the terminal is for us: we decide whether the job ends
         )
     )  # fmt: skip
     for end in (request_read, info_write, started_write):
         end.close()
-    running = _await_init(process, info_read, began_s)
+    running = _await_init(process, info_read, began_s, abandoned)
     if running.init:
         stack.callback(os.close, running.init_fd)
     try:
@@ -176,13 +209,15 @@ def _supervise(
     return running, process.wait()
 
 
-def _await_init(process: "subprocess.Popen[bytes]", info: Any, began_s: float) -> _RunningJob:
+def _await_init(
+    process: "subprocess.Popen[bytes]", info: Any, began_s: float, abandoned: threading.Event
+) -> _RunningJob:
     """Wait until bubblewrap reports the first process of the sandbox; 0 if bubblewrap failed before."""
     try:
         init = int(json.loads(info.readall())["child-pid"])
-        return _RunningJob(process, init, os.pidfd_open(init), bytearray(), began_s)
+        return _RunningJob(process, init, os.pidfd_open(init), bytearray(), began_s, abandoned)
     except (ValueError, KeyError, ProcessLookupError):
-        return _RunningJob(process, 0, -1, bytearray(), began_s)
+        return _RunningJob(process, 0, -1, bytearray(), began_s, abandoned)
 
 
 def _read_output(running: _RunningJob, limits: Limits) -> None:

@@ -105,6 +105,32 @@ HOSTILE: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
+SQUARE: list[Any] = [
+    ["flatten", [SEEN], {}], ["cat", [[{"node": 0}] * 60], {}], ["unsqueeze", [{"node": 1}, 0], {}], ["unsqueeze", [{"node": 1}, 1], {}],
+    ["mul", [{"node": 2}, {"node": 3}], {}], ["sum", [{"node": 4}], {}], ["add", [SEEN, {"node": 5}], {}],
+]  # fmt: skip
+"""Takes memory with the square of the rows."""
+
+
+def test_a_graph_that_grows_with_the_square_of_its_rows_is_refused_before_it_takes_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check with few rows does not show it."""
+    graph, sizes = Graph({"nodes": SQUARE, "given": [{"node": 6}]}, {}), list[int]()
+
+    def noting(*arguments: Any) -> Tensor:
+        sizes.append(torch.mul(*arguments).numel())
+        return torch.mul(*arguments)
+
+    monkeypatch.setitem(FUNCTIONS, "mul", noting)
+    graph.check(3, 5, (3, 5))
+    for _ in range(2):
+        assert graph(torch.zeros(4, 5))[0].shape == (4, 5)
+        with pytest.raises(NotExportableError, match=r"mul: .*at most"):
+            graph(torch.zeros(32, 5))
+    assert sizes == [900**2, 1200**2, 1200**2], "never for 32 rows"
+
+
 @pytest.mark.parametrize(("graph", "why"), HOSTILE)
 def test_a_hostile_graph_is_refused_before_it_takes_memory(graph: Any, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):

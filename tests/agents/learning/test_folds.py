@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from serl.agents.learning.folds import FOLD
+from serl.agents.learning.folds import FOLD, scored_data
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Source, open_source
 from serl.exchange.errors import ConfigError
@@ -51,3 +51,15 @@ def test_bad_folds_are_named(tmp_path: Path) -> None:
         source(tmp_path, "books", None).hours(FOLD)
     with pytest.raises(ConfigError, match="expected pieces of at least 600 s"):
         source(tmp_path, "books", 0, folds=30).hours("train")
+
+
+def test_a_fold_is_cut_from_all_training_data(tmp_path: Path) -> None:
+    first, second, other = (tmp_path / f"{name}.day" for name in ("first", "second", "other"))
+    market = MarketConfig(data=[first, second])
+    assert scored_data(first, FOLD, market) == [first, second]
+    assert scored_data(tmp_path / "x" / ".." / "first.day", FOLD, market) == [first, second]
+    assert scored_data(other, "validation", market) == [other]
+    with pytest.raises(ConfigError, match=r"expected one of market\.data.* got .*other\.day and .*first\.day"):
+        scored_data(other, FOLD, market)
+    with pytest.raises(ConfigError, match="no data; add it"):
+        scored_data(other, FOLD, MarketConfig())

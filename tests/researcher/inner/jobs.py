@@ -1,6 +1,7 @@
 """Jobs of test_worker.py."""
 
 import os
+import signal
 import sys
 import time
 
@@ -20,3 +21,7 @@ def fail() -> None:
 
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
+
+
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

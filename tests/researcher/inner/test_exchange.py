@@ -2,13 +2,17 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from serl.agents.learning.errors import LearningError
+from serl.clients.errors import SessionEnded
 from serl.researcher.inner import exchange
+from serl.researcher.inner.errors import ScoreError
 from tests.researcher.processes import is_gone
 
 
@@ -22,6 +26,24 @@ def test_it_ends_with_the_context() -> None:
         (started,) = set(children(os.getpid())) - before
         assert endpoint.startswith("tcp://127.0.0.1:")
     assert is_gone(started, within_s=0.1)
+
+
+def test_an_exchange_that_does_not_start_is_no_failure_of_who_trades_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(exchange, "free_port", lambda: taken.getsockname()[1])
+        with pytest.raises(ScoreError, match="cannot be bound"), exchange.lockstep_exchange(("AAA",), "0.01"):
+            pass
+
+
+@pytest.mark.parametrize(("error", "found"), [
+    (SessionEnded("restarted", "it restarted"), ScoreError), (SessionEnded("silence", "no message"), SessionEnded),
+    (LearningError("a rule"), LearningError),
+])  # fmt: skip
+def test_only_errors_of_the_exchange_are_its_own(error: Exception, found: type[Exception]) -> None:
+    with pytest.raises(found), exchange._measuring():
+        raise error
 
 
 @pytest.mark.long

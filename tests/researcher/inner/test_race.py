@@ -106,6 +106,19 @@ def test_the_budget_ends_the_race(tmp_path: Path) -> None:
     assert found.next_round(2.6) == []
 
 
+def test_the_screens_of_rules_leave_something_of_the_budget(tmp_path: Path) -> None:
+    """As those of trainings do, although a rule is always complete."""
+    incumbent, *field = (Candidate({Kind.POLICY: Module("spec", str(number))}) for number in range(9))
+    new = Standings(Race(), [made(tmp_path / "new", one, {}) for one in field], made(tmp_path / "new", incumbent, {}))
+    screens = new.next_round(0.0)
+    spent = sum(each.cost for each in screens)
+    assert (len(screens), {each.share for each in screens}) == (8, {1.0})
+    assert spent == pytest.approx(1.6)
+    screened = [made(tmp_path, one, {(1.0, 0): value / 10}) for value, one in enumerate(field, 1)]
+    found = Standings(Race(), screened, made(tmp_path, incumbent, {(1.0, seed): 0.0 for seed in range(8)}))
+    assert [(each.seed, each.cost) for each in found.next_round(spent)] == [(1, 1.0), (1, 1.0)]
+
+
 def test_a_single_training_takes_its_spread_from_the_others(tmp_path: Path) -> None:
     several = {(0.5, 0): 0.5, (1.0, 0): 0.0001, (1.0, 1): 1.0, (1.0, 2): 2.0}
     found, field = standings(tmp_path, [several, {(0.5, 0): 0.5}], Race(stages=STAGES))

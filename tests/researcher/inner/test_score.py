@@ -1,12 +1,14 @@
 """A served exchange and the replay market give equal numbers; a score is that of the policy file."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
@@ -14,11 +16,15 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.sources import open_source
 from serl.agents.learning.team import Channels, Messages, received_size
 from serl.exchange.errors import ConfigError
+from serl.history.day import Day, write_day
+from serl.history.generate import generate_day
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.settings import STATIC, Settings
 from tests.agents.execution.test_data import rows, write
+from tests.researcher.inner.conftest import small_settings
 
 CHANNELS = Channels((44, 21), (2.0, -1.0), ("tanh", "clip"))
 
@@ -83,6 +89,33 @@ def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
     assert (start_s + 300 <= 13 * 3600).all()
     passive = scoring.in_process(here.days, here.episodes, Passive(0.3), "hybrid")
     assert not np.array_equal(passive.results["price_ticks"], here.twap.results["price_ticks"])
+
+
+def hours_of(days: list[Day], stretches: Iterable[tuple[int, int, int]]) -> set[tuple[str, int]]:
+    """All minutes of (day, start, end), with their date."""
+    minute_ns = 60 * 10**9
+    return {
+        (days[day].reference.date, at // minute_ns) for day, start, end in stretches for at in range(start, end, minute_ns)
+    }  # fmt: skip
+
+
+def test_no_scored_hour_of_several_days_is_trained_on(tmp_path: Path) -> None:
+    """As many days as folds: a fold is one of them, also where `day` names the first."""
+    base = generate_day(3)
+    dates = [f"2026-01-{number:02d}" for number in (5, 6, 7)]
+    days = [dataclasses.replace(base, reference=dataclasses.replace(base.reference, date=date)) for date in dates]
+    paths = [tmp_path / f"{date}.day" for date in dates]
+    for path, day in zip(paths, days, strict=True):
+        write_day(day, path)
+    small = small_settings(paths[0])
+    settings = small.model_copy(update={"market": small.market.model_copy(update={"data": paths})})
+    for seed in range(3):
+        own = settings.of_seed(seed)
+        used, episodes, _ = scoring._exchange_orders(own, own.scoring_part)
+        scored = hours_of(used, [(row["day"], row["start_ns"], row["start_ns"] + row["steps"] * row["interval_ns"]) for row in episodes])  # fmt: skip
+        trained = hours_of(days, [(one.day, one.start_ns, one.end_ns) for one in open_source(own.market).hours(TRAIN)])
+        assert {date for date, _ in scored} == {dates[seed]}
+        assert scored and trained and not scored & trained
 
 
 @pytest.mark.long

@@ -14,7 +14,8 @@ import pytest
 
 from serl.agents.learning.training import CHECKPOINT
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.worker import JOB_LOG, AbandonedError, abandon, run_job
+from serl.researcher.inner.worker import JOB_LOG, abandon, run_job
+from serl.researcher.sandbox.errors import AbandonedError
 from serl.researcher.sandbox.job_result import Outcome
 
 
@@ -43,6 +44,12 @@ def test_jobs_share_a_process_until_one_crashes(tmp_path: Path) -> None:
     after = run_job(request("pid"), tmp_path, 60)
     assert after.ok
     assert after.value != pids[0]
+
+
+def test_a_worker_that_a_signal_killed_is_told_from_one_that_crashed(tmp_path: Path) -> None:
+    found = run_job(request("be_killed"), tmp_path, 60)
+    assert found.outcome is Outcome.SIGNALLED
+    assert "exit status -9" in found.text
 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The sandbox from its caller's view."""
 
+import os
+import signal
 import struct
 import subprocess
 import sys
@@ -13,10 +15,11 @@ import pytest
 from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
-from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox import run as sandbox_run
+from serl.researcher.sandbox.errors import AbandonedError, SandboxUnavailableError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
-from serl.researcher.sandbox.run import Job, run, work_folder
+from serl.researcher.sandbox.run import Job, abandon, run, work_folder
 from tests.researcher.processes import is_gone
 
 EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
@@ -157,20 +160,72 @@ def noting(*arguments):
     print(job.init, flush=True)
     return job
 sandbox_run._await_init = noting
+{}
 with sandbox_run.work_folder() as folder:
-    sandbox_run.run(sandbox_run.Job("serl.researcher.sandbox.entrypoints:execute", {"source": "import time; time.sleep(60)"}), folder)
+    sandbox_run.run(sandbox_run.Job("serl.researcher.sandbox.entrypoints:execute", {{"source": {!r}}}), folder)
 """
+CLEARS = "import ctypes\nctypes.CDLL(None).prctl(1, 0)\n"
+TAKES_OVER = """
+import os, sys, threading
+thread = threading.Thread(target=os.execv, args=(sys.executable, [sys.executable, "-c", {!r}]))
+thread.start()
+thread.join()
+"""
+DONE = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'done')\ntime.sleep(60)"
+"""Names the process, which the host sees."""
+OUTLIVING = {
+    "clears its death signal": (CLEARS + DONE, "sandbox_run.seccomp.PR_SET_PDEATHSIG = 999"),
+    "lets a thread become another program": (
+        TAKES_OVER.format(DONE) + DONE, "sandbox_run.seccomp.EXEC = dict.fromkeys(sandbox_run.seccomp.EXEC, ())",
+    ),
+}  # fmt: skip
+"""Jobs that would outlive their caller, and what takes the protection away."""
 
 
 @pytest.mark.usefixtures("sandboxed")
 def test_a_job_ends_with_a_caller_that_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", JOB], stdout=subprocess.PIPE) as caller:
+    assert is_gone(job_of_a_killed_caller(DONE, ""))
+
+
+def job_of_a_killed_caller(source: str, before: str) -> int:
+    """A job that says it is done, whose caller is then killed."""
+    with subprocess.Popen([sys.executable, "-c", JOB.format(before, source)], stdout=subprocess.PIPE) as caller:
         assert caller.stdout is not None
         job = int(caller.stdout.readline())
-        time.sleep(0.5)  # the job runs
-        assert not is_gone(job, within_s=0.1)
+        while Path(f"/proc/{job}/comm").read_text() != "done\n":
+            time.sleep(0.02)
         caller.kill()
+    return job
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("name", OUTLIVING)
+def test_no_job_outlives_its_caller(name: str) -> None:
+    source, without = OUTLIVING[name]
+    assert is_gone(job_of_a_killed_caller(source, ""))
+    left = job_of_a_killed_caller(source, without)
+    assert not is_gone(left, within_s=1.0), "the attack works without the protection"
+    os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_an_abandoned_job_ends_without_a_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the terminal does not reach it: it is in a session of its own."""
+    jobs: list[Any] = []
+    read_output = sandbox_run._read_output
+
+    def abandoning(job: Any, limits: Limits) -> None:
+        jobs.append((job.init, os.getsid(job.process.pid)))
+        abandon()
+        read_output(job, limits)
+
+    monkeypatch.setattr(sandbox_run, "_read_output", abandoning)
+    with pytest.raises(AbandonedError, match="--resume"):
+        execute(folder, "import time; time.sleep(60)")
+    ((job, session),) = jobs
     assert is_gone(job)
+    assert session != os.getsid(0)
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -241,6 +296,6 @@ def test_filters_are_of_known_machines() -> None:
         assert steps[1] == (seccomp.EQUAL, 1, 0, architecture)
         assert steps[-1] == (seccomp.RETURN, 0, 0, seccomp.ALLOW)
         tested = {value for code, _, _, value in steps if code == seccomp.EQUAL}
-        assert tested == {architecture, *calls.values(), *seccomp.COMMON.values()}
+        assert tested == {architecture, seccomp.PR_SET_PDEATHSIG, *calls.values(), *seccomp.COMMON.values()}
     with pytest.raises(SandboxUnavailableError, match="riscv64"):
         seccomp.program("riscv64")

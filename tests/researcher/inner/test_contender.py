@@ -1,0 +1,167 @@
+"""What is kept of failures: those of the candidate itself, and none that may come from outside."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from serl.exchange.errors import ConfigError
+from serl.researcher.candidates import Budget, Candidate, Module, Score
+from serl.researcher.inner import contender, evaluate, results
+from serl.researcher.inner.contender import FAILED, Contender
+from serl.researcher.inner.errors import IncumbentError, ScoreError, SignalledError
+from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
+from serl.researcher.inner.race_config import Race, Stage
+from serl.researcher.inner.score import Permit
+from serl.researcher.inner.settings import STATIC, Settings
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.sandbox import run as sandbox
+from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.job_result import JobResult, Outcome
+from serl.researcher.validation.findings import Finding, Reason, Report
+from serl.researcher.validation.findings import Stage as Stages
+
+REWARD = Candidate({Kind.REWARD: Module("spec", "{}")})
+SLOW = Candidate({Kind.POLICY: Module("code", "import time\ntime.sleep(60)\n")})
+SCORE = Score(1.0, 0.0, 2.0, 0.0, 4, 1.0, 0.0, 0.0, (1.0,) * 4, tuple(range(4)), (0.0,) * 4)
+
+
+def entered(folder: Path, outcome: Outcome, **options: Any) -> Contender:
+    """A contender whose training ends in this outcome."""
+    return Contender(
+        REWARD, Settings(), Budget(), folder, ignore_stage, lambda *_: JobResult(outcome, "why"), **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "options", "kept"),
+    [
+        (Outcome.CRASHED, {}, True),
+        (Outcome.SIGNALLED, {}, False),
+        (Outcome.CRASHED, {"keeps_failure": False}, False),
+        (Outcome.CRASHED, {"scored_on": ("test", Permit())}, False),
+    ],
+)
+def test_only_a_candidates_own_failure_is_kept(
+    outcome: Outcome, options: dict[str, Any], kept: bool, tmp_path: Path
+) -> None:
+    one = entered(tmp_path, outcome, **options)
+    one.run(1.0, 0)
+    assert one.failure is not None and one.failure.reason == f"training {outcome.value}: why"
+    assert (entered(tmp_path, outcome, **options).failure is not None) is kept
+
+
+def test_a_failure_of_before_does_not_bind_an_incumbent(tmp_path: Path) -> None:
+    entered(tmp_path, Outcome.CRASHED).run(1.0, 0)
+    assert entered(tmp_path, Outcome.CRASHED).failure is not None
+    assert entered(tmp_path, Outcome.CRASHED, keeps_failure=False).failure is None
+
+
+def test_a_job_that_never_ran_ends_the_race(tmp_path: Path) -> None:
+    one = entered(tmp_path, Outcome.REFUSED)
+    with pytest.raises(SandboxUnavailableError, match="why"):
+        one.run(1.0, 0)
+    assert one.failure is None and not (tmp_path / FAILED).exists()
+
+
+def test_a_dry_run_that_a_signal_ended_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Report(Kind.REWARD, "code", Stages.DRY_RUN, (Finding(Reason.STOPPED, "why"),), JobResult(Outcome.SIGNALLED, ""))  # fmt: skip
+    monkeypatch.setattr(contender, "validate", lambda *_: stopped)
+    one = entered(tmp_path, Outcome.OK)
+    one.validate()
+    assert one.failure is not None and not (tmp_path / FAILED).exists()
+
+
+def test_an_abandoned_contender_begins_nothing_and_writes_nothing(tmp_path: Path) -> None:
+    one = entered(tmp_path, Outcome.CRASHED)
+    one.abandon()
+    one.validate()
+    one.run(1.0, 0)
+    assert one.failure is None
+    one._fail("training", "no policy", "why", 0.0)
+    assert not (tmp_path / FAILED).exists()
+
+
+def test_an_incumbent_that_failed_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def train(*arguments: Any) -> JobResult:
+        calls.append(arguments)
+        return JobResult(Outcome.CRASHED, "exit status -9")
+
+    monkeypatch.setattr(evaluate, "trainer", lambda on: train)
+    for number in (1, 2):
+        with pytest.raises(IncumbentError):
+            evaluate_many([Candidate({})], Settings(), Budget(), tmp_path)
+        assert len(calls) == number
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All scores are the same, and nothing is trained: the first training of REWARD is ended by a signal."""
+    killed = [REWARD.key]
+
+    def make(one: Contender, *_: Any) -> Any:
+        if one.key in killed:
+            killed.remove(one.key)
+            raise SignalledError("killed by SIGKILL")
+        return SimpleNamespace(save=lambda path: None, metadata={"steps": 1}), {}
+
+    monkeypatch.setattr(Contender, "validate", lambda one: None)
+    monkeypatch.setattr(Contender, "_make_policy", make)
+    monkeypatch.setattr(contender, "score", lambda *_: SCORE)
+
+
+@pytest.mark.usefixtures("scored")
+def test_a_race_that_has_ended_tries_again_what_a_signal_ended(tmp_path: Path) -> None:
+    """Its last round was that of another candidate."""
+    settings = Settings(race=Race(stages=(Stage(share=0.5, seeds=1), Stage(share=1.0, seeds=1))))
+    other = Candidate({Kind.REWARD: Module("spec", "[]")})
+    found = [[one.stage for one in evaluate_many([REWARD, other], settings, Budget(), tmp_path)] for _ in range(3)]
+    assert found == [["training", "done"], ["halved", "done"], ["halved", "done"]]
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_a_job_in_the_sandbox_that_is_abandoned_leaves_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while a rule is traced."""
+
+    def interrupted(*_: Any) -> JobResult:
+        while not sandbox._abandoned:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(contender, "validate", lambda *_: SimpleNamespace(ok=True))
+    monkeypatch.setattr(evaluate, "trainer", lambda on: interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_many([SLOW], Settings(), Budget(), tmp_path)
+    assert time.monotonic() - began < 40
+    assert not list(tmp_path.glob(f"*/{FAILED}"))
+
+
+def test_orders_that_cannot_be_made_are_no_failure_of_a_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: Any) -> Any:
+        raise ConfigError("folds: expected pieces")
+
+    monkeypatch.setattr("serl.researcher.inner.score.scoring_set", cannot)
+    one = Contender(Candidate({}), Settings(), Budget(), tmp_path, ignore_stage, lambda *_: JobResult(Outcome.OK, ""))
+    policy: Any = SimpleNamespace(save=lambda path: None, metadata={"steps": 1})
+    monkeypatch.setattr(Contender, "_make_policy", lambda *_: (policy, {}))
+    with pytest.raises(ScoreError, match="expected pieces"):
+        one.run(1.0, 0)
+    assert results.read(tmp_path / FAILED) is None
+
+
+def test_a_day_whose_folds_are_not_those_of_training_is_refused_before_training(tmp_path: Path) -> None:
+    settings = Settings(market=STATIC.model_copy(update={"data": [tmp_path / "a.day"]}), day=tmp_path / "b.day")
+    with pytest.raises(
+        ConfigError, match=r"day: expected one of market\.data, .*b\.day and .*a\.day; add it .*folds: 0"
+    ):
+        evaluate_many([REWARD], settings, Budget(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
