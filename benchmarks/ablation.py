@@ -16,8 +16,8 @@ from rich.console import Console
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import with_overrides
-from serl.agents.learning.students_t import student
 from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
+from serl.agents.students_t import student
 
 RULES = ("static", "dynamic", "fixed", "adaptive")
 SHOWN = ("PA", "PA_twap", "IS", "AFI")

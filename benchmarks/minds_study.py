@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.endings import one_line_endings
-from serl.agents.learning.students_t import mean_interval
+from serl.agents.students_t import mean_interval
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 from serl.minds.config import MindsConfig, load_minds

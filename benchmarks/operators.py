@@ -16,7 +16,7 @@ from typing import Any
 from serl.agents.execution.data import TRAIN
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
-from serl.agents.learning.students_t import student
+from serl.agents.students_t import student
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.outer import report, run

@@ -17,7 +17,7 @@ from benchmarks.toy import ToyExecution
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.students_t import student
+from serl.agents.students_t import student
 
 Floats = NDArray[np.float64]
 ENVIRONMENTS, ROLLOUT_STEPS = 32, 32

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.proof_methods import CEILING, DEFAULT
-from serl.agents.learning.students_t import holm, student, tail
+from serl.agents.students_t import holm, student, tail
 
 Found = Mapping[tuple[str, str], Sequence[float]]
 """PA on fresh days in bps of each seed, by (method, task)."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.endings import one_line_endings
-from serl.agents.learning.students_t import holm, tail
+from serl.agents.students_t import holm, tail
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
 from serl.researcher.candidates import Candidate, Module, Paired

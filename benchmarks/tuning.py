@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.tuning_model import sampled, small_base
-from serl.agents.learning.students_t import student
+from serl.agents.students_t import student
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.modules.contracts import Kind

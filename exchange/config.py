@@ -267,8 +267,11 @@ def socket_endpoints(orders: str) -> dict[str, str]:
 
 
 def endpoint_port(endpoint: str) -> int:
-    """The port of an endpoint `tcp://HOST:PORT`."""
-    return int(endpoint.rpartition(":")[2])
+    """The port of an endpoint `tcp://HOST:PORT`. Raises ConfigError for an endpoint without one."""
+    port = endpoint.rpartition(":")[2]
+    if not re.fullmatch(r"[0-9]{1,5}", port):
+        raise ConfigError(f"expected an endpoint like tcp://127.0.0.1:5570, got {endpoint!r}; give a port")
+    return int(port)
 
 
 def is_loopback(endpoint: str) -> bool:

@@ -12,6 +12,7 @@ from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE
+from serl.exchange.journal.depositors import depositors
 from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.login import Login
 from serl.exchange.records import Rows
@@ -66,7 +67,7 @@ class Participants:
         found = {number for number, entry in enumerate(entries) if entry.get("deposited") or deposits[number].any()}
         named = {self._numbers[name] for name, account in self._config.accounts.items() if account.balances}
         if any("deposited" not in entries[number] for number in named - found):  # of an earlier version, or repaired
-            found |= self._core.journal.deposited(self._core.gateway)
+            found |= depositors(self._core.journal, self._core.gateway)
         return found
 
     def note_deposits(self, before: Collection[int]) -> None:

@@ -179,10 +179,9 @@ class Exchange:
             warm_rule_book()
         self.clock.start()
         with private_files():
-            participants = self.sessions.participants
-            accounts, deposited = participants.accounts(), participants.deposited()
-            self.schedule.start(config, accounts, self.clock.now_ns(), deposited)
-            participants.note_deposits(deposited)
+            participants, now_ns = self.sessions.participants, self.clock.now_ns()
+            self.schedule.start(config, participants.accounts(), now_ns, had := participants.deposited())
+            participants.note_deposits(had)
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway, self.core.populate)
         self._commit_pipe = np.zeros(int(config.journal.durability == "batch"), POLL_ITEM)
         if len(self._commit_pipe):
@@ -364,13 +363,12 @@ class Exchange:
     def _serve_others(self, ready: set[str]) -> None:
         """Serves sources that are ready: while orders arrive one in each turn, so that an order waits for one short piece of other work."""
         is_limited = self._shares.are_limited
-        turn_s = TURN_S if is_limited else QUIET_TURN_S
         for _ in range(len(self._others)):
             name, serve = self._others[0]
             self._others.rotate(-1)
             if name in ready:
                 self._publish()  # a snapshot, or a new chain, begins behind what is published, not within a later batch
-                serve(turn_s)
+                serve(TURN_S if is_limited else QUIET_TURN_S)
                 if is_limited:
                     return
 

@@ -14,6 +14,7 @@ from gymnasium import wrappers
 import serl.environments
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import DataError
@@ -132,6 +133,26 @@ def test_agents_of_one_book(day: Path) -> None:
         ConfigError, match="expected a day with a book as data, which the agents share, got a dynamic market"
     ):
         parallel_env(**SMALL)
+
+
+def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:
+    """Of one agent that takes nothing, those of the vector environment."""
+    settings: dict[str, Any] = {
+        "data": day,
+        "duration_s": 60,
+        "interval_s": 20,
+        "actions": "market",
+        "scales": Scales(),
+    }
+    settings |= {"reward": "schedule", "unfilled_bps": 1000.0, "deviation_bps": 500.0}
+    together = parallel_env(agents=1, shared=False, **settings)
+    alone = execution_vector_env(1, **settings)
+    together.reset(seed=1)
+    alone.reset(seed=1)
+    for _ in range(3):
+        _, rewards, *_ = together.step({"agent_0": np.zeros(1 + together.message_size)})
+        assert rewards["agent_0"] == pytest.approx(alone.step(np.zeros((1, 1)))[1][0])
+    assert rewards["agent_0"] < -900
 
 
 @pytest.mark.parametrize(

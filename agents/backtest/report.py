@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from serl.agents.backtest.result import Result
-from serl.agents.learning.students_t import mean_interval
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
+from serl.agents.students_t import mean_interval
 from serl.exchange.config import time_of_day_text
 
 TRADES_SHOWN = 200

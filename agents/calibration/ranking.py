@@ -19,8 +19,8 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.learning.evaluation import Estimate, bootstrap_clusters
-from serl.agents.learning.students_t import expanded
 from serl.agents.realism.tape import Floats
+from serl.agents.students_t import expanded
 from serl.agents.traders.population import PopulationConfig
 from serl.history.day import Day
 

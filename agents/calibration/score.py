@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_window
-from serl.agents.learning.students_t import student
 from serl.agents.realism.benchmark import Benchmark, compare
 from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
 from serl.agents.realism.tape import Floats, Tape
+from serl.agents.students_t import student
 from serl.agents.traders.population import PopulationConfig
 
 

@@ -3,7 +3,7 @@
 The time is either `ToD`, when the bar begins, or `time`, when it ends, with its length in minutes in `period`.
 
 Rows without a price (suspended stocks), rows with contradictory prices, and stock-days with fewer than BARS_MIN of the day's bars (half
-days, long gaps) are dropped and counted. A missing bar within a day becomes a bar of volume 0 at the last price.
+days, long gaps) or without volume (trading halts) are dropped and counted. A missing bar within a day becomes a bar of volume 0 at the last price.
 """
 
 import dataclasses
@@ -68,15 +68,18 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
     grid = np.full((len(symbols) * len(dates), len(times), 6), np.nan)
     grid[symbol[valid] * len(dates) + date[valid], time[valid]] = columns
     present = np.isfinite(grid[:, :, 0]).sum(axis=1)
-    complete = np.flatnonzero(present >= BARS_MIN * len(times))
+    long_enough = present >= BARS_MIN * len(times)
+    traded_day = np.nansum(grid[:, :, VOLUME], axis=1) > 0
+    complete = np.flatnonzero(long_enough & traded_day)
     if not len(complete):
         raise DataError(
-            f"{path}: expected stock-days with at least {BARS_MIN:.0%} of the day's {len(times)} bars, got none; use whole days"
+            f"{path}: expected stock-days with at least {BARS_MIN:.0%} of the day's {len(times)} bars and volume, got none; use whole days"
         )
     counts = {
         "rows": len(values), "rows_without_price": int((~priced).sum()), "rows_contradictory": int((priced & ~valid).sum()),
         "rows_twice": int(valid.sum() - present.sum()), "stock_days": len(complete),
-        "stock_days_short": int(((present > 0) & (present < BARS_MIN * len(times))).sum()),
+        "stock_days_short": int(((present > 0) & ~long_enough).sum()),
+        "stock_days_without_volume": int((long_enough & ~traded_day).sum()),
         "bars_missing": int(len(complete) * len(times) - present[complete].sum()),
     }  # fmt: skip
     starts_ns = np.array([time_of_day_ns(text) for text in times])

@@ -1,5 +1,6 @@
 """`serl execute` works a parent order on a running exchange; `serl volume-curve` fits the volume curve that VWAP needs."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,12 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 
 if TYPE_CHECKING:
+    from serl.agents.execution.executor import Execution, Executor
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.policy import Policy
     from serl.agents.execution.report import Benchmark
+
+DAY_S = 86_400
 
 
 @click.command(
@@ -85,7 +89,12 @@ def execute(
         )
     start, _, end = window.partition("-")
     order = ParentOrder(
-        symbol, Side[side.upper()], qty, time_of_day_ns(start), time_of_day_ns(end), round(interval * 1_000_000_000)
+        symbol,
+        Side[side.upper()],
+        qty,
+        time_of_day_ns(start),
+        time_of_day_ns(end),
+        _nanoseconds("--interval", interval),
     )
     chosen = make_policy(
         name or policy or "", curve=volume_curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
@@ -94,18 +103,54 @@ def execute(
     used = mode or chosen.modes[0]
     require_mode(chosen, used)
     reports.import_drawing()
+    _make_folder(report)
     benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used)
-    with log_in(connect, participant, token, curve=curve) as client:
+    # an interrupted command must not leave orders that nobody watches
+    with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
         executor = Executor(client, order, chosen, used, progress_file, order_flow_log)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
-        execution = executor.run()
+        execution = _run_or_tell(executor)
     summary = reports.summarise(execution, benchmark)
-    paths = reports.write_report(execution, summary, tick_size, report)
     _show(f"{chosen.name} {side} {qty:,} {symbol}, {window}", reports.lines(summary, tick_size))
+    paths = reports.write_report(execution, summary, tick_size, report)
     click.echo(f"wrote {', '.join(map(str, paths))}")
+
+
+def _nanoseconds(option: str, seconds: float) -> int:
+    """Seconds in nanoseconds; ConfigError for a time that is no interval of a day."""
+    from serl.exchange.errors import ConfigError
+
+    if not 0 < seconds <= DAY_S:
+        raise ConfigError(f"{option}: expected more than 0 and up to {DAY_S} s, got {seconds:g}; give seconds, like 30")
+    return round(seconds * 1_000_000_000)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder of the report before anything is traded; ReportFileError if no file can be written there."""
+    from serl.agents.pages.errors import ReportFileError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        got = "" if os.access(folder, os.W_OK) else "no permission to write"
+    except OSError as error:
+        got = error.strerror or str(error)
+    if got:
+        raise ReportFileError(f"--report {folder}: expected a writable folder, got {got}; give another")
+
+
+def _run_or_tell(executor: "Executor") -> "Execution":
+    """Runs the order; when interrupted it says what is filled so far, because no report will."""
+    try:
+        return executor.run()
+    except KeyboardInterrupt:
+        filled_lots = sum(qty for _, _, qty, _ in executor.market.own_fills)
+        click.echo(
+            f"stopped early: {filled_lots:,} of {executor.order.qty_lots:,} lots are filled so far; the exchange cancels the open orders"
+        )
+        raise
 
 
 def _in_process_benchmark(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
@@ -138,6 +183,7 @@ def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
     from serl.agents.execution.policies.volume import VolumeCurve
     from serl.history.day import read_day
 
+    _nanoseconds("--width", width)
     curve = VolumeCurve.fit([read_day(path) for path in days], width)
     curve.save(output)
     click.echo(f"wrote {output}: {len(curve.shares)} buckets of {width:g} s from {len(days)} days")

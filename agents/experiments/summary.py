@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from serl.agents.experiments.experiment import Experiment
 from serl.agents.experiments.measures import PNL
 from serl.agents.experiments.store import Results
-from serl.agents.learning.students_t import holm, mean_interval, p_value
+from serl.agents.students_t import holm, mean_interval, p_value
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def impact(
 
     Writes an .html, .json and .png file with the name of OUTPUT.
     """
+    from serl.agents.pages.page import check_path
     from serl.extras import require_reports
 
     if ofi:
@@ -103,6 +104,7 @@ def impact(
         )
     _require_one(context, day, simulated)
     require_reports()
+    check_path(output.with_suffix(".html"))  # now, not after the measurement
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)
@@ -193,6 +195,15 @@ def _parse_shares(text: str) -> list[float]:
     return shares
 
 
+def _step_ns(option: str, seconds: float) -> int:
+    """Seconds in nanoseconds; ImpactError for a time that is no step of a day."""
+    from serl.agents.impact.errors import ImpactError
+
+    if not 0.001 <= seconds <= 86_400:
+        raise ImpactError(f"{option}: expected 0.001 to 86400 s, got {seconds:g}; give seconds, like 5")
+    return round(seconds * 1e9)
+
+
 def _measure_replay(
     day: Path, side: str, shares: list[float], window: str, interval_s: float, grid_s: float, symbol: str | None,
     output: Path, answering: str | None,
@@ -206,10 +217,11 @@ def _measure_replay(
     from serl.exchange.records import Side
 
     times = parse_window(window)
+    interval_ns, grid_step_ns = _step_ns("--interval", interval_s), _step_ns("--grid", grid_s)
     history = load_day(day)
     found = replay_impact(
-        history, Side[side.upper()], shares, times, interval_ns=round(interval_s * 1e9),
-        grid_step_ns=round(grid_s * 1e9), symbol=symbol, answers=answering or NONE,
+        history, Side[side.upper()], shares, times, interval_ns=interval_ns,
+        grid_step_ns=grid_step_ns, symbol=symbol, answers=answering or NONE,
     )  # fmt: skip
     written = write_replay_impact(found, day.name, day_origin(history), output)
     Console().print(summary_table(found, f"{side} {found.symbol}, {window}: impact in ticks"))

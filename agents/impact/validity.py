@@ -7,14 +7,15 @@ What is expected: impact grows like the square root of the size at any duration 
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from serl.agents.impact.responses import FACTORS, STEPS, TIME, Responses
-from serl.agents.realism.distances import CONFIDENCE
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.square_root_law import ImpactLaw, fit_impact_law
 from serl.agents.realism.tape import Floats
+from serl.agents.students_t import expanded
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
 UNUSABLE_MAX = 0.01
@@ -66,14 +67,14 @@ def check_validity(found: Responses, bootstraps: int = 1000, seed: int = 1) -> l
     """[actual mean and resamples, side, size, time]"""
     curve, buy, sell = mean.mean(axis=(1, 2)), mean[:, 0, :, STEPS], mean[:, 1, :, STEPS]
     end = curve[:, STEPS]
-    inf = math.inf
+    inf, check = math.inf, partial(_check, expanded(found.runs))
     checks = [
-        _check("buys move the mid up", "ticks at the largest size", buy[:, -1], 0.0, inf),
-        _check("sells move it down", "ticks at the largest size", sell[:, -1], 0.0, inf),
-        _check("symmetric", "(buy - sell) / mean", _ratio((buy - sell).mean(axis=1), end), -0.25, 0.25),
+        check("buys move the mid up", "ticks at the largest size", buy[:, -1], 0.0, inf),
+        check("sells move it down", "ticks at the largest size", sell[:, -1], 0.0, inf),
+        check("symmetric", "(buy - sell) / mean", _ratio((buy - sell).mean(axis=1), end), -0.25, 0.25),
         _lowest(
             [
-                _check("monotone in size", "ticks, least step", step, 0.0, inf)
+                check("monotone in size", "ticks, least step", step, 0.0, inf)
                 for step in np.diff((buy + sell) / 2, axis=1).T
             ]
         ),
@@ -81,27 +82,27 @@ def check_validity(found: Responses, bootstraps: int = 1000, seed: int = 1) -> l
     delta = _slopes(fit_size_law(found, bootstraps, seed), bootstraps)
     duration = _slopes(_fit(np.array(FACTORS), found.by_duration_ticks.mean(axis=1), bootstraps, seed), bootstraps)
     checks += [
-        _check("concave in size", "exponent delta", delta, 0.0, 1.0),
-        _check("square root of size", "exponent delta", delta, 0.43, 0.57),
-        _check("concave in time", "impact half way / at the end", _ratio(curve[:, STEPS // 2], end), 0.5, inf),
-        _check("duration matters little", "exponent of the duration", duration, -0.1, 0.1),
-        _check("peaks at the end", "time in durations", TIME[curve.argmax(axis=1)], 0.9, 1.1),
+        check("concave in size", "exponent delta", delta, 0.0, 1.0),
+        check("square root of size", "exponent delta", delta, 0.43, 0.57),
+        check("concave in time", "impact half way / at the end", _ratio(curve[:, STEPS // 2], end), 0.5, inf),
+        check("duration matters little", "exponent of the duration", duration, -0.1, 0.1),
+        check("peaks at the end", "time in durations", TIME[curve.argmax(axis=1)], 0.9, 1.1),
     ]
     for number in AFTER:
         bounds = (0.5, 0.83) if number == AFTER[-1] else (-inf, 1.0)
         name = "plateau near two thirds" if number == AFTER[-1] else "decays"
         after = _ratio(curve[:, (1 + number) * STEPS], end)
-        checks.append(_check(name, f"{number} x later / at the end", after, *bounds))
+        checks.append(check(name, f"{number} x later / at the end", after, *bounds))
     return checks
 
 
-def _check(name: str, unit: str, values: Floats, least: float, most: float) -> Check:
+def _check(quantiles: tuple[float, float], name: str, unit: str, values: Floats, least: float, most: float) -> Check:
     """A check of a value, the first one, with its resamples, the others."""
     resampled = values[1:]
     known = resampled[np.isfinite(resampled)]
     if not np.isfinite(values[0]) or len(known) < (1 - UNUSABLE_MAX) * len(resampled) or not len(known):
         return Check(name, unit, float(values[0]), -math.inf, math.inf, least, most)
-    low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    low, high = np.quantile(known, quantiles)
     return Check(name, unit, float(values[0]), float(low), float(high), least, most)
 
 

@@ -7,8 +7,11 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from serl.agents.league.report import NAME
+from serl.agents.pages.page import POLICY
 
 REFRESH_S = 5
+PAGE_POLICY = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""The report has its style in the page, which the dashboard's own policy forbids."""
 
 
 def routes(folder: Path) -> list[BaseRoute]:
@@ -16,7 +19,7 @@ def routes(folder: Path) -> list[BaseRoute]:
     path = folder / NAME
 
     def page(request: Request) -> Response:
-        headers = {"refresh": str(REFRESH_S), "cache-control": "no-cache"}
+        headers = {"refresh": str(REFRESH_S), "cache-control": "no-cache", "content-security-policy": PAGE_POLICY}
         if not path.exists():
             return PlainTextResponse(f"No match has been played in {folder} yet.", headers=headers)
         return FileResponse(str(path), headers=headers)

@@ -182,7 +182,8 @@ class ExecutorSide(Interval):
     def __init__(self, market: LeagueMarket, maker: Maker, config: MakingConfig, orders: Sampler, ratio: int) -> None:
         super().__init__(market)
         self._maker, self._ratio, self._seat = maker, ratio, MakerSeat(self)
-        self._making = MakingVectorEnv(self._seat, MakerWindows(orders, ratio), config)
+        # the last step of its windows is to close, with the executor
+        self._making = MakingVectorEnv(self._seat, MakerWindows(orders, ratio), config, closing_steps=1)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket; all windows begin together."""
@@ -190,7 +191,7 @@ class ExecutorSide(Interval):
         self.league.reset(which, episodes)
         self.add(begins=True)
         windows = maker_windows(episodes, self._ratio)
-        windows["steps"] += 1  # its last decision is to close, with the executor
+        windows["steps"] += 1
         self._making.reset(options={"episodes": windows})
 
     def step(self, children: Rows, until_ns: Any) -> None:

@@ -12,11 +12,13 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from serl.agents.execution.data import VALIDATION
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.evaluation import execute_orders
+from serl.agents.learning.incumbents import undisturbed_score
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.sources import Books, open_source
 
 
 class StoppingConfig(LearningSettings):
@@ -66,14 +68,21 @@ class EarlyStopping:
 
 
 def validation_scorer(market: MarketConfig, config: StoppingConfig) -> Callable[[Policy], float]:
-    """Mean PA in bps of a policy on the validation orders of a market."""
-    scenario = Scenario(
-        with_overrides(market, {"part": "validation", "environments": min(market.environments, config.orders)})
-    )
+    """Mean PA in bps of a policy on the validation orders of a market, as `serl evaluate` measures it. ConfigError if training hours of the
+    settings share time with them."""
+    scenario = _validation_scenario(market, config.orders)
     episodes = scenario.sampler.sample(np.random.Generator(np.random.PCG64(config.seed)), config.orders)
+    advantages = undisturbed_score(scenario, episodes)
+    return lambda policy: float(np.nanmean(advantages(policy, policy.modes[0])))
 
-    def score(policy: Policy) -> float:
-        env = scenario.env_for(policy, policy.modes[0])
-        return float(np.nanmean(execute_orders(env, policy, episodes).results["pa_bps"]))
 
-    return score
+def _validation_scenario(market: MarketConfig, orders: int) -> Scenario:
+    """The validation part. Hours of the settings are those of training: other simulated days may have the same, but not the same recorded day."""
+    changes = {"part": VALIDATION, "environments": min(market.environments, orders)}
+    validation = with_overrides(market, changes)
+    if market.hours is None or market.kind == "dynamic":
+        return Scenario(validation)
+    training = open_source(market)
+    assert isinstance(training, Books), "bars have no hours in their settings"
+    training.hours(VALIDATION)  # refuses those that share time with the training hours
+    return Scenario(validation.model_copy(update={"hours": None}), training.days)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.execution.answering.model import answering_days
-from serl.agents.execution.data import TRAIN, file_sha256, fit_scales
+from serl.agents.execution.data import TEST, TRAIN, VALIDATION, file_sha256, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.forecasts import Forecasts
@@ -106,6 +106,39 @@ class Scenario:
                     f"on {time_of_day_text(start)}-{time_of_day_text(end)} of {origin}; give other --hours, or train another"
                 )
 
+    def check_not_trained_on(self, policy: Policy) -> None:
+        """ConfigError if the policy of a file learnt, by `market.hours` of its settings, in hours in which policies are compared."""
+        file: Any = policy
+        if not isinstance(self.source, Books) or self.config.part not in (VALIDATION, TEST) or policy.interface is None:
+            return
+        for trained in file.metadata.get("data", []):
+            text = trained.get("market", {}).get("hours")
+            if text is not None and self._lie_in(text, trained.get("fingerprint", "").split(", ")):
+                raise ConfigError(
+                    f"{policy.name}: expected a policy that was not trained in the hours in which policies are compared, got one that was "
+                    f"trained in {text}; give other --hours, or train another"
+                )
+
+    def _lie_in(self, text: str, fingerprints: Sequence[str]) -> bool:
+        """Whether orders share time with these hours of a file with one of the fingerprints."""
+        start_ns, end_ns = MarketConfig(hours=text).span_ns or (0, 0)
+        return any(
+            hours.start_ns < end_ns and start_ns < hours.end_ns and file_sha256(self.config.data[hours.day])[:16] in fingerprints
+            for hours in (self.source.hours(self.config.part) if self.config.data else ())
+        )  # fmt: skip
+
+    @property
+    def reward(self) -> Reward:
+        """That of each agent."""
+        config = self.config
+        if self._reward is not None:
+            return self._reward
+        if config.reward == "schedule":
+            return ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
+        if config.reward == "undisturbed":
+            return UndisturbedAdvantage(self._undisturbed, config.deviation_bps, config.unfilled_bps)
+        return PriceAdvantage()
+
     def fit_scales(self) -> Scales:
         """Units of observations, always fitted on the training part, without our orders."""
         return fit_scales(self.market, self.sampler_of(TRAIN))
@@ -123,18 +156,11 @@ class Scenario:
         return self._env(**environment_settings(policy, mode))
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
-        config = self.config
         if settings.get("layout", Layout()).horizons_s:
             settings["forecasts"] = self.forecasts
-        reward: Reward = self._reward or PriceAdvantage()
-        if self._reward is None and config.reward == "schedule":
-            reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
-        elif self._reward is None and config.reward == "undisturbed":
-            reward = UndisturbedAdvantage(self._undisturbed, config.deviation_bps, config.unfilled_bps)
-        if self.agents > 1:
-            reward = TeamReward(reward, self.agents)
+        reward = TeamReward(self.reward, self.agents) if self.agents > 1 else self.reward
         return ExecutionVectorEnv(
-            self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, agents=self.agents, **settings
+            self.market, self.sampler, fee_bps=self.config.fee_bps, reward=reward, agents=self.agents, **settings
         )
 
     def describe(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.students_t import expanded
+from serl.agents.students_t import expanded
 from serl.cluster import LOCAL, on_ray
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -154,8 +154,10 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Evaluates a TWAP with market orders, the rule, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the
     number of runs finished and in total. on: the place of the runs, one for each contender (`serl.cluster.check_place`); a cluster opens the
-    market of the scenario's settings anew."""
+    market of the scenario's settings anew. ConfigError for a policy that was trained in the hours of the orders."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
+    for contender in contenders:
+        scenario.check_not_trained_on(contender.policy)
     all_contenders = [Contender("TWAP", Twap(), "market"), rule, *contenders]
     outcomes = _outcomes(scenario, [Contender("hold", Hold(), "market"), *all_contenders], rows, report, on)
     without_us, twap, ruled = outcomes[:3]

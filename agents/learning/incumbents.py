@@ -46,6 +46,11 @@ def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0)
     bar_orders = min(BAR_ORDERS, BATCHES * scenario.market.count)
     orders = orders or (bar_orders if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
     episodes = training_orders(scenario, orders, seed)
+    return undisturbed_score(scenario, episodes)
+
+
+def undisturbed_score(scenario: Scenario, episodes: Rows) -> Score:
+    """(n,) PA in bps of (policy, action mode) on EPISODE rows, against the VWAP of the market without us."""
     without_us = execute_orders(scenario.env_for(Hold(), "market"), Hold(), episodes).results["vwap_ticks"]
 
     def score(policy: Policy, mode: str) -> Floats:

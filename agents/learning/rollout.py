@@ -110,8 +110,9 @@ class Collector:
             rewards[step], dones[step] = reward * self.reward_scale, done
             self._episode_starts = done.astype(np.float32)
             self._running_returns += reward
-            if np.any(truncated):
-                rewards[step] += gamma * truncated * self._final_values(truncated, info)
+            cut = truncated & ~terminated  # gymnasium's TimeLimit truncates what has terminated, too
+            if np.any(cut):
+                rewards[step] += gamma * cut * self._final_values(cut, info)
             if np.any(done):
                 episode_returns.append(self._running_returns[done])
                 self._running_returns[done] = 0

@@ -79,6 +79,10 @@ def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Sour
             f"{config.kind} market: expected one file of bars ({BARS_SUFFIX}) for a static market, or days with a book, got "
             f"{', '.join(map(str, config.data))}; bars contain no orders to replay"
         )
+    if bars and config.hours is not None:
+        raise ConfigError(
+            f"market.hours: expected none for bars, whose orders lie in whole days, got {config.hours}; leave `hours` out"
+        )
     if bars:
         return Bars(config, bar_dataset(bars[0]))
     if days is None and not config.data:

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from serl.agents.execution.environment.vector import Sampler
+from serl.agents.execution.environment.vector import Sampler, numbers_of
 from serl.agents.making.config import MakingConfig
 from serl.agents.making.observation import FEATURES, MakingObserver
 from serl.agents.positions.environment import PositionVectorEnv
@@ -22,13 +22,16 @@ from serl.exchange.records import Rows
 class MakingVectorEnv(PositionVectorEnv):
     """See the module and `PositionVectorEnv`. Units of observations as in `observation.py`."""
 
-    def __init__(self, market: AgentMarket, sampler: Sampler, config: MakingConfig) -> None:
+    def __init__(self, market: AgentMarket, sampler: Sampler, config: MakingConfig, closing_steps: int = 0) -> None:
         actions = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-        super().__init__(market, sampler, config, MakingObserver(market.count, config), FEATURES, actions)
+        super().__init__(
+            market, sampler, config, MakingObserver(market.count, config), FEATURES, actions, closing_steps
+        )
         self.config = config
 
     def quotes(self, offsets_ticks: Any) -> Rows:
-        """DECISION rows for (N, 2) distances from the mid, of bid and ask: away from it to whole ticks, and never beyond the other side's best."""
+        """DECISION rows for (N, 2) distances from the mid, of bid and ask: away from it to whole ticks, and never beyond the other side's best. No lots
+        before the book has had a price."""
         config, frames, mid = self.config, self.market.frames, self.ledger.mid
         rows = np.zeros(self.num_envs, DECISION)
         best_bid, best_ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
@@ -39,12 +42,13 @@ class MakingVectorEnv(PositionVectorEnv):
         rows["price_ticks"][:, ASK] = ask
         held = self.market.positions["lots"]
         room = np.stack([config.inventory_lots_max - held, config.inventory_lots_max + held], 1)
-        rows["lots"] = np.where(rows["price_ticks"] > 0, np.clip(room, 0, config.quote_lots), 0)
+        quoted = (rows["price_ticks"] > 0) & (mid > 0)[:, None]
+        rows["lots"] = np.where(quoted, np.clip(room, 0, config.quote_lots), 0)
         return rows
 
     def offsets(self, actions: Any) -> Any:
         """(N, 2) distances from the mid, in ticks, of (N, 2) actions."""
-        actions = np.clip(np.asarray(actions, np.float64).reshape(self.num_envs, 2), -1.0, 1.0)
+        actions = np.clip(numbers_of(actions).reshape(self.num_envs, 2), -1.0, 1.0)
         return (actions + 1) / 2 * self.config.offset_ticks
 
     def actions_of(self, offsets_ticks: Any) -> Any:

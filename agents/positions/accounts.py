@@ -15,6 +15,13 @@ def two_sided_mids(frames: Rows) -> Any:
     return np.where((bid > 0) & (ask > 0), (bid + ask) / 2.0, np.nan)
 
 
+def known_mids(frames: Rows) -> Any:
+    """The same with the only price where one side is empty, and 0 where both are."""
+    only = frames["bid_ticks"][..., 0] + frames["ask_ticks"][..., 0]  # an empty side is 0
+    two_sided = two_sided_mids(frames)
+    return np.where(np.isnan(two_sided), only, two_sided)
+
+
 def _total(values: Any) -> Any:
     """(N,) sums over symbols."""
     return values.reshape(len(values), -1).sum(1)
@@ -35,7 +42,7 @@ class Ledger:
 
     def begin(self, which: Any, frames: Rows) -> None:
         """Starts episodes without position or profit."""
-        self.mid[which] = np.nan_to_num(two_sided_mids(frames[which]))
+        self.mid[which] = known_mids(frames[which])
         for values in (
             self.wealth, self.peak, self.drawdown, self.turnover, self.absolute, self.squared_change, self.steps, self.inventory_most,
         ):  # fmt: skip
@@ -44,7 +51,8 @@ class Ledger:
     def record(self, frames: Rows, positions: Rows, lots: Any) -> Any:
         """Takes a step in; returns the (N,) changes of wealth. lots: lots that we traded. Without a mid, the last one counts."""
         now = two_sided_mids(frames)
-        self.mid = np.where(np.isnan(now), self.mid, now)
+        last = np.where(self.mid > 0, self.mid, known_mids(frames))
+        self.mid = np.where(np.isnan(now), last, now)
         wealth = _total(positions["cash"] + positions["lots"] * self.mid - positions["fee_microticks"] / MICRO)
         change = wealth - self.wealth
         self.wealth = wealth

@@ -30,11 +30,12 @@ class PositionVectorEnv(VectorEnv, ABC):
 
     def __init__(
         self, market: AgentMarket, sampler: Sampler, config: PositionConfig, observer: Observing, features: tuple[str, ...],
-        actions: gymnasium.Space[Any],
+        actions: gymnasium.Space[Any], closing_steps: int = 0,
     ) -> None:  # fmt: skip
+        """closing_steps: at the end of each window, in which nothing is decided."""
         self.market: Any = market
         self.sampler, self._observer = sampler, observer
-        self._settings = config
+        self._settings, self._closing_steps = config, closing_steps
         self.num_envs = market.count
         self.ledger = Ledger(market.frames.shape)
         self.episodes: Rows = sampler.sample(np.random.default_rng(0), self.num_envs)
@@ -72,14 +73,19 @@ class PositionVectorEnv(VectorEnv, ABC):
         return self.market.positions["lots"] / self._settings.unit_lots
 
     @property
+    def _decisions(self) -> Any:
+        """(N,) decisions of a window."""
+        return self.episodes["steps"] - self._closing_steps
+
+    @property
     def remaining_s(self) -> Any:
         """(N,) seconds until the window ends."""
-        left = self.episodes["steps"] - self.step_numbers
+        left = self._decisions - self.step_numbers
         return left * self.episodes["interval_ns"] / SECOND_NS
 
     def observe(self) -> Any:
         """(N, features) float32."""
-        share_left = 1.0 - self.step_numbers / np.maximum(1, self.episodes["steps"])
+        share_left = 1.0 - self.step_numbers / np.maximum(1, self._decisions)
         return self._observer.observe(self.market.frames, self.market.positions, self.ledger.mid, share_left)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serl.agents.learning.students_t import mean_interval
 from serl.agents.positions.environment import PositionVectorEnv
+from serl.agents.students_t import mean_interval
 from serl.exchange.errors import ConfigError
 
 ENVIRONMENTS = 32

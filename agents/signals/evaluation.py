@@ -12,6 +12,7 @@ from serl.agents.signals.grid import Floats
 from serl.agents.signals.labels import NAMES, classify
 from serl.agents.signals.samples import Samples
 from serl.agents.signals.scores import BLOCK_NS, MEASURES, Score, block_statistics, number_blocks, score
+from serl.agents.students_t import expanded
 
 F1, ACCURACY, BRIER, ECE = range(4)
 BLOCKS_MIN = 4
@@ -38,7 +39,7 @@ class Evaluation:
     def difference(self, horizon: int, model: str, baseline: str, number: int) -> Difference:
         """Of the measure with this number."""
         one, other = self.scores[horizon, model], self.scores[horizon, baseline]
-        low, high = np.quantile((one.resampled - other.resampled)[:, number], [0.025, 0.975])
+        low, high = np.quantile((one.resampled - other.resampled)[:, number], expanded(self.blocks))
         return Difference(float(one.values[number] - other.values[number]), float(low), float(high))
 
     def to_json(self) -> list[dict[str, Any]]:

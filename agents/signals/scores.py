@@ -7,6 +7,7 @@ import numpy as np
 from serl.agents.signals.forecaster import Forecasts
 from serl.agents.signals.grid import Floats, Ints
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
+from serl.agents.students_t import expanded
 
 MEASURES = ("macro_f1", "accuracy", "brier", "ece")
 BINS = 15
@@ -27,9 +28,8 @@ class Score:
     """[class] of the labels."""
     values: Floats
     low: Floats
-    """2.5 % quantiles of the bootstrap."""
+    """Of 95 % intervals, from the quantiles of the bootstrap that `expanded` gives for the number of blocks."""
     high: Floats
-    """97.5 % quantiles."""
     resampled: Floats
     """[bootstrap, measure]; the same blocks for every model with the same seed."""
     bins: Floats
@@ -84,7 +84,7 @@ def score(statistics: Floats, bootstraps: int, seed: int) -> Score:
     blocks = len(statistics)
     weights = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), bootstraps)
     resampled = measure(weights @ statistics)
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
+    low, high = np.quantile(resampled, expanded(blocks), axis=0)
     labels = total[:_COUNT].reshape(CLASSES, CLASSES).sum(axis=1)
     return Score(
         int(total[_COUNT]), labels / max(1.0, labels.sum()), measure(total), low, high, resampled, total[_BINS:].reshape(BINS, 3)

@@ -7,11 +7,14 @@ import click
 
 from serl.agents.traders.shipped import POPULATION
 
+SEED_MAX = 2**63 - 1
+"""The compiled random generators take a signed 64-bit seed."""
+
 
 @click.command(epilog="Example: serl simulate rmsc04 -o simulated.day --seed 7 --until 10:30")
 @click.argument("population", type=POPULATION)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The day file to write.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=1, show_default=True)
 @click.option("--until", default=None, help="Time of day to stop at; the population's close by default.")
 @click.option(
     "--news",
@@ -35,6 +38,7 @@ def simulate(population: str, output: Path, seed: int, until: str | None, news: 
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
+    _require_writable(output)
     config = load_population(population)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if not config.open_ns < until_ns <= config.close_ns:
@@ -65,3 +69,17 @@ def simulate(population: str, output: Path, seed: int, until: str | None, news: 
             click.echo(f"note: the {side} side is empty at the end; no trader of this population quotes there")
     if counts["requests_dropped"]:
         click.echo(f"note: {counts['requests_dropped']:,} requests beyond 128 at one wake-up were dropped")
+
+
+def _require_writable(output: Path) -> None:
+    """ConfigError for a day file that cannot be written, before the simulation."""
+    from serl.exchange.errors import ConfigError
+
+    if output.is_dir():
+        raise ConfigError(
+            f"{output}: expected a file to write, got a folder; add a name, like {output / 'simulated.day'}"
+        )
+    if not output.parent.is_dir():
+        raise ConfigError(
+            f"{output}: expected a file in a folder that exists, got no folder {output.parent}; create it first"
+        )

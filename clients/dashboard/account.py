@@ -38,11 +38,13 @@ class Account:
         self._reset(from_start=True)
 
     def _reset(self, *, from_start: bool) -> None:
-        self.problem = (
+        #: what stays true after a login
+        self._lasting_problem = (
             ""
             if from_start
             else "the exchange no longer stores older reports: positions, orders and trades count from the login"
         )
+        self.problem = self._lasting_problem
         self._session = Session(self.name, self._token)
         self._session.last_report = 0 if from_start else -1
         #: proceeds of sales less cost of purchases in ticks x lots, by symbol number
@@ -66,7 +68,10 @@ class Account:
             if self._core is None:
                 self._core = ClientCore(self._endpoint, self._session, self._curve)
                 self._log_in()
+            was_live = self._session.live
             self._core.receive()
+            if self._session.live and not was_live:
+                self.problem = self._lasting_problem
             if not self._session.live and now_s - self._login_s > REPLY_TIMEOUT_S:
                 raise ExchangeUnreachable("the exchange does not reply")
             while self._core.inbox:

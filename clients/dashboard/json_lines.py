@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 READ_BYTES_MAX = 1 << 18
-"""Per read; a longer file takes several."""
+"""Per read, or one line if it is longer; a longer file takes several."""
+LINE_BYTES_MAX = 1 << 25
 NUMBER_MAX = 1 << 63
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that a line of another form may raise."""
@@ -40,13 +41,20 @@ class JsonLines:
                 self._inode = status.st_ino
                 file.seek(self._at)
                 data = file.read(READ_BYTES_MAX)
+                if len(data) == READ_BYTES_MAX and b"\n" not in data:
+                    data += file.readline(LINE_BYTES_MAX - READ_BYTES_MAX)
         except FileNotFoundError:
             restarted, self._at, self.problem = self._at > 0, 0, ""
             return restarted, []
         except OSError as error:
             self.problem = f"{self.path} cannot be read: {error.strerror}"
             return False, []
-        self.problem = ""
+        is_too_long = len(data) == LINE_BYTES_MAX and not data.endswith(b"\n")
+        self.problem = (
+            f"{self.path}: expected lines of at most {LINE_BYTES_MAX:,} bytes, got a longer one; write shorter lines"
+            if is_too_long
+            else ""
+        )
         complete = data[: data.rfind(b"\n") + 1]
         self._at += len(complete)
         return restarted, complete.splitlines()

@@ -155,6 +155,7 @@ class Link(threading.Thread):
 
     def _on_statistics(self, reply: list[Any], round_trip_s: float) -> None:
         if reply[0] == Kind.ERROR:
+            self._vitals.add_refusal(reply[2])
             return
         if self._vitals.is_new_process(reply):
             if self._board.generation:

@@ -12,7 +12,7 @@ from typing import Any
 from serl.clients.dashboard.json_lines import MALFORMED, JsonLines, finite
 
 SECOND_NS = 1_000_000_000
-FILLS_KEPT = 400
+FILLS_KEPT = SCHEDULE_POINTS = 400
 ORDER_NAMES = "participant", "policy", "symbol"
 ORDER_NUMBERS = "side", "qty_lots", "start_ns", "end_ns"
 
@@ -48,7 +48,7 @@ class Progress:
             order = line["order"]
             schedule = [[finite(time_ns) / SECOND_NS, finite(lots)] for time_ns, lots in line["schedule"]]
             self._order = {name: str(order[name]) for name in ORDER_NAMES} | {name: finite(order[name]) for name in ORDER_NUMBERS}  # fmt: skip
-            self._schedule = schedule
+            self._schedule = _thinned(schedule)
         elif "fill" in line:
             time_ns, price, qty = map(finite, line["fill"])
             self._filled += qty
@@ -65,3 +65,9 @@ class Progress:
             "average_ticks": self._cash / self._filled if self._filled else None, "ended": self._ended,
             "problem": self._problem or self._lines.problem,
         }  # fmt: skip
+
+
+def _thinned(schedule: list[list[float]]) -> list[list[float]]:
+    """At most SCHEDULE_POINTS points with both ends: the page interpolates, and draws all of them several times a second."""
+    last, steps = len(schedule) - 1, SCHEDULE_POINTS - 1
+    return schedule if last <= steps else [schedule[step * last // steps] for step in range(SCHEDULE_POINTS)]

@@ -40,7 +40,7 @@ class OriginGuard:
     """Rejects requests whose Host is a foreign name (DNS rebinding) and WebSockets of pages from another origin."""
 
     def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app, self._host = app, host
+        self._app, self._host = app, host.lower()  # `hostname` below is in lower case, as names are equal in any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
@@ -74,7 +74,9 @@ class OriginGuard:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(HEADERS)
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)  # a route may have a policy of its own
         await send(message)
 
     return send_with_headers

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from serl.clients.dashboard.symbol import SymbolView
-from serl.clients.sockets import Sockets
+from serl.clients.sockets import OnReply, Sockets
 from serl.exchange.account import Account
 from serl.exchange.wire import Kind
 
@@ -21,6 +21,7 @@ class Standings:
 
     def __init__(self, sockets: Sockets, token: Callable[[], str]) -> None:
         self._sockets, self._token = sockets, token
+        self._process = 0
         self.reset()
 
     def reset(self) -> None:
@@ -30,6 +31,17 @@ class Standings:
         self._problem = ""
         self._names_s, self._participants, self._turn = -NAMES_S, -1, 0
         self._pending: dict[str, float] = {}
+        self._process += 1
+
+    def _request(self, on_reply: OnReply, kind: Kind, *values: Any) -> bool:
+        """Requests with the token. A new process may answer what was asked before `reset`: that reply is dropped."""
+        process = self._process
+
+        def on_reply_of_process(reply: list[Any], round_trip_s: float) -> None:
+            if process == self._process:
+                on_reply(reply, round_trip_s)
+
+        return self._sockets.request(on_reply_of_process, kind, self._token(), *values)
 
     def update(self, statistics: Mapping[str, Any]) -> None:
         """Requests new names, if there are new participants, and some accounts. statistics: the last reply to STATISTICS."""
@@ -38,7 +50,7 @@ class Standings:
         now_s = time.monotonic()
         if statistics["participants"] != self._participants or now_s - self._names_s > NAMES_S:
             self._names_s, self._participants = now_s, statistics["participants"]
-            self._sockets.request(self._on_names, Kind.COMMAND_COPY, self._token(), statistics["commands"])
+            self._request(self._on_names, Kind.COMMAND_COPY, statistics["commands"])
         for _ in range(min(ACCOUNTS_A_COLUMN, len(self._names))):
             self._turn = (self._turn + 1) % len(self._names)
             self._request_account(self._names[self._turn], now_s)
@@ -64,7 +76,7 @@ class Standings:
                     (symbol, last_ticks, Account.from_balances(amounts)) for symbol, last_ticks, *amounts in reply[5]
                 ]
 
-        if self._sockets.request(on_account, Kind.ACCOUNT, self._token(), name):
+        if self._request(on_account, Kind.ACCOUNT, name):
             self._pending[name] = now_s
 
     def as_json(self, views: Mapping[str, SymbolView], mids: Mapping[int, float | None]) -> dict[str, Any]:

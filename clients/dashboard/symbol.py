@@ -175,6 +175,7 @@ class SymbolView:
         self._leans = {}
         self.reason = HaltReason.NONE
         self._column_ns, self._column, self._last_match = -1, None, 0
+        self._last_ticks = 0
         self.columns.clear()
         self.trades.clear()
         self.candles = Candles()

@@ -18,6 +18,7 @@ class Vitals:
         self.time_ns = 0
         self.clock: list[Any] = []
         self.last_reply_s: float | None = None
+        self._refusal, self._refused_s = "", 0.0
         self._epoch: int | None = None
         self._round_trips_ms: deque[float] = deque(maxlen=ROUND_TRIPS_KEPT)
         self._counts: deque[tuple[float, int, dict[str, Any]]] = deque(maxlen=8)
@@ -41,6 +42,16 @@ class Vitals:
         self._round_trips_ms.append(round_trip_s * 1e3)
         self._counts.append((now_s, self.time_ns, {**reply[5], "feed_messages": self.feed_messages}))
 
+    def add_refusal(self, text: str) -> None:
+        """Adds an ERROR instead of a reply to STATISTICS."""
+        self._refusal, self._refused_s = text, time.monotonic()
+
+    @property
+    def refusal(self) -> str:
+        """Why the exchange, which is running, refuses to reply; empty if it replies, or does not run."""
+        refuses = self.offline and time.monotonic() - self._refused_s <= OFFLINE_S
+        return self._refusal if refuses else ""
+
     def reset(self) -> None:
         """Starts again for a new process, whose counts begin at zero."""
         self._counts.clear()
@@ -58,7 +69,7 @@ class Vitals:
 
     def as_json(self) -> dict[str, Any]:
         """For the page."""
-        state = {"offline": self.offline, "endpoint": self.endpoint, "clock": self._clock()}
+        state = {"offline": self.offline, "refusal": self.refusal, "endpoint": self.endpoint, "clock": self._clock()}
         if not self._counts:
             return state
         trips = np.array(self._round_trips_ms)

@@ -53,9 +53,9 @@ from serl.exchange.journal.participants_file import ParticipantsFile
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot, WaitingSnapshot
-from serl.exchange.journal.stored import slice_after, stored_paths, stored_rows
+from serl.exchange.journal.stored import slice_after, stored_paths
 from serl.exchange.log import log
-from serl.exchange.records import COMMAND, EVENT, CommandKind, EventFlag, EventKind, Rows
+from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 RESERVED_ROWS = 1024
 """Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
@@ -387,16 +387,6 @@ class Journal:
                     return self.commands.rows[: gateway.counter[EXECUTED]][index : index + limit]
                 return slice_after(path, COMMAND, sequence, limit)
         return None
-
-    def deposited(self, gateway: GatewayState) -> set[int]:
-        """The participants to whom the exchange itself has deposited anything, by the commands that are stored. O(commands)."""
-        found: set[int] = set()
-        for path in self.segments("commands"):
-            is_current = path == self.commands.path
-            rows = self.commands.rows[: gateway.counter[EXECUTED]] if is_current else stored_rows(path, COMMAND)[:]
-            own = (rows["kind"] == CommandKind.DEPOSIT) & (rows["command_id"] == 0) & (rows["price_ticks"] > 0)
-            found.update(rows["order_id"][own].tolist())
-        return found
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
         """The events that answered a command of the participant, in order; none if it never arrived or they are no longer stored.

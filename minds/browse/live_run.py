@@ -87,7 +87,9 @@ class LiveRun:
             return self._mind(name, mind) | {"rows": [self._decision(row) | _seen(row) for row in reversed(mind.rows)]}
 
     def tag(self) -> str:
-        """Changes whenever the run writes."""
+        """Changes whenever the run writes; reads the new lines first, so that what is read later changes it too."""
+        with self._lock:
+            self._update()
         found = []
         for name in (DECISIONS, STATISTICS):
             try:

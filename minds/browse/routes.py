@@ -21,10 +21,10 @@ def routes(folder: Path) -> list[BaseRoute]:
         return FileResponse(str(STATIC / "minds.html"))
 
     def overview(request: Request) -> Response:
-        if request.headers.get("if-none-match") == f'"{run.tag()}"':
+        tag = f'"{run.tag()}"'  # before the data: what is written in between is then asked for again
+        if request.headers.get("if-none-match") == tag:
             return Response(status_code=304)
-        found = run.overview()
-        return JSONResponse(found, headers={"etag": f'"{run.tag()}"'})
+        return JSONResponse(run.overview(), headers={"etag": tag})
 
     def mind(request: Request) -> Response:
         found = run.mind(request.query_params.get("name", ""))

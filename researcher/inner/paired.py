@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.agents.learning.students_t import student
+from serl.agents.students_t import student
 from serl.researcher.candidates import Paired, Score
 
 Floats = NDArray[np.float64]

@@ -80,7 +80,7 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
     for each in (one, other):
         if each.failure:
             raise RunError(
-                f"the final training failed: {each.failure.reason}; the test part counts as opened, without a result"
+                f"the final training failed: {each.failure.reason}; the test part counts as opened; the same command tries again"
             )
     own, theirs = ([trial.score for trial in each.at(1.0, len(seeds))] for each in (one, other))
     difference = paired(own, theirs, 1.0, trained=not (one.is_rule and other.is_rule))

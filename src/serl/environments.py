@@ -84,10 +84,11 @@ def parallel_env(
         raise ConfigError("forecaster: expected none in parallel_env, got one; its agents observe no forecasts")
     days = _days(config)
     assert days is not None, "a replayed market has days"
+    scenario = _scenario(config, days, 1)
     return ExecutionParallelEnv(
         ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000), answers=answering_days(days, config.answers)),
-        _scenario(config, days, 1).sampler,
-        shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
+        scenario.sampler,
+        reward=scenario.reward, shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
         scales=scales or _fitted_scales(config), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
         fee_bps=config.fee_bps,
     )  # fmt: skip

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from serl.exchange import ports
+from serl.exchange.config import endpoint_port
+from serl.exchange.errors import ConfigError
 
 
 def test_a_port_is_given_to_one_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +38,9 @@ def test_a_process_keeps_few_claims() -> None:
     claims = [ports.free_port() for _ in range(ports.CLAIMED + 5)]
     assert len(set(claims)) >= ports.CLAIMED
     assert len(ports._claims) == ports.CLAIMED
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:abc", "tcp://127.0.0.1:²", "tcp://127.0.0.1:", "foo"])
+def test_an_endpoint_without_a_port_is_refused(endpoint: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected an endpoint like tcp://127\.0\.0\.1:5570, got"):
+        endpoint_port(endpoint)

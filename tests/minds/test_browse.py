@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.minds.browse.live_run import LATEST, LiveRun
+from serl.minds.browse.routes import routes
 from serl.minds.files import DECISIONS, STATISTICS
 from tests.clients.dashboard.server_fixture import OpenPage, dashboard
 from tests.minds.hostile_run import record
@@ -99,6 +101,27 @@ def test_the_dashboard_serves_the_page(folder: Path) -> None:
         assert json.loads(shown.get("minds/mind?name=buyer-0")[1])["mind"] == "buyer-0"
         assert shown.get("minds/mind?name=%00")[0] == shown.get("minds/mind")[0] == 404
         assert shown.get("researcher")[0] == 404
+
+
+def test_what_is_written_after_the_data_is_asked_for_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / DECISIONS).write_text((folder / DECISIONS).read_text())
+    overview = next(each.endpoint for each in routes(tmp_path) if getattr(each, "path", "") == "/minds/overview")  # type: ignore[attr-defined]
+    read = LiveRun.overview
+
+    def read_and_end(run: LiveRun) -> dict[str, Any]:
+        found = read(run)
+        if not found["ended"]:
+            (tmp_path / STATISTICS).write_text("{}")
+        return found
+
+    monkeypatch.setattr(LiveRun, "overview", read_and_end)
+    first = overview(SimpleNamespace(headers={}))
+    assert not json.loads(first.body)["ended"]
+    second = overview(SimpleNamespace(headers={"if-none-match": first.headers["etag"]}))
+    assert second.status_code == 200 and json.loads(second.body)["ended"]
+    assert overview(SimpleNamespace(headers={"if-none-match": second.headers["etag"]})).status_code == 304
 
 
 def _tag(folder: Path) -> str:

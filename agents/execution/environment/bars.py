@@ -182,8 +182,13 @@ class StaticBars:
         self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket."""
+        """See ExecutionMarket. ConfigError for an interval that ends within a bar, whose close nobody knows then."""
         windows.check(episodes, self._spans, self._most_lots)
+        odd = episodes["interval_ns"] % self.bars.bar_ns != 0
+        if np.any(odd):
+            raise ConfigError(
+                f"interval_ns: expected a multiple of the bars' {self.bars.bar_ns} ns, got {episodes['interval_ns'][odd][0]}; decide less often"
+            )
         start_ns = episodes["start_ns"]
         self._env_states[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
         self._run(which, np.zeros(len(which), CHILD), start_ns)

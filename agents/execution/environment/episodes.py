@@ -42,6 +42,11 @@ class RandomOrders:
             raise ConfigError(
                 f"duration_s: expected at least one interval of {self.interval_s} s, got {self.duration_s}; interval_s must be positive"
             )
+        intervals = self.duration_s / self.interval_s
+        if not np.isclose(intervals, round(intervals), rtol=1e-9):
+            raise ConfigError(
+                f"duration_s: expected a multiple of interval_s, {self.interval_s:g}, got {self.duration_s:g}; change one of them"
+            )
         for hours in self.hours:
             if hours.end_ns - hours.start_ns < self.duration_s * SECOND_NS:
                 raise ConfigError(
@@ -52,7 +57,7 @@ class RandomOrders:
         """(count,) EPISODE rows."""
         rows = np.zeros(count, EPISODE)
         interval_ns = round(self.interval_s * SECOND_NS)
-        steps = int(self.duration_s / self.interval_s)
+        steps = round(self.duration_s / self.interval_s)  # of 0.6 / 0.2 it is a whole number only nearly
         picked = random.integers(len(self.hours), size=count)
         share = random.uniform(self.share_min, self.share_max, count)
         start = random.random(count)

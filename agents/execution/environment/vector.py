@@ -2,7 +2,8 @@
 
 Action modes, with all numbers in [0, 1] except the offset: `market` (share of the remaining quantity to take at once), `limit` (share,
 offset) and `hybrid` (market share, limit share, offset). `paced` is hybrid in multiples, 0 to PACED_SLICES_MAX, of the even slice (remaining
-quantity over remaining decisions); the middle of its box is a TWAP, from which learning starts. An offset in [-1, 1] is multiplied by
+quantity over remaining decisions). The middle of its box, from which learning starts, takes one even slice and rests another one at the touch: it
+is a TWAP only where resting orders are never filled, and elsewhere is done earlier. An offset in [-1, 1] is multiplied by
 offset_ticks ticks plus offset_bps of the mid, and counts from the same-side touch away from the mid. What is left at the end of the window
 crosses the book (forced completion); AFI is its share.
 """
@@ -42,6 +43,14 @@ class Sampler(Protocol):
 Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
 """(environment, FILL rows of the step, (N,) whether it is the last) to (N,) rewards; see rewards.py."""
 PRICE_ADVANTAGE = PriceAdvantage()
+
+
+def numbers_of(actions: Any) -> Any:
+    """Actions as floats. ConfigError for NaN, of which no order can be made."""
+    numbers = np.asarray(actions, np.float64)
+    if np.isnan(numbers).any():
+        raise ConfigError("actions: expected numbers, got NaN; check what the policy computes")
+    return numbers
 
 
 class ExecutionVectorEnv(VectorEnv):
@@ -94,7 +103,7 @@ class ExecutionVectorEnv(VectorEnv):
 
     def split_actions(self, actions: Any) -> tuple[Any, Any, Any]:
         """(market share, limit share, offset in ticks) from (N, k) actions."""
-        actions = np.asarray(actions, np.float64).reshape(self.num_envs, -1)
+        actions = numbers_of(actions).reshape(self.num_envs, -1)
         zeros = np.zeros(self.num_envs)
         if self.actions == "market":
             return actions[:, 0], zeros, zeros

@@ -22,6 +22,14 @@ export class Connection {
     this.onFrame = onFrame;
     this.onOpen = onOpen;
     this.connect();
+    addEventListener("hashchange", () => this.takeNewToken());
+  }
+
+  /** The operator's address in a tab that shows the page already changes the fragment alone: the page begins again with the token. */
+  takeNewToken() {
+    const before = location.hash;
+    this.token = takeToken();
+    if (location.hash !== before) location.reload();
   }
 
   connect() {

@@ -155,14 +155,14 @@ function drawState(selected = lookBack.column) {
   const halted = haltText(store.book);
   const phase = phaseText(store.book?.phase);
   const paused = exchange?.clock?.settable && !exchange.clock.running;
-  const [name, text] = !connection.open ? ["offline", "dashboard offline"] : !exchange || exchange.offline ? ["offline", "exchange offline"] : halted ? ["halted", joined(halted, phase)] : paused ? ["paused", joined("paused", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
+  const [name, text] = !connection.open ? ["offline", "dashboard offline"] : exchange?.refusal ? ["offline", "refused"] : !exchange || exchange.offline ? ["offline", "exchange offline"] : halted ? ["halted", joined(halted, phase)] : paused ? ["paused", joined("paused", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
   const viewState = frozen ? "frozen" : selected ? "looking back" : "";
   chip.className = `chip ${viewState ? "frozen" : name}`;
   chip.textContent = viewState || text;
   const notice = element("notice");
   const { failed } = store.sections;
   notice.hidden = !failed && (name !== "offline" || !exchange);
-  notice.textContent = failed ? failed : connection.open ? `No reply from the exchange at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
+  notice.textContent = failed ? failed : connection.open && exchange?.refusal ? `The exchange at ${exchange.endpoint} refuses the dashboard: ${exchange.refusal}.` : connection.open ? `No reply from the exchange at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
   if (selected) element("clock").textContent = timeOfDay(selected.t);
   else if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
   element("speed").textContent = name === "offline" ? "" : speedText(exchange.clock);

@@ -124,13 +124,27 @@ function difference(one) {
   return `${bps(one.difference_bps)} [${bps(one.difference_low_bps)}, ${bps(one.difference_high_bps)}]`;
 }
 
+/** What the dashboard replies; null if it does not, or knows nothing of it. */
+async function json(path) {
+  try {
+    const reply = await fetch(path);
+    return reply.ok ? await reply.json() : null;
+  } catch {
+    return null;
+  }
+}
+
 async function showCandidate(one) {
   const path = `researcher/candidate/${one.iteration}/${one.slot}`;
   const version = `${path} ${one.stage} ${one.pa_bps} ${one.difference_bps}`;
   if (version === shown) return;
   shown = version;
-  const found = await (await fetch(path)).json();
+  const found = await json(path);
   if (shown !== version) return;
+  if (!found) {
+    shown = ""; // asked for again at the next click, or when the run has something new
+    return;
+  }
   element("detail-title").textContent = `Candidate ${found.iteration}/${found.slot}`;
   const list = make("dl", "facts grid");
   const score = found.score;

@@ -14,8 +14,11 @@ from serl.agents.execution.bar_files import read_bars
 from serl.agents.execution.cli_data import data
 from serl.agents.execution.data import TEST, TRAIN, UNSEEN, VALIDATION, bar_dataset, book_dataset, fit_scales
 from serl.agents.execution.environment.bars import CLOSE, PRICE, VOLUME
-from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.episodes import Hours, RandomOrders
 from serl.agents.execution.errors import DataError
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.sources import open_source
+from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 
@@ -64,13 +67,21 @@ def test_bad_rows_are_dropped_and_counted(tmp_path: Path) -> None:
     read = read_bars(write(tmp_path / "bars.parquet", table))
     assert read.counts == {
         "rows": 995, "rows_without_price": 11, "rows_contradictory": 1, "rows_twice": 0, "stock_days": 98,
-        "stock_days_short": 1, "bars_missing": 2,
+        "stock_days_short": 1, "stock_days_without_volume": 0, "bars_missing": 2,
     }  # fmt: skip
     first = read.bars.values[0]
     assert first[3, VOLUME] == first[4, VOLUME] == 0
     np.testing.assert_allclose(first[3:5, CLOSE], 1020)
     np.testing.assert_allclose(first[0, PRICE], (1020 + 990 + 1010) / 3)
     assert read.bars.starts_ns[0] == (9 * 60 + 30) * 60 * 10**9
+
+
+def test_a_stock_day_without_volume_is_dropped_and_counted(tmp_path: Path) -> None:
+    table = rows()
+    table["volume"][:BARS] = [0.0] * BARS
+    read = read_bars(write(tmp_path / "bars.parquet", table))
+    assert read.counts["stock_days_without_volume"] == 1 and read.counts["stock_days"] == STOCKS * DATES - 1
+    assert (read.bars.values[:, :, VOLUME].sum(axis=1) > 0).all()
 
 
 def test_bars_named_by_their_end_and_with_an_amount(tmp_path: Path) -> None:
@@ -128,6 +139,19 @@ def test_a_book_is_split_by_hours(tmp_path: Path) -> None:
     scales = fit_scales(made.static(4), sampler)
     assert scales == fit_scales(made.replay(4), sampler)
     assert scales.spread_ticks >= 1 and scales.volume_lots > 1
+
+
+def test_bars_have_no_hours_in_their_settings(tmp_path: Path) -> None:
+    settings = MarketConfig(kind="static", data=[write(tmp_path / "bars.parquet", rows())], hours="14:00-15:45")
+    with pytest.raises(ConfigError, match=r"market.hours: expected none for bars, .* got 14:00-15:45"):
+        open_source(settings)
+
+
+def test_orders_last_whole_intervals() -> None:
+    hours = [Hours(0, 0, 3600 * 10**9, 100.0)]
+    with pytest.raises(ConfigError, match="duration_s: expected a multiple of interval_s, 30, got 100"):
+        RandomOrders(hours, duration_s=100, interval_s=30)
+    assert RandomOrders(hours, duration_s=0.6, interval_s=0.2).sample(np.random.default_rng(0), 1)["steps"] == 3
 
 
 def test_the_command_shows_the_split(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from serl.agents.experiments.measures import MEASURES
 from serl.agents.experiments.run import RunStopped, measure_run, run_experiment
 from serl.agents.experiments.store import Results, RunFile
 from serl.agents.experiments.summary import summarise
-from serl.agents.learning.students_t import holm, mean_interval, p_value
+from serl.agents.students_t import holm, mean_interval, p_value
 from serl.result_file import ResultFileError
 from tests.agents.experiments.sample import sample
 

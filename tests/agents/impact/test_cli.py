@@ -89,6 +89,20 @@ def test_shares_are_positive_numbers(shares: str) -> None:
         impact.main([*REPLAY, "--qty-share", shares], standalone_mode=False)
 
 
+@pytest.mark.parametrize("option", ["--interval", "--grid"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
+def test_steps_are_seconds_of_a_day(option: str, seconds: str, tmp_path: Path) -> None:
+    arguments = [*REPLAY, option, seconds, "-o", str(tmp_path / "x.html")]
+    with pytest.raises(ImpactError, match=f"{option}: expected 0.001 to 86400 s, got {seconds}"):
+        impact.main(arguments, standalone_mode=False)
+
+
+@pytest.mark.parametrize("market", [REPLAY, ["--simulated", "small"]])
+def test_an_output_without_a_folder_is_refused_before_the_measurement(market: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ReportFileError, match="got no folder"):  # neither x.day nor a market is looked at
+        impact.main([*market, "-o", str(tmp_path / "none" / "x.html")], standalone_mode=False)
+
+
 @pytest.mark.parametrize("former", RENAMED)
 def test_a_former_command_names_the_present_one(former: str) -> None:
     result = CliRunner().invoke(serl, [former, "goog.yaml", "--shares", ".1"])

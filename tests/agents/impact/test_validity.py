@@ -53,6 +53,15 @@ def test_a_market_with_the_square_root_law_passes_every_check() -> None:
     assert checks["decays"].value == pytest.approx(2 / 3 + np.exp(-6) / 3, abs=0.005), "two durations after the end"
 
 
+def test_intervals_of_few_runs_are_wider() -> None:
+    """By Student's t and the root of n / (n - 1): central quantiles of five runs would contain the truth in 81 % of cases."""
+    found = responses(noise=5.0, runs=5)
+    buys = found.impact_ticks[:, 0, -1, STEPS]
+    half = 2.776 * buys.std(ddof=1) / 5**0.5
+    check = check_validity(found, bootstraps=4000)[0]
+    assert check.high - check.low == pytest.approx(2 * half, rel=0.15)
+
+
 def test_linear_impact_is_told_apart() -> None:
     checks = checks_of(responses(1.0, in_time=1.0, plateau=1.0, by_duration=-0.5, noise=0.01))
     assert checks["square root of size"].value == pytest.approx(1.0, abs=0.01)

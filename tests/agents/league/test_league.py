@@ -183,6 +183,31 @@ def test_both_sides_play_the_same_match(policy: Twap | Passive) -> None:
     league.close()
 
 
+def test_a_maker_has_the_same_clock_in_training_and_in_a_match() -> None:
+    class Clock:
+        name = "clock"
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[float, float]] = []
+
+        def offsets(self, env: Any) -> Any:
+            self.seen.append((float(env.remaining_s[0]), float(env.observe()[0, 0])))
+            return np.ones((env.num_envs, 2))
+
+    league, trained, met = League(CONFIG), Clock(), Clock()
+    making = league.maker_env([Twap()])
+    making.reset(seed=3)
+    sampler: Any = making.sampler
+    drawn, ended = sampler.drawn.copy(), False
+    while not ended:
+        *_, info = making.step(making.actions_of(trained.offsets(making)))
+        ended = "results" in info
+    executor = league.executor_side(met, "train")
+    execute_orders(ExecutionVectorEnv(executor, league._train, actions="market"), Twap(), drawn)
+    assert met.seen == trained.seen and met.seen[0] == (CONFIG.duration_s, 1.0)
+    league.close()
+
+
 def test_each_opponent_plays_in_its_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     league = League(CONFIG)
     making = league.maker_env([Twap(), Passive()])

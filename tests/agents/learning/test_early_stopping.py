@@ -1,19 +1,31 @@
 """The stopping time is chosen on validation orders."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import serl.agents.learning.incumbents as incumbents
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.early_stopping import EarlyStopping, StoppingConfig, validation_scorer
+from serl.agents.execution.policies.reactive import Aggressive
+from serl.agents.learning.early_stopping import (
+    EarlyStopping,
+    StoppingConfig,
+    _validation_scenario,
+    validation_scorer,
+)
 from serl.agents.learning.environments import Scenario
+from serl.agents.learning.evaluation import Hold, execute_orders
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.errors import ConfigError
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
 from tests.agents.learning.test_training import stop_at
 from tests.agents.learning.tiny import load_trained
@@ -86,3 +98,47 @@ def test_validation_orders_are_those_of_the_validation_part(tmp_path: Path) -> N
     score = validation_scorer(market, StoppingConfig(orders=8))
     assert score(policy) == score(policy)
     assert np.isfinite(score(policy))
+
+
+def day_file(folder: Path) -> Path:
+    path = folder / "a.day"
+    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    return path
+
+
+def test_hours_of_training_are_not_those_of_validation(tmp_path: Path) -> None:
+    market = MarketConfig(
+        kind="static", data=[day_file(tmp_path)], hours="10:00-11:00", environments=4, duration_s=60, interval_s=20
+    )
+    validation = _validation_scenario(market, 8)
+    (own,) = Scenario(market.model_copy(update={"hours": None})).source.hours("validation")
+    orders = validation.sampler.sample(np.random.default_rng(0), 64)
+    assert (own.start_ns <= orders["start_ns"]).all()
+    assert (orders["start_ns"] + orders["steps"] * orders["interval_ns"] <= own.end_ns).all()
+    overlapping = market.model_copy(update={"hours": f"10:00-{time_of_day_text(own.end_ns)}"})
+    with pytest.raises(ConfigError, match="without those of the part validation"):
+        validation_scorer(overlapping, StoppingConfig(orders=8))
+
+
+def test_policies_are_scored_against_the_vwap_without_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `serl evaluate` does; our orders move the other one. The run without us is made once."""
+    market = MarketConfig(
+        data=[day_file(tmp_path)], answers="square_root", environments=8, duration_s=60, interval_s=20,
+        share_min=0.1, share_max=0.2,
+    )  # fmt: skip
+    runs: list[str] = []
+
+    def counted(env: Any, policy: Any, episodes: Any) -> Any:
+        runs.append(policy.name)
+        return execute_orders(env, policy, episodes)
+
+    monkeypatch.setattr(incumbents, "execute_orders", counted)
+    score: Any = validation_scorer(market, StoppingConfig(orders=8))
+    policy = Aggressive()
+    found = score(policy)
+    assert score(policy) == found and runs == ["hold", policy.name, policy.name]
+    scenario = _validation_scenario(market, 8)
+    orders = scenario.sampler.sample(np.random.Generator(np.random.PCG64(StoppingConfig().seed)), 8)
+    ours, without = (execute_orders(scenario.env_for(one, "market"), one, orders).results for one in (policy, Hold()))
+    assert found == np.nanmean(orders["sign"] * (ours["price_ticks"] / without["vwap_ticks"] - 1) * 1e4)
+    assert found != pytest.approx(np.nanmean(ours["pa_bps"]), abs=1e-3)

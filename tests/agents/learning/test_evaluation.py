@@ -8,6 +8,7 @@ import pytest
 
 from serl import tables
 from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
@@ -33,8 +34,8 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.students_t import expanded
 from serl.agents.learning.table import Section, comma_separated, write_tables
+from serl.agents.students_t import expanded
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -209,6 +210,21 @@ def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
     early = Scenario(config.model_copy(update={"hours": "10:10-10:50"})).source
     with pytest.raises(ConfigError, match="without those of the part train, which are used too, got 10:10-10:50"):
         early.hours("train")
+
+
+def test_a_policy_is_not_compared_in_the_hours_in_which_it_was_trained(tmp_path: Path) -> None:
+    path = tmp_path / "a.day"
+    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    config = MarketConfig(kind="static", data=[path], hours="13:00-13:50", environments=4, duration_s=60, interval_s=20)
+    trained = Scenario(config)
+    env = trained.env(Scales())
+    network = ActorCritic(NetworkConfig(), env.layout.size, [0.0] * 3, [1.0] * 3, 0)
+    policy = Policy(network, Interface.from_env(env), {"data": [trained.describe()]}, "mine")
+    tested = Scenario(config.model_copy(update={"hours": "13:40-13:55", "part": "test"}))
+    with pytest.raises(ConfigError, match=r"mine: expected a policy that was not trained .* trained in 13:00-13:50"):
+        evaluate(tested, [Contender("mine", policy, policy.modes[0])], 4, 1)
+    for changes in ({"hours": "13:50-13:55", "part": "test"}, {"part": "train"}):
+        Scenario(config.model_copy(update=changes)).check_not_trained_on(policy)
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
 """Advantages and rollouts."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +48,26 @@ def test_a_truncated_episode_bootstraps_from_its_final_observation_and_a_termina
 
     torch.testing.assert_close(final_returns(False, 8.0), final_returns(False, 0.0))
     torch.testing.assert_close(final_returns(True, 8.0), final_returns(True, 0.0) + 0.5 * 8.0)
+
+
+def test_an_episode_that_terminates_at_its_time_limit_does_not_bootstrap() -> None:
+    """Gymnasium's TimeLimit says of such an episode that it is truncated, too."""
+
+    class Limited(ToyExecution):
+        def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+            observations, rewards, terminated, truncated, info = super().step(actions)
+            return observations, rewards, terminated | truncated, truncated, info
+
+    def returns(value: float) -> torch.Tensor:
+        network = ActorCritic(NetworkConfig(), 8, [0.0], [1.0], 3)
+        with torch.no_grad():
+            network.critic.layers[-1].weight.zero_()
+            network.critic.layers[-1].bias.fill_(value)
+        collector = Collector(Limited(2, steps=4, truncates=True), network, 1.0)
+        collector.reset(5)
+        return collector.collect(4, np.random.Generator(np.random.PCG64(0)), 0.5, 1.0).batch.returns
+
+    torch.testing.assert_close(returns(8.0)[-2:], returns(0.0)[-2:])
 
 
 def test_next_step_autoreset_is_refused() -> None:

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 import serl.environments
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
-from serl.agents.execution.environment.records import CHILD
+from serl.agents.execution.environment.records import CHILD, FILL, FRAME
 from serl.agents.making.config import making_settings
 from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.evaluate import evaluate
@@ -20,7 +20,7 @@ from serl.agents.making.observation import FEATURES
 from serl.agents.positions.accounts import two_sided_mids
 from serl.agents.positions.config import position_market, windows
 from serl.agents.positions.market import PositionMarket
-from serl.agents.positions.records import DECISION
+from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO
@@ -115,6 +115,61 @@ def test_a_quote_whose_price_stays_keeps_its_place() -> None:
     commands = int(env.market._env_states[0, 1])
     assert ahead and commands < 2 * 2 * 8, "quotes that stay are not sent again"
     env.close()
+
+
+class OneSided:
+    """A market whose book shows what `sides` say, and keeps the decisions."""
+
+    count = 1
+
+    def __init__(self, **sides: int) -> None:
+        self.frames, self.fills, self.positions = (np.zeros(1, kind) for kind in (FRAME, FILL, POSITION))
+        self.show(**sides)
+
+    def show(self, **sides: int) -> None:
+        for name, ticks in sides.items():
+            self.frames[name][:, 0] = ticks
+
+    def reset(self, which: Any, episodes: Any) -> None:
+        """Nothing changes."""
+
+    def step(self, decisions: Any, until_ns: Any) -> None:
+        self.sent = decisions.copy()
+
+
+def beside(market: Any) -> MakingVectorEnv:
+    hours = [Hours(0, 0, 36_000 * 10**9, 1.0)]
+    env = MakingVectorEnv(market, RandomOrders(hours, 60, 1), making_settings(**SETTINGS))
+    env.reset(seed=0)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("sides", "quotes"), [({"ask_ticks": 10_002}, [10_001, 10_003]), ({"bid_ticks": 9_998}, [9_997, 9_999])]
+)
+def test_a_window_that_begins_with_one_side_quotes_around_its_price(sides: dict[str, int], quotes: list[int]) -> None:
+    market = OneSided(**sides)
+    env = beside(market)
+    _, reward, *_ = env.step(env.actions_of([[1.0, 1.0]]))
+    assert market.sent["price_ticks"][0].tolist() == quotes and (market.sent["lots"] == 10).all()
+    assert reward == 0.0
+
+
+def test_nothing_is_quoted_before_the_book_has_a_price() -> None:
+    market = OneSided()
+    env = beside(market)
+    env.step(env.actions_of([[1.0, 1.0]]))
+    assert not market.sent["lots"].any()
+    market.show(ask_ticks=10_002)
+    env.step(env.actions_of([[1.0, 1.0]]))
+    env.step(env.actions_of([[1.0, 1.0]]))
+    assert market.sent["price_ticks"][0].tolist() == [10_001, 10_003] and market.sent["lots"].all()
+
+
+def test_actions_that_are_nan_are_refused() -> None:
+    env = beside(OneSided(ask_ticks=10_002))
+    with pytest.raises(ConfigError, match="expected numbers, got NaN"):
+        env.step(np.full((1, 2), np.nan))
 
 
 def test_inventory_stays_within_its_limit() -> None:

@@ -6,6 +6,7 @@ import pytest
 from serl.agents.signals.forecaster import Forecasts
 from serl.agents.signals.labels import NO_LABEL, Classes
 from serl.agents.signals.scores import BINS, BLOCK_NS, block_statistics, measure, number_blocks, score
+from serl.agents.students_t import expanded
 
 
 def certain(classes: Classes, confidence: float) -> Forecasts:
@@ -57,6 +58,14 @@ def test_intervals_are_as_wide_as_the_blocks_differ() -> None:
     assert found.high[1] - found.low[1] == pytest.approx(2 * 1.96 * 0.5 / 10, rel=0.15)
     same = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(30_000) // 300), 1000, 1)
     assert (same.resampled == found.resampled).all()
+
+
+def test_intervals_of_few_blocks_are_wider_than_the_central_draws() -> None:
+    labels = np.zeros(400, np.int64)
+    said = np.repeat([0, 0, 0, 1], 100)
+    found = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(400) // 100), 1000, 1)
+    np.testing.assert_array_equal(found.low, np.quantile(found.resampled, expanded(4)[0], axis=0))
+    assert found.low[1] < np.quantile(found.resampled[:, 1], 0.025)
 
 
 def test_blocks_are_five_minutes_of_one_day() -> None:

@@ -10,6 +10,7 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import replay_events, simulate, tape_hash
 from serl.agents.traders.trader_api import SECOND_NS
+from serl.exchange.errors import ConfigError
 from serl.history.day import read_day
 
 
@@ -41,3 +42,15 @@ def test_times_outside_the_day_are_refused(tmp_path: Path, until: str) -> None:
     done = CliRunner().invoke(command, ["small", "-o", str(tmp_path / "one.day"), "--until", until])
     assert isinstance(done.exception, PopulationError)
     assert f"expected a time after 09:30 and up to 16:00, got {until}" in str(done.exception)
+
+
+def test_outputs_are_refused_before_the_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.agents.traders.simulate.Simulation", lambda *_: pytest.fail("it simulates"))
+    for output, message in ((tmp_path, "got a folder"), (tmp_path / "none" / "one.day", "got no folder")):
+        done = CliRunner().invoke(command, ["small", "-o", str(output)])
+        assert isinstance(done.exception, ConfigError) and message in str(done.exception)
+
+
+def test_a_seed_beyond_the_generators_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["small", "-o", str(tmp_path / "one.day"), "--seed", str(2**63)])
+    assert done.exit_code == 2 and "is not in the range" in done.output

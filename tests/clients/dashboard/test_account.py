@@ -2,14 +2,17 @@
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from websockets.sync.client import ClientConnection
 
 from serl.clients.blocking import connect
+from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.open_orders import OpenOrders
 from serl.clients.session import Report
 from serl.exchange.records import EventFlag, EventKind
@@ -47,6 +50,16 @@ def test_open_orders_follow_from_reports(reports: list[Report], open_orders: dic
     for each in reports:
         orders.apply(each)
     assert {number: (order.open_lots, order.price_ticks) for number, order in orders.items()} == open_orders
+
+
+def test_a_login_clears_the_problem_of_the_login_before() -> None:
+    account = Account("tcp://127.0.0.1:5570", "me", "", None, active=True)
+    account.problem = "login refused (duplicate_login): another session has the name"
+    session = account._session
+    core: Any = SimpleNamespace(inbox=deque(), receive=lambda: setattr(session, "live", True))
+    account._core, account._login_s = core, time.monotonic()
+    account.update()
+    assert account.live and account.problem == ""
 
 
 def read_until(socket: ClientConnection, wanted: Callable[[dict[str, Any]], bool], description: str) -> None:

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
-from serl.clients.dashboard.progress import Progress
+from serl.clients.dashboard.json_lines import READ_BYTES_MAX
+from serl.clients.dashboard.link import Link
+from serl.clients.dashboard.progress import SCHEDULE_POINTS, Progress
 from serl.clients.dashboard.ring import Ring
 from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
-from serl.clients.dashboard.vitals import Vitals
+from serl.clients.dashboard.vitals import OFFLINE_S, Vitals
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
+from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
 
@@ -322,3 +326,59 @@ def test_a_folder_instead_of_a_progress_file_is_reported(tmp_path: Path) -> None
     assert "Is a directory" in progress.as_json()["problem"]
     (tmp_path / "one").rmdir()
     assert progress.as_json()["problem"] == ""
+
+
+def test_a_schedule_in_a_long_line_is_read_and_thinned(tmp_path: Path) -> None:
+    path = tmp_path / "execution.jsonl"
+    order = {
+        "participant": "a",
+        "policy": "twap",
+        "symbol": "DEMO",
+        "side": 1,
+        "qty_lots": 1,
+        "start_ns": 0,
+        "end_ns": 1,
+    }
+    schedule = [[step * SECOND_NS, step] for step in range(23_401)]
+    path.write_text(json.dumps({"order": order, "schedule": schedule}) + '\n{"fill": [1, 2, 3]}\n')
+    assert path.stat().st_size > READ_BYTES_MAX
+    progress = Progress(path)
+    progress.as_json()
+    shown = progress.as_json()
+    assert (shown["problem"], shown["filled_lots"]) == ("", 3)
+    assert len(shown["schedule"]) == SCHEDULE_POINTS
+    assert (shown["schedule"][0], shown["schedule"][-1]) == ([0, 0], [23_400, 23_400])
+
+
+def test_a_line_without_an_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.clients.dashboard.json_lines.LINE_BYTES_MAX", READ_BYTES_MAX + 5)
+    path = tmp_path / "execution.jsonl"
+    path.write_text("x" * (READ_BYTES_MAX + 5))
+    assert "got a longer one" in Progress(path).as_json()["problem"]
+
+
+def test_an_exchange_that_refuses_is_not_merely_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    vitals = Vitals("tcp://127.0.0.1:5570")
+    assert vitals.as_json()["refusal"] == ""
+    vitals.add_refusal("expected a token")
+    assert (vitals.as_json()["offline"], vitals.as_json()["refusal"]) == (True, "expected a token")
+    now += 2 * OFFLINE_S
+    assert vitals.as_json()["refusal"] == "", "it has stopped meanwhile"
+
+
+def test_the_link_notes_that_it_is_refused() -> None:
+    link = Link("tcp://127.0.0.1:5570", Board(), Account("tcp://127.0.0.1:5570", "a", "", None, active=False))
+    link._sockets.close()
+    link._on_statistics([Kind.ERROR, "bad_token", "expected a token", 1], 0.0)
+    assert link._vitals.refusal == "expected a token"
+
+
+def test_a_new_process_has_no_last_price() -> None:
+    view = with_book()
+    view.restore_trades([])
+    view.add_trades([[1, SECOND_NS, 12345, 1, 0, 0]])
+    assert view.ladder()["last"] == 12345
+    view.reset()
+    assert view.ladder()["last"] is None and view.watch_row()[1] is None

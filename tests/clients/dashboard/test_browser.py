@@ -289,6 +289,13 @@ def test_without_the_token_there_are_no_operations(opened: Any, shown: Dashboard
         assert "operator token" in text["text"]
 
 
+def test_the_operator_address_opens_the_operations_of_an_open_tab(opened: Any, shown: Dashboard) -> None:
+    with OpenPage(opened, shown.address) as looked:
+        looked.page.evaluate("hash => { location.hash = hash; }", shown.operator.partition("#")[2])
+        looked.page.get_by_role("button", name="Halt").wait_for()
+        assert "#" not in looked.page.url, "the token is not left in the address"
+
+
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
 def test_every_size_and_theme(

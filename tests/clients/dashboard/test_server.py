@@ -24,11 +24,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from serl.agents.pages.origin import Origin as ReportOrigin
+from serl.agents.pages.page import page as report
 from serl.clients.blocking import connect as exchange_client
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
 from serl.clients.dashboard.link import Link
-from serl.clients.dashboard.server import bind, serve
+from serl.clients.dashboard.server import OriginGuard, bind, serve
 from serl.exchange.ports import listening_process
 from tests.clients.dashboard.flood import now_ms
 from tests.clients.dashboard.server_fixture import Dashboard, dashboard
@@ -152,6 +154,22 @@ def test_foreign_host_names_are_rejected(shown: Dashboard) -> None:
     assert shown.get("", Host="evil.example")[0] == 403
     port = shown.address.split(":")[2].strip("/")
     assert shown.get("", Host=f"localhost:{port}")[0] == 200
+
+
+def test_host_names_are_equal_in_any_case() -> None:
+    guard = OriginGuard(cast(Any, None), "MyHost")
+    assert guard._is_own_host("myhost:8700") and guard._is_own_host("MYHOST:8700")
+    assert not guard._is_own_host("other:8700")
+
+
+def test_the_page_of_a_league_may_have_its_own_style(tmp_path: Path) -> None:
+    (tmp_path / "league.html").write_text(report("League", ReportOrigin("serl", "day", 1, {}), []))
+    with dashboard(free_endpoint(), "--league", str(tmp_path)) as shown:
+        for path, style in (("league", "style-src 'unsafe-inline'"), ("", "default-src 'self'")):
+            with urllib.request.urlopen(shown.address + path) as reply:
+                policy = reply.headers["content-security-policy"]
+                assert style in policy and "frame-ancestors 'none'" in policy
+                assert "script-src" not in policy, "no inline scripts"
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])

@@ -3,11 +3,13 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from serl.clients.blocking import connect
+from serl.clients.dashboard.standings import Standings
 from serl.exchange.wire import Kind
 from tests.clients.dashboard.server_fixture import Dashboard, OpenPage, dashboard
 from tests.clients.dashboard.test_account import read_until
@@ -94,6 +96,19 @@ def test_a_token_that_may_not_read_accounts_is_refused_once(tmp_path: Path) -> N
             for _ in range(8):
                 socket.send(json.dumps({"seen": json.loads(socket.recv(60)).get("n", 0)}))
             assert client.ask(Kind.STATISTICS)[5]["credentials_refused"] == refused
+
+
+def test_a_reply_to_a_request_before_a_restart_is_dropped() -> None:
+    """The new process refuses what only the one before had: without a journal it counts from 0."""
+    asked: list[Any] = []
+    sockets: Any = SimpleNamespace(request=lambda on_reply, *values: asked.append((on_reply, values)) or True)
+    table = Standings(sockets, lambda: "token")
+    table.update({"participants": 2, "commands": 9})
+    table.reset()
+    asked[0][0]([Kind.ERROR, "bad_request", "expected at most 0, got 9", 1], 0.0)
+    assert table.as_json({}, {})["problem"] == ""
+    table.update({"participants": 1, "commands": 1})
+    assert asked[-1][1] == (Kind.COMMAND_COPY, "token", 1)
 
 
 @pytest.mark.parametrize(

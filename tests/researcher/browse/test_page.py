@@ -182,3 +182,17 @@ def test_texts_of_models_are_texts_and_charts_are_drawn(
             for hue in hues:
                 assert page.evaluate(DRAWN_JS, [chart, hue]) > DOT_PIXELS, f"{chart} in {hue}"
         page.screenshot(path=str(screenshots / f"researcher-{width}-{scheme}.png"), full_page=True)
+
+
+def test_a_candidate_whose_request_failed_is_asked_for_again(opened: Any, folder: Path) -> None:
+    with (
+        dashboard(free_endpoint(), "--researcher", str(folder)) as shown,
+        OpenPage(opened, shown.address + "researcher") as looked,
+    ):
+        page = looked.page
+        page.wait_for_selector("#detail pre")
+        page.route("**/researcher/candidate/**", lambda route: route.abort(), times=1)
+        page.locator(".node").first.click()
+        page.locator(".node").last.click()
+        with page.expect_response("**/researcher/candidate/**"):
+            page.locator(".node").first.click()

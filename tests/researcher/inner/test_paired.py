@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serl.agents.learning.students_t import student
+from serl.agents.students_t import student
 from serl.researcher.candidates import Paired, Score
 from serl.researcher.inner.paired import paired
 

@@ -26,6 +26,13 @@ def test_a_market_child_is_filled_bar_by_bar_up_to_its_share() -> None:
     assert one.fills[0]["notional"] == 100 * 1001 + 20 * 1010
 
 
+@pytest.mark.parametrize("interval", [10, 90])
+def test_an_interval_that_ends_within_a_bar_is_refused(interval: int) -> None:
+    """The book would show the bar's close before it is known."""
+    with pytest.raises(ConfigError, match=f"expected a multiple of the bars' 60000000000 ns, got {interval}000000000"):
+        market().reset(np.arange(1), episode(interval=interval, steps=1))
+
+
 def test_costs_are_half_the_spread_and_the_share_of_the_volume() -> None:
     for sign in (1, -1):
         one = market(half_spread_bps=10.0, impact_bps=100.0)

@@ -13,6 +13,7 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.traders.population import load_population
+from serl.exchange.errors import ConfigError
 from serl.history.generate import generate_day
 from tests.agents.execution.environment.stage import SECOND_NS
 
@@ -96,3 +97,12 @@ def test_a_reset_of_some_leaves_the_others_alone(name: str) -> None:
     others = np.setdiff1d(np.arange(COUNT), [1, 5])
     np.testing.assert_array_equal(seen[0][others], seen[1][others])
     assert np.any(seen[0][[1, 5]] != seen[1][[1, 5]])
+
+
+def test_actions_that_are_nan_are_refused() -> None:
+    env = environment("bars")
+    env.reset(seed=1)
+    wrong = actions(env.num_envs)
+    wrong[0, -1] = np.nan
+    with pytest.raises(ConfigError, match="expected numbers, got NaN"):
+        env.step(wrong)

@@ -1,0 +1,47 @@
+"""`serl execute`: what it refuses before it trades, and what an interruption leaves."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.execution.cli import execute, volume_curve
+from serl.agents.execution.executor import Execution, Executor
+from serl.agents.pages.errors import ReportFileError
+from serl.clients.blocking import connect
+from serl.exchange.errors import ConfigError
+from serl.exchange.wire import Kind
+from tests.clients.dashboard.server_fixture import wait_until
+from tests.server_fixture import free_endpoint, start_exchange
+
+ORDER = ["twap", "--symbol", "DEMO", "--side", "sell", "--qty", "90", "--window", "23:00-23:30"]
+
+
+def test_an_interruption_leaves_no_order_and_tells_what_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rest_until_interrupted(executor: Executor) -> Execution:
+        assert executor.market.client.sell("DEMO", 5, 200).open_lots == 5
+        executor.market.own_fills.append((1, 100, 30, 1))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Executor, "run", rest_until_interrupted)
+    with start_exchange(symbols="DEMO", clock="scaled:1") as served, connect(served.endpoint, "other") as other:
+        done = CliRunner().invoke(execute, [*ORDER, "--connect", served.endpoint, "--report", str(tmp_path)])
+        assert "stopped early: 30 of 90 lots are filled so far" in done.output, done.exception
+        assert done.exit_code != 0
+        wait_until(lambda: other.ask(Kind.STATISTICS)[5]["orders_open"] == 0, "the order is cancelled")
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_login(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportFileError, match="expected a writable folder, got File exists"):
+        execute.main([*ORDER, "--connect", free_endpoint(), "--report", str(tmp_path / "file")], standalone_mode=False)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_intervals_are_seconds_of_a_day(seconds: str) -> None:
+    with pytest.raises(ConfigError, match=f"--interval: expected more than 0 and up to 86400 s, got {seconds}"):
+        execute.main([*ORDER, "--interval", seconds], standalone_mode=False)
+    with pytest.raises(ConfigError, match=f"--width: expected more than 0 and up to 86400 s, got {seconds}"):
+        volume_curve.main(["x.day", "-o", "curve.json", "--width", seconds], standalone_mode=False)
