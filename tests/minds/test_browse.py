@@ -107,7 +107,8 @@ def test_what_is_written_after_the_data_is_asked_for_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / DECISIONS).write_text((folder / DECISIONS).read_text())
-    overview = next(each.endpoint for each in routes(tmp_path) if getattr(each, "path", "") == "/minds/overview")  # type: ignore[attr-defined]
+    route: Any = next(each for each in routes(tmp_path) if getattr(each, "path", "") == "/minds/overview")
+    overview = route.endpoint
     read = LiveRun.overview
 
     def read_and_end(run: LiveRun) -> dict[str, Any]:
