@@ -138,6 +138,8 @@ class Session:
         self.time_ns = 0
         #: commands without a reply, by id: resent after a reconnect
         self.unanswered: dict[int, bytes] = {}
+        #: `last_report` of each HELLO of this login
+        self._asked = set[int]()
         #: commands that had no answer at a login and were executed before it, by id: their answers are among the reports that follow
         self.replayed: dict[int, bytes] = {}
         #: TERM commands of an order, by its id: the reply to the order is theirs too
@@ -150,8 +152,11 @@ class Session:
 
     def hello(self) -> bytes:
         """The login message; after a reconnect it also requests the missed reports."""
+        if self.live:
+            self._asked = set()
         self.live = False
         self._pass_gap()
+        self._asked.add(self.last_report)
         return _pack([Kind.HELLO, VERSION, VERSION, self.name, self.token, self.last_report, self.options])
 
     def instrument(self, symbol: str) -> Instrument:
@@ -279,7 +284,9 @@ class Session:
         self.set_reference_data(symbols, clock, limits)
         if self.last_report < 0:
             self.last_report = next_report - 1
-        self._gap = self.last_report, next_report - 1
+        # a repeated HELLO is answered twice, perhaps after reports have come: that is no gap
+        begins_after = self.last_report if next_report - 1 in self._asked else next_report - 1
+        self._gap = self.last_report, begins_after
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
         self.replayed = {key: value for key, value in self.unanswered.items() if key <= last_command_id}
         self.unanswered = {key: value for key, value in self.unanswered.items() if key > last_command_id}
