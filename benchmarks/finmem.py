@@ -9,13 +9,13 @@ the first wealth, orders and fills; and the difference with its 95 % interval (S
 """
 
 import argparse
-import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.endings import one_line_endings
-from benchmarks.minds_study import KINDS, STATISTICS, begin, compared, markdown, unknown_wealth
+from benchmarks.minds_study import KINDS, begin, compared, played, told
 from serl.agents.execution.bar_files import BarTable, read_bars
 from serl.agents.execution.environment.bars import CLOSE, OPEN, VOLUME
 from serl.agents.traders.population import load_population
 from serl.clients.processes import terminate
-from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 from serl.minds.config import MindsConfig, load_minds
-from serl.minds.models import model_client
-from serl.minds.run import RunOptions, run_minds
 
 CONFIG, POPULATION, SYMBOL = "finmem", "informed", "DEMO"
 PARTS = 13
@@ -117,10 +114,11 @@ def configured(number: int, days: int) -> MindsConfig:
 
 
 @contextmanager
-def market(folder: Path) -> Iterator[str]:
-    """The endpoint of an exchange with the simulated traders and the sender of the values."""
+def market(story: Story, config: MindsConfig, folder: Path) -> Iterator[str]:
+    """The endpoint of an exchange with the simulated traders and the sender of the values, whose files go into the folder."""
     from tests.server_fixture import launch
 
+    write_story(story, config, folder)
     population = load_population(POPULATION).model_dump(mode="json", exclude_unset=True)
     population["value"]["volatility_ticks_per_root_s"] = VOLATILITY
     for group in population["groups"]:
@@ -141,28 +139,10 @@ def market(folder: Path) -> Iterator[str]:
         served.process.stdout.close()
 
 
-def played(story: Story, config: MindsConfig, folder: Path) -> dict[str, Any]:
-    """The statistics of a stock, which are not made again if they are in its folder."""
-    known = folder / STATISTICS
-    if known.exists():
-        return dict(json.loads(known.read_text()))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_story(story, config, folder)
-    with market(folder) as endpoint, model_client(config, folder / "calls.jsonl", offline=False) as model:
-        found = asyncio.run(run_minds(config, folder, model, RunOptions(endpoint, say=lambda text: None)))
-    if found["stopped_early"]:
-        raise KeyboardInterrupt
-    unknown_wealth(found, folder)
-    write_json(known, found | {"growth": story.growth})
-    return found | {"growth": story.growth}
-
-
-def beyond_holding(found: dict[str, Any], config: MindsConfig, price: float) -> dict[str, float]:
-    """The return of each kind, less that of its portfolio at the start."""
+def beyond_holding(found: dict[str, Any], config: MindsConfig, gain: float) -> dict[str, float]:
+    """The return of each kind, less that of its portfolio at the start. gain: in money of a share, at the bars' prices."""
     shares = {persona.decides: persona.shares[SYMBOL] for persona in config.personas}
-    held = {
-        kind: shares[kind] * price * (found["growth"] - 1) / found["deciders"][kind]["first_wealth"] for kind in KINDS
-    }
+    held = {kind: shares[kind] * gain / found["deciders"][kind]["first_wealth"] for kind in KINDS}
     return {kind: found["deciders"][kind]["return"] - held[kind] for kind in KINDS}
 
 
@@ -184,17 +164,16 @@ def studied(options: argparse.Namespace) -> str:
     population = load_population(POPULATION)
     start_ticks = round(population.value.mean_ticks)
     found = []
-    told = stories(read_bars(options.bars), options.stocks, options.days, start_ticks)
+    markets = stories(read_bars(options.bars), options.stocks, options.days, start_ticks)
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        for number, story in enumerate(progress.track(told, description="stocks"), 1):
+        for number, story in enumerate(progress.track(markets, description="stocks"), 1):
             config = configured(number, options.days)
-            one = played(story, config, options.folder / story.stock)
-            found.append(one | {"beyond": beyond_holding(one, config, start_ticks / 100)})
+            folder = options.folder / story.stock
+            one = played(config, folder, folder, partial(market, story, config, folder))
+            gain = start_ticks / 100 * (story.growth - 1)
+            found.append(one | {"beyond": beyond_holding(one, config, gain)})
     rows = compared(found, {"return beyond holding": lambda one, kind: one["beyond"][kind]})
-    valid, decisions = (sum(one["deciders"]["model"][name] for one in found) for name in ("valid", "decisions"))
-    if options.json:
-        return json.dumps({"rows": rows, "valid": valid, "decisions": decisions})
-    return f"{markdown(rows, 'stocks')}\n\n{valid} of {decisions} answers of the model were valid.\n"
+    return told(rows, found, "stocks", as_json=options.json)
 
 
 if __name__ == "__main__":

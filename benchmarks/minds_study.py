@@ -13,7 +13,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,32 +60,33 @@ def begin(folder: Path, options: dict[str, Any]) -> None:
     write_json(path, options)
 
 
-def played(config: MindsConfig, place: Path, folder: Path) -> dict[str, Any]:
-    """The statistics of a seed, which are not made again if they are in its folder."""
-    from tests.server_fixture import start_exchange
-
+def played(
+    config: MindsConfig, place: Path, folder: Path, market: Callable[[], AbstractContextManager[str]]
+) -> dict[str, Any]:
+    """The statistics of a market, which are not made again if they are in its folder. market: its exchange, as the endpoint."""
     known = folder / STATISTICS
     if known.exists():
         return dict(json.loads(known.read_text()))
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        start_exchange(symbols=",".join(config.symbols), clock="lockstep") as exchange,
-        model_client(config, folder / "calls.jsonl", offline=False) as model,
-    ):
-        found = asyncio.run(run_minds(config, place, model, RunOptions(exchange.endpoint, say=lambda text: None)))
+    with market() as endpoint, model_client(config, folder / "calls.jsonl", offline=False) as model:
+        found = asyncio.run(run_minds(config, place, model, RunOptions(endpoint, say=lambda text: None)))
     if found["stopped_early"]:
         raise KeyboardInterrupt
-    unknown_wealth(found, folder)
-    write_json(known, found)
-    return found
-
-
-def unknown_wealth(found: dict[str, Any], folder: Path) -> None:
-    """MindsError if a mind's last wealth is not known."""
     if unknown := [row["mind"] for row in found["minds"] if row["final_wealth"] is None]:
         raise MindsError(
             f"{folder}: expected the wealth of all minds at the end, got none of {', '.join(unknown)}; run it again"
         )
+    write_json(known, found)
+    return found
+
+
+@contextmanager
+def exchange_of(config: MindsConfig) -> Iterator[str]:
+    """The endpoint of an exchange on which only minds trade."""
+    from tests.server_fixture import start_exchange
+
+    with start_exchange(symbols=",".join(config.symbols), clock="lockstep") as exchange:
+        yield exchange.endpoint
 
 
 def measures(group: dict[str, Any]) -> dict[str, float]:
@@ -118,7 +121,7 @@ def compared(
     return rows
 
 
-def markdown(rows: list[dict[str, Any]], markets: str = "seeds") -> str:
+def markdown(rows: list[dict[str, Any]], markets: str) -> str:
     """The table, without measures that no market has."""
     lines = [f"| | with a model | at random | difference | {markets} |", "|---|---|---|---|---|"]
     for row in (row for row in rows if row["markets"]):
@@ -148,12 +151,16 @@ def studied(options: argparse.Namespace) -> str:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for seed in progress.track(range(1, options.seeds + 1), description="markets"):
             config, place = configured(options.config, options.count, options.days, seed)
-            found.append(played(config, place, options.folder / f"seed-{seed}"))
-    rows = compared(found)
+            found.append(played(config, place, options.folder / f"seed-{seed}", partial(exchange_of, config)))
+    return told(compared(found), found, as_json=options.json)
+
+
+def told(rows: list[dict[str, Any]], found: list[dict[str, Any]], markets: str = "seeds", *, as_json: bool) -> str:
+    """The table of `compared`, and how many answers of the model were valid; or both as JSON."""
     valid, decisions = (sum(one["deciders"]["model"][name] for one in found) for name in ("valid", "decisions"))
-    if options.json:
+    if as_json:
         return json.dumps({"rows": rows, "valid": valid, "decisions": decisions})
-    return f"{markdown(rows)}\n\n{valid} of {decisions} answers of the model were valid.\n"
+    return f"{markdown(rows, markets)}\n\n{valid} of {decisions} answers of the model were valid.\n"
 
 
 if __name__ == "__main__":

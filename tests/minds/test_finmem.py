@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="the extra `history` is not installed")
 
 import pyarrow as pa
 
-from benchmarks import finmem
+from benchmarks import finmem, minds_study
 from serl.agents.execution.bar_files import read_bars
 from serl.clients.news_file import read_news_file
 from serl.exchange.errors import ConfigError
@@ -98,9 +98,10 @@ def test_the_market_follows_the_bars(bars: Path, tmp_path: Path, monkeypatch: py
         calls = len(fake.requests)
         assert json.loads(finmem.studied(options)) == found and len(fake.requests) == calls, "nothing is played twice"
     rows = {row["measure"]: row for row in found["rows"]}
-    statistics = json.loads((tmp_path / "runs" / "AAA" / finmem.STATISTICS).read_text())
+    statistics = json.loads((tmp_path / "runs" / "AAA" / minds_study.STATISTICS).read_text())
+    (story,) = finmem.stories(read_bars(bars), 1, DAYS, 10_000)
     assert rows["fills"]["model"] >= 1 and statistics["deciders"]["model"]["decisions"] == DAYS
-    held = 500 * 100 * (statistics["growth"] - 1) / statistics["deciders"]["model"]["first_wealth"]
+    held = 500 * 100 * (story.growth - 1) / statistics["deciders"]["model"]["first_wealth"]
     assert rows["return beyond holding"]["model"] == pytest.approx(rows["return"]["model"] - held)
     assert 0.5 * held < rows["return"]["model"] < 2 * held, "the price followed the bars"
     texts = [prompt_of(one) for one in fake.requests]

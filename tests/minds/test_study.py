@@ -1,6 +1,7 @@
 """The study of minds with a model beside minds at random: who meets whom, and what it refuses."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,14 @@ def test_a_run_without_the_wealth_of_a_mind_is_not_kept(tmp_path: Path, monkeypa
     config, place = minds_study.configured("two-stocks", 1, 1, 1)
     config = config.model_copy(update={"personas": tuple(one for one in config.personas if one.decides == "random")})
     with pytest.raises(MindsError, match="got none of a-0; run it again"):
-        minds_study.played(config.model_copy(update={"endpoint": None, "model": "tiny"}), place, tmp_path / "seed-1")
+        minds_study.played(
+            config.model_copy(update={"endpoint": None, "model": "tiny"}),
+            place,
+            tmp_path / "seed-1",
+            partial(minds_study.exchange_of, config),
+        )
     assert not (tmp_path / "seed-1" / minds_study.STATISTICS).exists()
     (tmp_path / "seed-1" / minds_study.STATISTICS).write_text(json.dumps({"known": True}))
-    assert minds_study.played(config, place, tmp_path / "seed-1") == {"known": True}
+    assert minds_study.played(config, place, tmp_path / "seed-1", partial(minds_study.exchange_of, config)) == {
+        "known": True
+    }
