@@ -192,7 +192,7 @@ def test_a_candidate_whose_request_failed_is_asked_for_again(opened: Any, folder
         page = looked.page
         page.wait_for_selector("#detail pre")
         page.route("**/researcher/candidate/**", lambda route: route.abort(), times=1)
-        page.locator(".node").first.click()
-        page.locator(".node").last.click()
+        with page.expect_event("requestfailed"):
+            page.locator(".node").last.click()
         with page.expect_response("**/researcher/candidate/**"):
-            page.locator(".node").first.click()
+            page.locator(".node").last.click()
