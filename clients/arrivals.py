@@ -7,9 +7,6 @@ import zmq
 from serl.clients.core import ClientCore
 from serl.clients.errors import SessionEnded
 
-WAIT_S = 0.05
-"""The longest wait: calls look at the time then, and the session is kept alive."""
-
 
 class Arrivals:
     """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits, also by one that
@@ -36,8 +33,8 @@ class Arrivals:
         for descriptor in self._descriptors:
             self._loop.add_reader(descriptor, self._receive)
 
-    async def wait(self) -> None:
-        """Returns when messages were received, or after `WAIT_S`. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
+    async def wait(self, longest_s: float) -> None:
+        """Returns when messages were received, or after `longest_s` at the latest. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
         self.raise_if_closed()
         self.tell_others()
         if self._error is not None:
@@ -45,8 +42,9 @@ class Arrivals:
             raise error
         woken = self._loop.create_future()
         self._waiting.append(woken)
-        if self._timer is None:
-            self._timer = self._loop.call_later(WAIT_S, self._receive)
+        self._receive_within(longest_s)
+        if self._core.is_unread:
+            self.expect()
         failures = self._failures
         self._inside += 1
         try:
@@ -88,6 +86,13 @@ class Arrivals:
             self._loop.remove_reader(descriptor)
         self._descriptors = []
         self._wake()
+
+    def _receive_within(self, longest_s: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= self._loop.time() + longest_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(longest_s, self._receive)
 
     def _receive(self) -> None:
         self._expecting = False

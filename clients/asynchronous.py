@@ -97,8 +97,7 @@ class AsyncExchange(Client):
         try:
             while True:
                 self._arrivals.raise_if_closed()
-                next(steps)
-                await self._arrivals.wait()
+                await self._arrivals.wait(next(steps))
         except StopIteration as returned:
             result: Result = returned.value
             return result

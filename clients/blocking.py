@@ -1,5 +1,6 @@
 """The blocking client: no threads, no event loop."""
 
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,8 +62,8 @@ class Exchange(Client):
             poller.register(socket, zmq.POLLIN)
         try:
             while True:
-                next(steps)
-                poller.poll(50)
+                wait_s = next(steps)
+                poller.poll(math.ceil(1000 * wait_s))
                 self.core.receive()
         except StopIteration as returned:
             result: Result = returned.value

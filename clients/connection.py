@@ -18,6 +18,8 @@ class Connection:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._endpoints = socket_endpoints(endpoint)
         self._curve = read_keys(curve) if curve else None
+        #: whether messages may have arrived of which libzmq signals nothing any more: it takes a socket's signal during every other call of the socket
+        self.is_unread = False
         self.orders = self._connect("orders", zmq.DEALER)
         self.queries = self._connect("queries", zmq.DEALER)
         self.feed = self._connect("feed", zmq.SUB)
@@ -53,6 +55,7 @@ class Connection:
             self.query(message)
 
     def _put(self, socket: "zmq.Socket[bytes]", message: bytes) -> None:
+        self.is_unread = True
         try:
             socket.send(message, zmq.DONTWAIT)
         except zmq.Again:

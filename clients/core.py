@@ -1,6 +1,6 @@
 """The client API, written once for the asyncio and the blocking client.
 
-Each method of `ClientCore` that has to wait is a generator: it yields whenever it needs another message, and returns its result. A client
+Each method of `ClientCore` that has to wait is a generator: it yields, whenever it needs another message, for how many seconds it can wait, and returns its result. A client
 (`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
 """
 
@@ -38,8 +38,12 @@ from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind, with_token
 
 Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
-"""A call in progress: yields while it waits for messages, returns a `Result`."""
+Steps = Generator[float, None, Result]
+"""A call in progress: yields the longest wait for messages in seconds, after which it looks at the time, and returns a `Result`."""
+REPLY_WAIT_S = 0.05
+"""The longest wait of a call that expects a reply."""
+IDLE_WAIT_S = 1.0
+"""The longest wait of a call that expects nothing in particular: the session is kept alive then."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
 SILENT_HEARTBEATS = 3
@@ -85,6 +89,7 @@ class ClientCore(Connection):
 
     def receive(self) -> None:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
+        self.is_unread = False
         try:
             self._receive()
         except Exception as error:
@@ -216,7 +221,7 @@ class ClientCore(Connection):
         self.send(self.session.hello())
         while not self.session.live:
             self.raise_if_silent()
-            yield
+            yield REPLY_WAIT_S
 
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
@@ -277,7 +282,7 @@ class ClientCore(Connection):
                 if self._awaited.has_answer(command_id, command):
                     return
                 self.raise_if_silent()
-                yield
+                yield REPLY_WAIT_S
         finally:
             self._awaited.remove(command_id)
 
@@ -297,7 +302,7 @@ class ClientCore(Connection):
             self.query(message)
             while request not in self._replies:
                 self.raise_if_silent()
-                yield
+                yield REPLY_WAIT_S
                 if request not in self._replies and time.monotonic() - asked_s > REPLY_TIMEOUT_S:
                     asked_s = time.monotonic()
                     self.query(message)
@@ -354,7 +359,7 @@ class ClientCore(Connection):
     def _subscribe(self, topic: bytes) -> None:
         for each in (self.session.topic_prefix.encode() + topic, b"time/"):
             subscribe(self.feed, each, self.session.token, self._curve is not None)
-        self._subscribed = True
+        self._subscribed = self.is_unread = True
 
     def subscribe_news(self, after: int) -> None:
         """Subscribes to news; the messages after number `after` go to the inbox, below 0 those from now on."""
@@ -369,6 +374,7 @@ class ClientCore(Connection):
         unsubscribe(
             self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
         )
+        self.is_unread = True
         self.books.pop(topic, None)
         self._heard.forget(topic)
 
@@ -378,9 +384,10 @@ class ClientCore(Connection):
         self.receive()
         while not self.inbox:
             self.receive()
-            if self.inbox or time.monotonic() >= deadline:
+            remaining_s = deadline - time.monotonic()
+            if self.inbox or remaining_s <= 0:
                 break
-            yield
+            yield min(remaining_s, IDLE_WAIT_S)
         return self.inbox.popleft() if self.inbox else None
 
     def next_items(self, timeout_s: float) -> Steps[list[InboxItem]]:

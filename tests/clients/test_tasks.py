@@ -1,6 +1,7 @@
 """Tasks of one asyncio client: what ends all of them, also those that are woken already or run at that moment."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,5 +79,39 @@ def test_an_error_that_the_event_loop_receives_is_raised_once_in_each() -> None:
         exchange.send(Kind.ERROR, "malformed", "a message")
         assert [type(each) for each in await errors_of(tasks)] == [RequestRejected] * 3
         assert await client.wait(0.2) is None
+
+    with_client(test)
+
+
+def test_a_client_that_waits_for_nothing_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        receive, times = client.core.receive, []
+        monkeypatch.setattr(client.core, "receive", lambda: (times.append(time.monotonic()), receive()))
+        assert await client.wait(0.9) is None
+        assert len(times) <= 6, f"{len(times)} times within .9 s"
+
+    with_client(test)
+
+
+def test_a_message_that_arrives_before_a_ping_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libzmq takes the socket's signal while the client sends."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        passes = iter((False, True))  # the event loop's, the task's
+
+        def ping_late() -> None:
+            if not next(passes, False):
+                return
+            exchange.send(Kind.ERROR, "malformed", "a message")
+            client.core.orders.poll(5000)
+            client.core.ping()
+
+        waiting = asyncio.create_task(client.wait(3))
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(client.core, "_query_news", ping_late)
+        client._sent()
+        began_s = time.monotonic()
+        assert [type(error) for error in await errors_of([waiting])] == [RequestRejected]
+        assert time.monotonic() - began_s < 0.5
 
     with_client(test)

@@ -83,7 +83,7 @@ class Trader:
         #: where single messages get lost, which TCP never does, it repeats commands without an answer
         self.repeats = network.weather.tampers
         self._waited = 0, 0
-        self._call: Generator[None, None, Any] | None = None
+        self._call: Generator[float, None, Any] | None = None
         self._resume_ns = 0
         self._resend_ns = -1
         self.errors: dict[str, int] = {}
@@ -156,7 +156,7 @@ class Trader:
         self.core = ClientCore(self._endpoint, self.session, None)
         self._call = self._start(self.core)
 
-    def _start(self, core: ClientCore) -> Generator[None, None, None]:
+    def _start(self, core: ClientCore) -> Generator[float, None, None]:
         yield from core.login()
         for symbol in self._symbols:
             yield from core.follow(symbol, self.channel)
