@@ -12,7 +12,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.t
 TORCH := torch==2.13.0
 # without hashes: constraints.txt has other versions of what it requires
 FREQTRADE := freqtrade==2026.9
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 4
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 6
 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE

@@ -32,7 +32,7 @@ NEEDED = {
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
 """Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
-    "calibration.md", "dashboard.md", "execution.md", "experiments.md", "gateways/nautilus.md", "history.md", "journal.md", "offline.md", "orders.md", "results.md", "signals.md", "tables.md", "traders.md",
+    "calibration.md", "dashboard.md", "execution.md", "experiments.md", "gateways/nautilus.md", "generated-flow.md", "history.md", "journal.md", "league.md", "offline.md", "orders.md", "results.md", "signals.md", "tables.md", "traders.md",
     "tutorials/backtest-a-bot.md", "tutorials/calibrate.md", "tutorials/replay.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
 }  # fmt: skip
 """Pages that take more than a few seconds: `make test-long` follows them."""

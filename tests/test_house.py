@@ -17,17 +17,18 @@ HELP = [
 ]
 
 
-@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
-def test_help_does_not_import_the_compiler(arguments: list[str]) -> None:
+def test_help_does_not_import_the_compiler() -> None:
+    """Loading numba takes longer than reading the help."""
     code = (
         "import sys; from serl.cli import serl\n"
-        f"try: serl({[*arguments, '--help']!r})\n"
-        "except SystemExit as end: assert not end.code\n"
-        "assert 'numba' not in sys.modules, 'loading numba takes longer than reading the help'"
+        f"for arguments in {HELP!r}:\n"
+        "    try: serl([*arguments, '--help'])\n"
+        "    except SystemExit as end: assert not end.code, arguments\n"
+        "    assert 'numba' not in sys.modules, arguments"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
+    assert done.stdout.count("Usage") >= len(HELP)
 
 
 def test_the_market_is_loaded_when_it_is_asked_for() -> None:

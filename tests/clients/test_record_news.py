@@ -99,7 +99,9 @@ def test_a_day_file_has_news_and_one_without_is_as_before(tmp_path: Path) -> Non
         read_day(path)
 
 
-@pytest.mark.parametrize("accounts", [False, True], ids=["feed", "accounts"])
+@pytest.mark.parametrize(
+    "accounts", [pytest.param(False, marks=pytest.mark.long, id="feed"), pytest.param(True, id="accounts")]
+)
 def test_the_recording_of_a_replay_has_the_same_news(accounts: bool, tmp_path: Path) -> None:
     day = day_with(NEWS)
     first = played(day, tmp_path / "first.parquet", accounts=accounts)

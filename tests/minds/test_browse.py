@@ -12,7 +12,7 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 from serl.minds.browse.live_run import LATEST, LiveRun
 from serl.minds.browse.routes import routes
 from serl.minds.files import DECISIONS, STATISTICS
-from tests.clients.dashboard.server_fixture import OpenPage, dashboard
+from tests.clients.dashboard.server_fixture import SIZES_AND_THEMES, OpenPage, dashboard
 from tests.minds.hostile_run import record
 from tests.server_fixture import free_endpoint
 
@@ -131,8 +131,7 @@ def _tag(folder: Path) -> str:
     return run.tag()
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@SIZES_AND_THEMES
 def test_texts_of_models_are_texts(
     opened: Any, folder: Path, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:

@@ -86,6 +86,7 @@ def test_both_are_first_equally_often() -> None:
     assert finmem.configured(1, 20).hours == "09:35:00-10:15:00"
 
 
+@pytest.mark.long
 def test_the_market_follows_the_bars(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model buys on the first day and holds; the stock rises on the second."""
     configured = finmem.configured

@@ -327,12 +327,16 @@ def test_what_does_not_go_with_it_is_refused(generated: Day) -> None:
     accounts["participant"][::2] = 1
     with pytest.raises(BacktestError, match="expected a day without accounts, got one with 2"):
         backtest(Taker, day=Day(accounts, generated.rows, generated.reference), answers="square_root")
-    for order, got in (
-        (Special(terms=Terms(display_lots=1)), "one with terms"),
-        (Special(time_in_force=TimeInForce.FOK), "FOK"),
-    ):
-        with pytest.raises(BacktestError, match=f"DAY, GTC, IOC or post-only, got {got}"):
-            backtest(order, day=generated, answers="square_root")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("order", "got"),
+    [({"terms": Terms(display_lots=1)}, "one with terms"), ({"time_in_force": TimeInForce.FOK}, "FOK")],
+)
+def test_orders_that_do_not_go_with_it_are_refused(generated: Day, order: dict[str, Any], got: str) -> None:
+    with pytest.raises(BacktestError, match=f"DAY, GTC, IOC or post-only, got {got}"):
+        backtest(Special(**order), day=generated, answers="square_root")
 
 
 @pytest.mark.long

@@ -134,6 +134,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, result.output
 
 
+@pytest.mark.long
 def test_training_learns_and_the_population_trades(trained: tuple[Path, str]) -> None:
     folder, shown = trained
     assert "generated flow" in shown and "zero intelligence" in shown

@@ -27,6 +27,7 @@ def env_of(count: int = 8, **changes: Any) -> DirectionalVectorEnv:
     return DirectionalVectorEnv(position_market(config, count), windows(config), config)
 
 
+@pytest.mark.long
 def test_a_dqn_learns_that_trading_costs() -> None:
     network = train_dqn(env_of(32), DQNConfig(steps=24_000, warm_up=1_000, exploring_share=0.8, seed=1))
     learnt, random = evaluate([Greedy(network, "DQN"), Uniform()], CONFIG.model_copy(update={"part": "test"}), 16)

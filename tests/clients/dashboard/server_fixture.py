@@ -14,6 +14,14 @@ import pytest
 
 from serl.doctor import chromium
 
+SIZES_AND_THEMES = pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [
+        (390, 844, "dark"), (1440, 900, "light"),
+        pytest.param(390, 844, "light", marks=pytest.mark.long), pytest.param(1440, 900, "dark", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+"""A phone and a desktop; `make test-long` looks at both in both themes."""
 LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter(row => row.dataset.price)
     .map(row => [Number(row.dataset.price), Number(row.dataset.lots)])"""
 

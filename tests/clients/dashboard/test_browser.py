@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from tests.clients.dashboard.server_fixture import Dashboard, OpenPage, dashboard, wait_until
+from tests.clients.dashboard.server_fixture import SIZES_AND_THEMES, Dashboard, OpenPage, dashboard, wait_until
 from tests.server_fixture import RawClient, free_endpoint, launch, start_exchange
 
 TRADES, LATENCY_MS, ROUNDS = 40, 200, 3
@@ -296,8 +296,7 @@ def test_the_operator_address_opens_the_operations_of_an_open_tab(opened: Any, s
         assert "#" not in looked.page.url, "the token is not left in the address"
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+@SIZES_AND_THEMES
 def test_every_size_and_theme(
     opened: Any, endpoint: str, shown: Dashboard, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:
@@ -315,8 +314,7 @@ def test_every_size_and_theme(
         assert looked.console == []
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+@SIZES_AND_THEMES
 def test_order_flow_by_kind_of_trader(
     opened: Any, endpoint: str, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:

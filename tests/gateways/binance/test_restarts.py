@@ -66,6 +66,7 @@ def make_orders(gateway: Gateway) -> None:
     eventually(lambda: len(gateway.signed("GET", "myTrades", symbol="DEMOUSDT").body), 2)
 
 
+@pytest.mark.long
 def test_nothing_is_forgotten_when_gateway_and_exchange_are_killed(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     options = ("--symbols", "DEMO", "--journal", str(tmp_path / "journal"))

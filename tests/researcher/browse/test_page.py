@@ -18,7 +18,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
-from tests.clients.dashboard.server_fixture import OpenPage, dashboard
+from tests.clients.dashboard.server_fixture import SIZES_AND_THEMES, OpenPage, dashboard
 from tests.researcher.outer.small import score_of
 from tests.server_fixture import free_endpoint
 
@@ -146,8 +146,7 @@ def test_reading_does_not_write(folder: Path) -> None:
     assert before == (runs.state(folder), sorted(path.name for path in folder.iterdir()))
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@SIZES_AND_THEMES
 def test_texts_of_models_are_texts_and_charts_are_drawn(
     opened: Any, folder: Path, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:

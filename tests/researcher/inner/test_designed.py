@@ -92,7 +92,7 @@ def test_learning_stops_where_the_learner_says(default_settings: Settings, tmp_p
 
 
 @pytest.mark.parametrize(
-    "actions", ["limit", *(pytest.param(actions, marks=pytest.mark.long) for actions in ("market", "hybrid"))]
+    "actions", [pytest.param(actions, marks=pytest.mark.long) for actions in ("limit", "market", "hybrid")]
 )
 def test_policies_of_another_interface_are_scored_and_kept(actions: str, settings: Settings, tmp_path: Path) -> None:
     own = candidate(Kind.INTERFACE, actions=actions, offset_bps=10, levels=2, history_steps=1, flow="no", queue="no")
