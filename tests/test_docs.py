@@ -210,7 +210,7 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
     from serl.history import importing
 
     day = generate_day(3)
-    write_day(day, folder / "amzn.parquet")
+    write_day(day, folder / "amzn.day")
     monkeypatch.setattr(importing, "import_day", lambda _name: day)
     names = run("history.md")
     assert len(names["day"].commands) == len(day.commands) and len(names["events"]) > len(day.commands) / 2
@@ -218,7 +218,7 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_days_and_traders_are_tables(folder: Path) -> None:
-    write_day(generate_day(7, end_ns=OPEN_NS + 120 * 10**9), folder / "demo.parquet")
+    write_day(generate_day(7, end_ns=OPEN_NS + 120 * 10**9), folder / "demo.day")
     names = run("tables.md")
     assert names["minutes"].sum() == names["frame"]["qty_lots"].sum() > 0 and 90 < names["vwap"] < 110
     assert len(names["spread"]) == 2 and (names["spread"]["spread"] > 0).all()
