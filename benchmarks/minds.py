@@ -54,7 +54,7 @@ def shortened(minds: int) -> tuple[MindsConfig, Path]:
     """The settings, for a few decisions of a few minds, and their folder."""
     config, place = load_minds("two-stocks-week")
     count = minds // len(config.personas)
-    personas = tuple(persona.model_copy(update={"count": count}) for persona in config.personas)
+    personas = tuple(persona.model_copy(update={"count": count, "every": 1}) for persona in config.personas)
     duration_s = DECISIONS * config.interval_s
     changes = {"personas": personas, "hours": None, "days": 1, "duration_s": duration_s, "events": None}
     return config.model_copy(update=changes), place

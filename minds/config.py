@@ -100,6 +100,9 @@ class MindsConfig(_Settings):
     endpoint: Endpoint | None = Field(None, description="an OpenAI-compatible endpoint, instead of `model`")
     threads: int = Field(1, ge=1, description="processor threads of `model`")
     slots: int = Field(1, ge=1, le=64, description="answers that `model` generates side by side")
+    servers: int = Field(
+        1, ge=1, le=64, description="processes that serve `model`, each with so many threads and slots"
+    )
     parallel: int = Field(8, ge=1, le=256, description="calls at a time")
     temperature: float = Field(0.7, ge=0, le=2)
     text_length_max: int = Field(

@@ -1,7 +1,7 @@
 """The language model of a run: an endpoint, or a model that is served on this machine for as long as the run lasts."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -51,6 +51,12 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterato
     require("language models", "openai", "xllamacpp", extra="researcher")
     from serl.researcher.llm.served import served_model
 
-    with served_model(config.model, threads=config.threads, slots=config.slots) as served:
-        endpoint = served.endpoint.model_copy(update={"context_tokens": 4096})  # served_model's default
-        yield Client(endpoint, record=record)
+    with ExitStack() as running:
+        served = [
+            running.enter_context(served_model(config.model, threads=config.threads, slots=config.slots))
+            for _ in range(config.servers)
+        ]
+        first, *others = (
+            one.endpoint.model_copy(update={"context_tokens": 4096}) for one in served
+        )  # served_model's default
+        yield Client(first, record=record, others=others)

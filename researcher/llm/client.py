@@ -1,8 +1,9 @@
 """A client for language models with a record of calls, a budget and replay."""
 
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ class Client:
     """Calls an endpoint. A request that is already in the record is answered from it at no cost.
 
     `record` is a JSONL file, created if missing; its costs count against the budget, also after a restart.
-    With `offline`, only the record answers.
+    With `offline`, only the record answers. `others`: more servers of the same model; each call goes to the one with the fewest under way.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Client:
         record: Path | None = None,
         *,
         offline: bool = False,
+        others: Sequence[Endpoint] = (),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         budget = budget or BudgetConfig()
@@ -41,7 +43,10 @@ class Client:
         self.endpoint, self.budget, self.offline = endpoint, budget, offline
         self.record = Record(record)
         self._sleep = sleep
-        self._connection: Any = None
+        self._others = tuple(others)
+        self._connections: list[Any] = [None] * (1 + len(self._others))
+        self._under_way = [0] * len(self._connections)
+        self._lock = threading.Lock()
 
     def complete(
         self,
@@ -109,14 +114,14 @@ class Client:
         return self.record.reserved(prompt + completion, next_usd, require)
 
     def _ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
-        from serl.researcher.llm.attempts import ask_with_retries, connect
+        from serl.researcher.llm.attempts import ask_with_retries
 
-        self._connection = self._connection or connect(self.endpoint)
         attempts: list[dict[str, Any]] = []
         line = {"key": key, "time_ns": time.time_ns(), "request": request, "attempts": attempts}
         began = time.perf_counter()
         try:
-            reply = ask_with_retries(self._connection, self.endpoint, request, attempts, self._sleep)
+            with self._least_busy() as (connection, endpoint):
+                reply = ask_with_retries(connection, endpoint, request, attempts, self._sleep)
         except LlmError as error:
             self.record.add(line | {"error": f"{type(error).__name__}: {error}", "wall_s": time.perf_counter() - began})
             raise
@@ -127,6 +132,22 @@ class Client:
         }
         self.record.add(line)
         return line
+
+    @contextmanager
+    def _least_busy(self) -> Iterator[tuple[Any, Endpoint]]:
+        """The connection to the server with the fewest calls under way."""
+        from serl.researcher.llm.attempts import connect
+
+        with self._lock:
+            number = self._under_way.index(min(self._under_way))
+            self._under_way[number] += 1
+            endpoint = (self.endpoint, *self._others)[number]
+            connection = self._connections[number] = self._connections[number] or connect(endpoint)
+        try:
+            yield connection, endpoint
+        finally:
+            with self._lock:
+                self._under_way[number] -= 1
 
 
 class ReplayedClient(Client):

@@ -183,6 +183,22 @@ def test_calls_side_by_side_do_not_exceed_the_budget_together() -> None:
     assert most_busy <= 2
 
 
+def test_calls_go_to_the_server_with_the_fewest_under_way(tmp_path: Path) -> None:
+    both = threading.Barrier(6, timeout=5)
+
+    def reply(request: dict[str, Any]) -> dict[str, Any]:
+        both.wait()
+        return completion()
+
+    with fake_endpoint(reply) as one, fake_endpoint(reply) as other, ThreadPoolExecutor(6) as threads:
+        endpoints = [Endpoint(base_url=fake.url, model="fake") for fake in (one, other)]
+        spread = Client(endpoints[0], record=tmp_path / "calls.jsonl", others=endpoints[1:])
+        calls = [threads.submit(spread.complete, ASK, seed=seed) for seed in range(6)]
+        assert [call.result().cached for call in calls] == [0] * 6
+        assert (len(one.requests), len(other.requests)) == (3, 3)
+        assert spread.complete(ASK, seed=1).cached == 1, "whoever answered, the record has it"
+
+
 @pytest.mark.parametrize("budget", [BudgetConfig(tokens_max=600), BudgetConfig(usd_max=0.006)])
 def test_a_long_prompt_may_not_go_beyond_the_budget(budget: BudgetConfig) -> None:
     prices: dict[str, Any] = {"usd_per_million_prompt_tokens": 10.0, "usd_per_million_completion_tokens": 10.0}
