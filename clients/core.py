@@ -43,7 +43,7 @@ Steps = Generator[float, None, Result]
 REPLY_WAIT_S = 0.05
 """The longest wait of a call that expects a reply."""
 IDLE_WAIT_S = 1.0
-"""The longest wait of a call that expects nothing in particular: the session is kept alive then."""
+"""The longest wait of a call that expects nothing in particular; see `ClientCore.idle_wait_s`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
 SILENT_HEARTBEATS = 3
@@ -131,8 +131,7 @@ class ClientCore(Connection):
         for message in self._stale.queries(self.session, self._request + 1):
             self._request += 1
             self.try_query(message)
-        silence_s = float(self.session.limits.get("silence_s", 30.0))
-        if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > silence_s / 3:
+        if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > self._silence_s / 3:
             self.ping()
 
     def _receive_answer(self, data: bytes) -> list[InboxItem]:
@@ -193,6 +192,15 @@ class ClientCore(Connection):
             self.try_query(msgpack.packb([Kind.NEWS, self._request, self.session.token, after]))
 
     @property
+    def _silence_s(self) -> float:
+        return float(self.session.limits.get("silence_s", 30.0))
+
+    @property
+    def idle_wait_s(self) -> float:
+        """The longest wait of a call that expects nothing in particular: short enough for a PING in time."""
+        return min(IDLE_WAIT_S, self._silence_s / 6)
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the orders socket received its last message. An exchange that is there sends one each second (`heartbeat_s`)."""
         return time.monotonic() - self._received_s
@@ -205,8 +213,7 @@ class ClientCore(Connection):
     def raise_if_dead(self, since_s: float = 0.0) -> None:
         """Raises `ExchangeUnreachable` if not even a heartbeat has come for `silence_s`, counted from `since_s` (monotonic) on at the earliest;
         call it only after `receive`."""
-        limits = self.session.limits
-        silence_s = max(float(limits.get("silence_s", 30.0)), SILENT_HEARTBEATS * float(limits.get("heartbeat_s", 1.0)))
+        silence_s = max(self._silence_s, SILENT_HEARTBEATS * float(self.session.limits.get("heartbeat_s", 1.0)))
         if time.monotonic() - max(self._received_s, since_s) > silence_s:
             raise silent(self.endpoint, silence_s)
 
@@ -387,7 +394,7 @@ class ClientCore(Connection):
             remaining_s = deadline - time.monotonic()
             if self.inbox or remaining_s <= 0:
                 break
-            yield min(remaining_s, IDLE_WAIT_S)
+            yield min(remaining_s, self.idle_wait_s)
         return self.inbox.popleft() if self.inbox else None
 
     def next_items(self, timeout_s: float) -> Steps[list[InboxItem]]:

@@ -5,7 +5,7 @@ from collections import deque
 
 import msgpack
 
-from serl.clients.core import IDLE_WAIT_S, ClientCore, Steps
+from serl.clients.core import ClientCore, Steps
 from serl.clients.errors import SessionEnded
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant
@@ -30,7 +30,7 @@ def take_turn(core: ClientCore, time_ns: int) -> Steps[Grant]:
                 "restarted", f"{core.endpoint} was restarted during a turn; start all participants of the run again"
             )
         core.raise_if_dead(promised_s)
-        yield IDLE_WAIT_S
+        yield core.idle_wait_s
     core.grant = None
     _remove(core.inbox, grant)
     return grant

@@ -93,6 +93,18 @@ def test_a_client_that_waits_for_nothing_looks_once_a_second(monkeypatch: pytest
     with_client(test)
 
 
+@pytest.mark.parametrize("call", [lambda client: client.wait(1), lambda client: client.turn(1)])
+def test_an_idle_client_pings_within_half_of_a_short_silence(call: Callable[[AsyncExchange], Awaitable[Any]]) -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        client.session.limits["silence_s"] = 0.6
+        waiting = asyncio.ensure_future(call(client))
+        kinds = [await asyncio.to_thread(exchange.arrived, "orders", 400) for _ in range(2)]
+        assert [Kind.PING, 0] in kinds
+        waiting.cancel()
+
+    with_client(test)
+
+
 def test_a_message_that_arrives_before_a_ping_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     """libzmq takes the socket's signal while the client sends."""
 
