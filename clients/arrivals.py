@@ -19,8 +19,6 @@ class Arrivals:
         #: messages of the client that its waiting tasks know of
         self._known = core.received
         self._timer: asyncio.TimerHandle | None = None
-        #: whether a receipt is scheduled
-        self._expecting = False
         #: tasks in `wait`, woken ones included
         self._inside = 0
         #: the last error that every task in `wait` raises, and how many there were
@@ -32,6 +30,7 @@ class Arrivals:
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
         for descriptor in self._descriptors:
             self._loop.add_reader(descriptor, self._receive)
+        core.on_unread = self._receive_soon
 
     async def wait(self, longest_s: float) -> None:
         """Returns when messages were received, or after `longest_s` at the latest. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
@@ -43,8 +42,6 @@ class Arrivals:
         woken = self._loop.create_future()
         self._waiting.append(woken)
         self._receive_within(longest_s)
-        if self._core.is_unread:
-            self.expect()
         failures = self._failures
         self._inside += 1
         try:
@@ -73,19 +70,21 @@ class Arrivals:
         if self._waiting and self._core.received != self._known:
             self._wake()
 
-    def expect(self) -> None:
-        """To be called after a send: libzmq may have taken the sockets' signal of what has arrived meanwhile."""
-        if not self._expecting:
-            self._expecting = True
-            self._loop.call_soon(self._receive)
-
     def close(self) -> None:
         """Stops; tasks that wait raise SessionEnded, and so does every later call."""
         self._is_closed = True
         for descriptor in self._descriptors:
             self._loop.remove_reader(descriptor)
         self._descriptors = []
+        self._core.on_unread = lambda: None
         self._wake()
+
+    def _receive_soon(self) -> None:
+        self._loop.call_soon(self._receive_unread)
+
+    def _receive_unread(self) -> None:
+        if self._core.is_unread:  # else the call that sent has received itself
+            self._receive()
 
     def _receive_within(self, longest_s: float) -> None:
         if self._timer is not None:
@@ -95,7 +94,6 @@ class Arrivals:
         self._timer = self._loop.call_later(longest_s, self._receive)
 
     def _receive(self) -> None:
-        self._expecting = False
         if not self._descriptors:
             return  # closed; a call that was scheduled before
         try:

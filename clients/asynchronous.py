@@ -109,9 +109,6 @@ class AsyncExchange(Client):
             steps.close()
             self._arrivals.tell_others()
 
-    def _sent(self) -> None:
-        self._arrivals.expect()
-
     async def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
         price: Price | None = None, time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,

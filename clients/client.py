@@ -15,15 +15,10 @@ class Client:
         """Sends commands that `session` has made, without waiting for replies: their reports come with `wait`."""
         for message in messages:
             self.core.send_command(message)
-        self._sent()
-
-    def _sent(self) -> None:
-        """Called after the sockets were used without waiting."""
 
     def subscribe(self, channel: str, symbol: str) -> None:
         """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
         self.core.subscribe(channel, symbol)
-        self._sent()
 
     def subscribe_news(self, after: int = -1) -> None:
         """Subscribes to news, of all symbols: `wait` returns each message as a `News`, in the order of their numbers and without gaps.
@@ -31,12 +26,10 @@ class Client:
         after: number of the last message that is known, 0 for all that the exchange stores; below 0: only those from now on.
         """
         self.core.subscribe_news(after)
-        self._sent()
 
     def unsubscribe(self, channel: str, symbol: str) -> None:
         """Ends a subscription; a book that followed the channel is no longer kept up to date."""
         self.core.unsubscribe(channel, symbol)
-        self._sent()
 
     def instrument(self, symbol: str) -> Instrument:
         """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""

@@ -1,6 +1,7 @@
 """The sockets of a client to one exchange. Sending never blocks."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import zmq
@@ -20,6 +21,8 @@ class Connection:
         self._curve = read_keys(curve) if curve else None
         #: whether messages may have arrived of which libzmq signals nothing any more: it takes a socket's signal during every other call of the socket
         self.is_unread = False
+        #: called when that becomes true
+        self.on_unread: Callable[[], None] = lambda: None
         self.orders = self._connect("orders", zmq.DEALER)
         self.queries = self._connect("queries", zmq.DEALER)
         self.feed = self._connect("feed", zmq.SUB)
@@ -55,12 +58,17 @@ class Connection:
             self.query(message)
 
     def _put(self, socket: "zmq.Socket[bytes]", message: bytes) -> None:
-        self.is_unread = True
+        self._note_use()
         try:
             socket.send(message, zmq.DONTWAIT)
         except zmq.Again:
             advice = unreachable_advice(self._curve is not None)
             raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {advice}") from None
+
+    def _note_use(self) -> None:
+        if not self.is_unread:
+            self.is_unread = True
+            self.on_unread()
 
     def disconnect(self) -> None:
         """Closes the sockets."""

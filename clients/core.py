@@ -366,7 +366,8 @@ class ClientCore(Connection):
     def _subscribe(self, topic: bytes) -> None:
         for each in (self.session.topic_prefix.encode() + topic, b"time/"):
             subscribe(self.feed, each, self.session.token, self._curve is not None)
-        self._subscribed = self.is_unread = True
+        self._subscribed = True
+        self._note_use()
 
     def subscribe_news(self, after: int) -> None:
         """Subscribes to news; the messages after number `after` go to the inbox, below 0 those from now on."""
@@ -381,7 +382,7 @@ class ClientCore(Connection):
         unsubscribe(
             self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
         )
-        self.is_unread = True
+        self._note_use()
         self.books.pop(topic, None)
         self._heard.forget(topic)
 

@@ -121,9 +121,24 @@ def test_a_message_that_arrives_before_a_ping_is_not_overlooked(monkeypatch: pyt
         waiting = asyncio.create_task(client.wait(3))
         await asyncio.sleep(0.1)
         monkeypatch.setattr(client.core, "_query_news", ping_late)
-        client._sent()
+        client.core.ping()
         began_s = time.monotonic()
         assert [type(error) for error in await errors_of([waiting])] == [RequestRejected]
         assert time.monotonic() - began_s < 0.5
+
+    with_client(test)
+
+
+def test_a_message_that_arrives_while_the_event_loop_is_busy_is_not_overlooked() -> None:
+    """As when a gateway sends PING on its own while a task waits for reports."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        waiting = asyncio.create_task(client.wait(3))
+        await asyncio.sleep(0.1)
+        exchange.report(1, 1)
+        client.core.orders.poll(5000)
+        client.core.ping()
+        done, _ = await asyncio.wait([waiting], timeout=0.5)
+        assert done, "the report is late"
 
     with_client(test)
