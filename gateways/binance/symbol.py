@@ -9,6 +9,8 @@ from serl.gateways.binance.depth import DepthBook
 from serl.gateways.binance.listing import Listing
 
 TRADES_KEPT = 20_000
+PRINTED = 1
+"""`off_book` of a print, which Binance does not have: it is no trade of the market here."""
 
 
 class MarketTrade(NamedTuple):
@@ -77,11 +79,11 @@ class SymbolMarket:
         self.trades.clear()
 
     def add_trades(self, rows: Sequence[Sequence[int]]) -> list[MarketTrade]:
-        """Takes trades as the feed and TRADES have them; returns those that are new."""
+        """Takes trades as the feed and TRADES have them; returns those that are new, without prints."""
         fresh: list[MarketTrade] = []
         last_id = self.last_id
-        for match_id, time_ns, price_ticks, qty_lots, aggressor_side, _ in rows:
-            if match_id > last_id:
+        for match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book in rows:
+            if match_id > last_id and off_book != PRINTED:
                 time_ms = time_ns // 1_000_000 + self._offset_ms
                 fresh.append(MarketTrade(match_id, time_ms, price_ticks, qty_lots, aggressor_side == 0, time_ns))
                 self.bars.add(time_ms, match_id, price_ticks, qty_lots, aggressor_side == 0)
