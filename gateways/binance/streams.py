@@ -1,11 +1,11 @@
 """The market streams: what is published, and when."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from serl.gateways.binance import market_json as as_json
-from serl.gateways.binance.bars import INTERVALS, MINUTE_MS, SECOND_MS, open_of
+from serl.gateways.binance.bars import INTERVALS, MINUTE_MS, SECOND_MS, next_open, open_of
 from serl.gateways.binance.depth import DepthDiff
 from serl.gateways.binance.hub import Hub
 from serl.gateways.binance.market import Market
@@ -17,9 +17,11 @@ DEPTHS = ("5", "10", "20")
 WINDOWS_MS = {"ticker_1h": 60 * MINUTE_MS, "ticker_4h": 240 * MINUTE_MS, "ticker_1d": 1440 * MINUTE_MS}
 ZONES_MS = {"": 0, "+08:00": 480 * MINUTE_MS}
 """Time zones of candles; Binance has no others on streams."""
+CANDLES_LATE_MAX = 100
+"""A stream catches up with so many candles at once, as on a fast clock; after a longer jump it goes on with the present one."""
 
 
-class _Emitter(Protocol):
+class Emitter(Protocol):
     """Makes the events of one stream that has a rhythm."""
 
     def take(self, now_ms: int) -> Any:
@@ -30,6 +32,12 @@ class _Emitter(Protocol):
 
     def stop(self) -> None:
         """Nobody listens any more."""
+
+
+def events_of(emitter: Emitter, now_ms: int) -> Iterator[Any]:
+    """All events of a stream that are due."""
+    while (event := emitter.take(now_ms)) is not None:
+        yield event
 
 
 class _Diff:
@@ -82,7 +90,7 @@ class _State:
         """Nothing to stop."""
 
 
-class _Kline:
+class KlineEmitter:
     """kline: the current candle when it changed, and each candle once more when it has closed."""
 
     def __init__(self, symbol: SymbolMarket, interval: str, zone_ms: int) -> None:
@@ -93,12 +101,16 @@ class _Kline:
     def take(self, now_ms: int) -> Any:
         open_ms = open_of(self._interval, now_ms, self._zone_ms)
         if 0 <= self._open_ms < open_ms:
-            closed_ms, self._open_ms = self._open_ms, -1
+            closed_ms, next_ms = self._open_ms, next_open(self._interval, self._open_ms, self._zone_ms)
+            is_late = open_ms - closed_ms > CANDLES_LATE_MAX * (next_ms - closed_ms)
+            self._open_ms = open_ms if is_late else next_ms
             return self._event(closed_ms, True, now_ms)
         if (state := (open_ms, self._symbol.last_id)) == self._last:
             return None
-        self._last, self._open_ms = state, open_ms
-        return self._event(open_ms, False, now_ms)
+        self._last = state
+        event = self._event(open_ms, False, now_ms)
+        self._open_ms = -1 if event is None else open_ms
+        return event
 
     def _event(self, open_ms: int, closed: bool, now_ms: int) -> Any:
         symbol, interval, zone_ms = self._symbol, self._interval, self._zone_ms
@@ -117,7 +129,7 @@ class Streams:
 
     def __init__(self, market: Market, hub: Hub) -> None:
         self._market, self._hub = market, hub
-        self._emitters: dict[str, tuple[int, _Emitter]] = {}
+        self._emitters: dict[str, tuple[int, Emitter]] = {}
         self._by_stream = {symbol.listing.stream: symbol for symbol in market.symbols.values()}
         market.on_trades, market.on_best = self._publish_trades, self._publish_best
         hub.on_change = self._listeners_changed
@@ -136,8 +148,9 @@ class Streams:
     def _publish_due(self, tick: int) -> None:
         now_ms = self._market.now_ms()
         for stream, (ticks, emitter) in list(self._emitters.items()):
-            if tick % ticks == 0 and (event := emitter.take(now_ms)) is not None:
-                self._hub.publish(stream, event)
+            if tick % ticks == 0:
+                for event in events_of(emitter, now_ms):
+                    self._hub.publish(stream, event)
 
     def _listeners_changed(self, stream: str, wanted: bool) -> None:
         if not wanted:
@@ -148,7 +161,7 @@ class Streams:
         elif (made := self._emitter(stream)) is not None:
             self._emitters[stream] = made
 
-    def _emitter(self, stream: str) -> tuple[int, _Emitter] | None:
+    def _emitter(self, stream: str) -> tuple[int, Emitter] | None:
         """(ticks between events, emitter) of a stream with a rhythm; None for others."""
         name, _, kind = stream.partition("@")
         if stream in ("!ticker@arr", "!miniTicker@arr"):
@@ -164,7 +177,7 @@ class Streams:
             count = int(kind.removeprefix("depth"))
             return ticks, _State(lambda now_ms: symbol.book.update_id, lambda now_ms: as_json.depth(symbol, count))
         if kind.removeprefix("kline_") in INTERVALS and speed in ZONES_MS:
-            return TICKS_OF_A_SECOND, _Kline(symbol, kind.removeprefix("kline_"), ZONES_MS[speed])
+            return TICKS_OF_A_SECOND, KlineEmitter(symbol, kind.removeprefix("kline_"), ZONES_MS[speed])
         if kind in WINDOWS_MS:
             return TICKS_OF_A_SECOND, _window(symbol, kind)
         makers = {"ticker": as_json.ticker_event, "miniTicker": as_json.mini_ticker_event, "avgPrice": _average_event}

@@ -15,6 +15,8 @@ from serl.gateways.binance.listing import Listing
 from serl.gateways.binance.order_entry import spend
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.scale import Scale
+from serl.gateways.binance.streams import CANDLES_LATE_MAX, Emitter, KlineEmitter, events_of
+from serl.gateways.binance.symbol import SymbolMarket
 
 HOUR_MS = 3_600_000
 MONDAY_MS = 1_704_067_200_000
@@ -77,6 +79,38 @@ def test_a_candle_without_trades_is_flat() -> None:
     hour = bars.bars("1h", MONDAY_MS, MONDAY_MS + 185_000, 10)[0]
     assert (hour.open, hour.high, hour.low, hour.close, hour.count, hour.taker_lots) == (100, 110, 90, 90, 3, 7)
     assert hour.amount == 500 + 110 + 180 and (hour.first_id, hour.last_id) == (1, 3)
+
+
+def demo_market() -> SymbolMarket:
+    return SymbolMarket(Listing(Instrument.of(0, "DEMO", "0.01", "1"), "DEMO", "USDT", {}), 0)
+
+
+def candles(stream: Emitter, now_ms: int) -> list[tuple[int, bool]]:
+    """(second, whether it has closed) of each event."""
+    return [(event["k"]["t"] // 1000, event["k"]["x"]) for event in events_of(stream, now_ms)]
+
+
+def test_a_candle_stream_closes_every_candle() -> None:
+    symbol = demo_market()
+    stream = KlineEmitter(symbol, "1s", 0)
+    assert candles(stream, 999_500) == []
+    found = []
+    for second in (1000, 1001, 1002, 1005):  # nobody looked in 1003 and 1004, as on a fast clock
+        symbol.add_trades([[second, (second * 1000 + 100) * 1_000_000, 100, 1, 0, 0]])
+        found += candles(stream, second * 1000 + 500)
+    assert [second for second, closed in found if closed] == [1000, 1001, 1002, 1003, 1004]
+    assert [second for second, closed in found if not closed] == [1000, 1001, 1002, 1005]
+    assert candles(stream, 1_005_900) == []
+    assert len(candles(stream, 90_000_000)) <= CANDLES_LATE_MAX + 1, "the clock was set"
+
+
+def test_prints_are_no_last_trade_and_make_no_candle() -> None:
+    symbol = demo_market()
+    rows = [[1, 1_000_000, 100, 8, 0, 0], [2, 2_000_000, 150, 5, 0, 1], [3, 3_000_000, 101, 2, 1, 2], [4, 4_000_000, 40, 1, 1, 1]]
+    assert [trade.price_ticks for trade in symbol.add_trades(rows)] == [100, 101]
+    assert symbol.add_trades(rows) == [] and symbol.last_ticks == 101
+    bar = symbol.bars.span(0, 60_000)
+    assert bar is not None and (bar.high, bar.low, bar.lots) == (101, 100, 10)
 
 
 def test_differences_of_a_book_have_no_gaps_even_over_a_new_journal() -> None:
