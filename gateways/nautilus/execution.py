@@ -25,7 +25,7 @@ from serl.gateways.nautilus.order_events import OrderEvents
 from serl.gateways.nautilus.orders import new_order
 from serl.gateways.nautilus.own_orders import OwnOrders
 from serl.gateways.nautilus.providers import SerlInstrumentProvider
-from serl.gateways.nautilus.reports import fill_report, order_report, position_report
+from serl.gateways.nautilus.reports import fill_report, order_report, position_report, venue_order_id
 
 REPLAY_WAIT_S = 10.0
 """The longest time between two reports of earlier sessions at the start."""
@@ -307,7 +307,7 @@ class SerlExecutionClient(LiveExecutionClient):
         if symbol not in self._provider.numbered:
             return False
         instrument, _ = self._provider.numbered[symbol]
-        if command.instrument_id is not None and command.instrument_id != instrument.id:
+        if not _is_any_or(command.instrument_id, instrument.id):
             return False
         return is_open or command.start is None or self._link.unix_ns(time_ns) >= command.start.value
 
@@ -324,7 +324,7 @@ class SerlExecutionClient(LiveExecutionClient):
                 fill_report(self.account_id, instrument, units, own, fill, client_order_id, self._link.unix_ns(fill.time_ns), now_ns)
                 for fill in own.fills
                 if self._is_asked(command, own.symbol, fill.time_ns)
-                and command.venue_order_id in (None, str(own.order_id))
+                and _is_any_or(command.venue_order_id, venue_order_id(own.order_id))
             ]  # fmt: skip
         return reports
 
@@ -334,5 +334,10 @@ class SerlExecutionClient(LiveExecutionClient):
         return [
             position_report(self.account_id, instrument, units, made, now_ns)
             for instrument, units, made in await self._balances()
-            if command.instrument_id in (None, instrument.id)
+            if _is_any_or(command.instrument_id, instrument.id)
         ]
+
+
+def _is_any_or(asked: Any, identifier: Any) -> bool:
+    """Whether a command asks for this identifier or, with None, for all: those of NautilusTrader raise if they are compared with None."""
+    return asked is None or bool(asked == identifier)

@@ -20,6 +20,8 @@ from tests.server_fixture import Served, start_exchange
 if needs_nautilus.args[0]:
     pytest.skip("nautilus_trader is not installed (extra nautilus; make interop)", allow_module_level=True)
 
+from nautilus_trader.core.uuid import UUID4
+from nautilus_trader.execution.messages import GenerateFillReports, GeneratePositionStatusReports
 from nautilus_trader.model.data import OrderBookDeltas, QuoteTick, TradeTick
 from nautilus_trader.model.enums import (
     BookType,
@@ -332,6 +334,26 @@ def test_the_account_follows_the_fills(served: Served, maker: Exchange) -> None:
         await until(lambda: script.money() == 49_998)
 
     run_script(served, script, act, "account", starting_balances=("50000 USD",))
+
+
+def test_reports_of_one_instrument_and_of_one_order(served: Served, maker: Exchange) -> None:
+    script = Script()
+
+    async def act(node: Any) -> None:
+        make, name = script.order_factory, script.instrument.id
+        orders = [script.send(make.market(name, BUY, lots(count))) for count in (5, 6)]
+        await until(lambda: all(map(is_over, orders)))
+        (client,) = node.kernel.exec_engine._clients.values()
+        one = orders[0].venue_order_id
+        when = {"start": None, "end": None, "command_id": UUID4(), "ts_init": 0}
+        for chosen in (name, None):
+            of_positions = GeneratePositionStatusReports(instrument_id=chosen, **when)
+            assert [report.quantity for report in await client.generate_position_status_reports(of_positions)] == [11]
+        for order, quantities in ((one, [5]), (None, [5, 6])):
+            of_fills = GenerateFillReports(instrument_id=name, venue_order_id=order, **when)
+            assert [report.last_qty for report in await client.generate_fill_reports(of_fills)] == quantities
+
+    run_script(served, script, act, "reports")
 
 
 def test_positions_are_right_although_old_orders_are_forgotten(
