@@ -177,8 +177,8 @@ async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options:
             if time_ns <= now_ns or mind.ended:
                 continue
             now_ns = await wait_until(mind.client, time_ns)
-            if now_ns >= schedule.end_ns:
-                break
+            if not schedule.is_open(now_ns):  # a run that begins between two days, or a clock that was set
+                continue
             await mind.decide(now_ns)
             options.on_progress(now_ns - schedule.midnight_ns, sum(one.counts.decisions for one in minds))
             if not mind.client.core.lockstep:

@@ -31,6 +31,10 @@ class Schedule:
         for start_ns, end_ns in self.spans:
             yield from range(start_ns, end_ns, every * self.interval_ns)
 
+    def is_open(self, time_ns: int) -> bool:
+        """Whether a time is within the hours of a day."""
+        return any(start_ns <= time_ns < end_ns for start_ns, end_ns in self.spans)
+
 
 def schedule_of(config: MindsConfig, now_ns: int, midnight_ns: int, *, lockstep: bool) -> Schedule:
     """The schedule of a run that begins now. Raises MindsError if its hours are over (in lockstep: if they have begun)."""
