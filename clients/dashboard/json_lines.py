@@ -6,6 +6,8 @@ from typing import Any
 READ_BYTES_MAX = 1 << 18
 """Per read, or one line if it is longer; a longer file takes several."""
 LINE_BYTES_MAX = 1 << 25
+TAIL_BYTES = 1 << 12
+"""Last bytes of what was read, by which a file is known again: the next run may write it anew in place, and longer."""
 NUMBER_MAX = 1 << 63
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that a line of another form may raise."""
@@ -28,23 +30,22 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
-        self._at = self._inode = 0
+        self._at, self._tail = 0, b""
 
     def read_new(self) -> tuple[bool, list[bytes]]:
         """(whether the file was replaced, truncated or removed since the last read, its new complete lines)."""
         try:
             with self.path.open("rb") as file:
-                status = self.path.stat()
-                restarted = self._at > 0 and (status.st_ino != self._inode or status.st_size < self._at)
+                file.seek(self._at - len(self._tail))
+                restarted = file.read(len(self._tail)) != self._tail
                 if restarted:
-                    self._at = 0
-                self._inode = status.st_ino
-                file.seek(self._at)
+                    self._at, self._tail = 0, b""
+                    file.seek(0)
                 data = file.read(READ_BYTES_MAX)
                 if len(data) == READ_BYTES_MAX and b"\n" not in data:
                     data += file.readline(LINE_BYTES_MAX - READ_BYTES_MAX)
         except FileNotFoundError:
-            restarted, self._at, self.problem = self._at > 0, 0, ""
+            restarted, self._at, self._tail, self.problem = self._at > 0, 0, b"", ""
             return restarted, []
         except OSError as error:
             self.problem = f"{self.path} cannot be read: {error.strerror}"
@@ -57,4 +58,5 @@ class JsonLines:
         )
         complete = data[: data.rfind(b"\n") + 1]
         self._at += len(complete)
+        self._tail = (self._tail + complete)[-TAIL_BYTES:]
         return restarted, complete.splitlines()

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from serl.cli_dashboard import dashboard
 from serl.clients.dashboard.flow import BARS_MAX, Flow
+from serl.clients.dashboard.json_lines import JsonLines
 
 OPEN_S = 34_200
 
@@ -65,6 +66,19 @@ def test_only_complete_lines_are_read(tmp_path: Path) -> None:
     assert not flow.read()
     path.write_text(complete)
     assert flow.read() and flow.as_json("DEMO")["kinds"]["noise"][3] == [10]
+
+
+def test_a_file_that_is_written_again_in_place_and_longer_begins_a_new_run(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(line(OPEN_S) + line(OPEN_S + 1))
+    flow, file = Flow(tmp_path), JsonLines(path)
+    assert flow.read() and file.read_new()[0] is False
+    path.write_text("".join(line(OPEN_S + second, "value") for second in range(40)))
+    restarted, lines = file.read_new()
+    assert restarted and len(lines) == 40
+    while flow.read():
+        pass
+    assert list(flow.as_json("DEMO")["kinds"]) == ["value"]
 
 
 def test_replaced_files_begin_a_new_run(tmp_path: Path) -> None:
