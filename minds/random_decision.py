@@ -2,6 +2,7 @@
 traders (1993), but over all that a mind can do."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,5 +24,5 @@ def _value(schema: dict[str, Any], random: np.random.Generator) -> Any:
         return ""
     step = schema.get("multipleOf", 1)
     low, high = round(schema["minimum"] / step), round(schema["maximum"] / step)
-    value = int(random.integers(low, high + 1)) * step
-    return round(value, 12) if schema["type"] == "number" else value
+    value = int(random.integers(low, high + 1)) * Decimal(str(step))  # in floats, high prices leave the grid
+    return float(value) if schema["type"] == "number" else int(value)
