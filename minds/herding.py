@@ -5,9 +5,9 @@ For a symbol in a period, with B of N traders as net buyers, the others as net s
     H = |B/N - p| - E|B/N - p|    with B of the expectation binomial (N, p)
 
 p is the share of buyers that is expected without herding. In the paper it is the mean over all stocks of the quarter; a market of a few symbols
-has none to speak of, so here it is the mean over all symbols and periods of the run. The measure is the mean of H over all symbols and periods
-with at least TRADERS_MIN traders: 0 if traders decide independently, larger if they buy or sell together. It is biased towards 0 if there
-are few traders (Bellando, The bias in a standard measure of herding, 2012).
+has none to speak of, so here it is the mean over all symbols and periods of the run, also those of few traders. The measure is the mean of H over
+all symbols and periods with at least TRADERS_MIN traders: 0 if traders decide independently, larger if they buy or sell together. It is biased
+towards 0 if there are few traders (Bellando, The bias in a standard measure of herding, 2012).
 """
 
 import math
@@ -24,7 +24,7 @@ class Herding:
     mean: float | None
     """None if no symbol had TRADERS_MIN traders in any period."""
     buyers_share: float | None
-    """p of the module's text."""
+    """p of the module's text; None with `mean`."""
     symbol_periods: int
     """Number of symbols and periods in the mean."""
 
@@ -43,7 +43,7 @@ def herding(net_lots: Iterable[tuple[str, int, str, int]]) -> Herding:
     kept = [(buyers, traders) for buyers, traders in counts.values() if traders >= TRADERS_MIN]
     if not kept:
         return Herding(None, None, 0)
-    share = sum(buyers for buyers, _ in kept) / sum(traders for _, traders in kept)
+    share = sum(buyers for buyers, _ in counts.values()) / sum(traders for _, traders in counts.values())
     values = [abs(buyers / traders - share) - expected_deviation(traders, share) for buyers, traders in kept]
     return Herding(sum(values) / len(values), share, len(values))
 

@@ -89,6 +89,8 @@ def test_herding_is_zero_without_and_large_with_it() -> None:
     together = [("A", period, f"m{n}", 1 if period % 2 else -1) for period in range(4) for n in range(10)]
     assert herding(together).mean == pytest.approx(0.5 - expected_deviation(10, 0.5))
     assert herding(even[:4]).mean is None, "fewer than five traders"
+    lonely = [("A", 9 + period, "m0", 1) for period in range(10)]
+    assert herding([*even, *lonely]).buyers_share == 0.6 and herding([*even, *lonely]).symbol_periods == 4
     assert herding([*even, ("A", 0, "m0", 1)]).symbol_periods == 4, "a trader who bought what it sold is none"
 
 
