@@ -90,21 +90,24 @@ async def test(call: Call) -> Any:
     return {"standardCommissionForOrder": rates, "taxCommissionForOrder": no_rates, "discount": {}}
 
 
-def find_order(call: Call, error: BinanceError, prefix: str = "") -> SpotOrder:
-    """The order that orderId or origClientOrderId names, of the request's symbol. Raises BinanceError: `error` if there is none.
+def find_order(call: Call, error: BinanceError) -> SpotOrder:
+    """The order that orderId or origClientOrderId names, of the request's symbol. Raises BinanceError: `error` if there is none."""
+    order = named_order(call, "orderId", "origClientOrderId")
+    if order is None:
+        raise error
+    return order
 
-    prefix: "cancel" for cancelOrderId and cancelOrigClientOrderId.
-    """
+
+def named_order(call: Call, id_name: str, client_name: str) -> SpotOrder | None:
+    """The order of the request's symbol that one of these parameters names. Raises BinanceError if both are missing."""
     listing, parameters = listing_of(call), call.parameters
-    id_name = f"{prefix}OrderId" if prefix else "orderId"
-    client_name = f"{prefix}OrigClientOrderId" if prefix else "origClientOrderId"
     order_id, client_id = parameters.integer(id_name), parameters.get(client_name)
     if order_id is None and client_id is None:
         raise BinanceError(-1102, f"Param '{client_name}' or '{id_name}' must be sent, but both were empty/null!")
     orders = call.account.link.orders
     order = orders.by_id.get(order_id) if order_id is not None else orders.by_client_id.get(client_id or "")
     if order is None or order.listing is not listing or (client_id is not None and order.client_id != client_id):
-        raise error
+        return None
     return order
 
 
@@ -125,7 +128,7 @@ async def cancel_one(call: Call, order: SpotOrder, client_id: str) -> Any:
 async def cancel(call: Call) -> Any:
     """DELETE order."""
     order = find_order(call, no_such_order())
-    check_restriction(call, order)
+    check_restriction(cancel_restriction(call), order)
     if not order.open:
         raise no_such_order()
     client_id = call.parameters.client_id("newClientOrderId") or new_client_id()
@@ -136,12 +139,16 @@ async def cancel(call: Call) -> Any:
     return as_json.canceled_list(orders, client_id)
 
 
-def check_restriction(call: Call, order: SpotOrder) -> None:
-    """Raises BinanceError if cancelRestrictions forbid to cancel the order."""
-    wanted = call.parameters.choice(
+def cancel_restriction(call: Call) -> str:
+    """cancelRestrictions; NONE by default. Raises BinanceError."""
+    return call.parameters.choice(
         "cancelRestrictions", tuple(RESTRICTIONS), -1145, "Invalid cancelRestrictions.", "NONE"
     )
-    if wanted != "NONE" and order.open and order.status not in RESTRICTIONS[wanted]:
+
+
+def check_restriction(restriction: str, order: SpotOrder) -> None:
+    """Raises BinanceError if cancelRestrictions forbid to cancel the order."""
+    if restriction != "NONE" and order.open and order.status not in RESTRICTIONS[restriction]:
         raise BinanceError(-2011, "Order was not canceled due to cancel restrictions.")
 
 
@@ -170,23 +177,29 @@ async def replace(call: Call) -> Any:
     mode = parameters.choice(
         "cancelReplaceMode", ("STOP_ON_FAILURE", "ALLOW_FAILURE"), -1145, "Invalid cancelReplaceMode."
     )
-    order = find_order(call, no_such_order(), "cancel")
-    check_restriction(call, order)
-    kind, draft = response_type(parameters), read_order(order.listing, parameters, market_view(call, order.listing))
-    if draft.template.client_id != order.client_id:
+    order, listing = named_order(call, "cancelOrderId", "cancelOrigClientOrderId"), listing_of(call)
+    cancel_restriction(call)  # a wrong value refuses all of the request, not only the cancel
+    kind, draft = response_type(parameters), read_order(listing, parameters, market_view(call, listing))
+    if order is None or draft.template.client_id != order.client_id:
         check_client_id(call, draft.template.client_id)
     call.account.link.require()
     call.gateway.limits.count_order(call.account.login)
     return await _replace(call, order, draft, kind, stop=mode == "STOP_ON_FAILURE")
 
 
-async def _replace(call: Call, order: SpotOrder, draft: Draft, kind: str, *, stop: bool) -> Any:
+async def _cancel_replaced(call: Call, order: SpotOrder | None) -> Any:
+    if order is None:
+        raise no_such_order()
+    check_restriction(cancel_restriction(call), order)
+    return await cancel_one(call, order, call.parameters.client_id("cancelNewClientOrderId") or new_client_id())
+
+
+async def _replace(call: Call, order: SpotOrder | None, draft: Draft, kind: str, *, stop: bool) -> Any:
     cancelled, created = "SUCCESS", "SUCCESS"
     cancel_answer: Any = None
     new_answer: Any = None
     try:
-        cancel_id = call.parameters.client_id("cancelNewClientOrderId") or new_client_id()
-        cancel_answer = await cancel_one(call, order, cancel_id)
+        cancel_answer = await _cancel_replaced(call, order)
     except BinanceError as error:
         cancelled, cancel_answer = "FAILURE", error.body()
     if cancelled == "FAILURE" and stop:

@@ -309,6 +309,27 @@ def test_cancel_replace_and_amend(gateway: Gateway) -> None:
     )
 
 
+def test_cancel_replace_without_an_order_to_cancel(gateway: Gateway) -> None:
+    new = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": 8, "price": "97.00"}
+
+    def replaced(mode: str, order_id: int, **more: Any) -> Any:
+        answer = gateway.signed(
+            "POST", "order/cancelReplace", **new, cancelReplaceMode=mode, cancelOrderId=order_id, **more
+        )
+        data = answer.body.get("data", {})
+        results = data.get("cancelResult"), data.get("newOrderResult"), data.get("cancelResponse", {}).get("code")
+        return answer.status, answer.body["code"], *results
+
+    stopped, done = (400, -2022, "FAILURE", "NOT_ATTEMPTED", -2011), (409, -2021, "FAILURE", "SUCCESS", -2011)
+    assert replaced("STOP_ON_FAILURE", 999_999) == stopped
+    assert replaced("ALLOW_FAILURE", 999_999) == done
+    (order,) = gateway.signed("GET", "openOrders", symbol="DEMOUSDT").body
+    assert order["price"] == "97.00000000"
+    restricted = {"cancelRestrictions": "ONLY_PARTIALLY_FILLED"}
+    assert replaced("STOP_ON_FAILURE", order["orderId"], **restricted) == stopped
+    assert replaced("ALLOW_FAILURE", 999_999, cancelRestrictions="NEW")[:2] == (400, -1145)
+
+
 @pytest.mark.parametrize(
     "mode, status, executed", [("EXPIRE_TAKER", "EXPIRED_IN_MATCH", "0.00000000"), ("NONE", "FILLED", "1.00000000")]
 )
