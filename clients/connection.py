@@ -7,6 +7,7 @@ from pathlib import Path
 import zmq
 
 from serl.clients.errors import ExchangeUnreachable, unreachable_advice
+from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 
@@ -56,6 +57,16 @@ class Connection:
         """Sends a query that is made again if no reply comes."""
         with contextlib.suppress(ExchangeUnreachable):
             self.query(message)
+
+    def open_topic(self, topic: bytes, token: str) -> None:
+        """Subscribes to a topic of the feed."""
+        subscribe(self.feed, topic, token, self._curve is not None)
+        self._note_use()
+
+    def close_topic(self, topic: bytes, token: str) -> None:
+        """Takes back what `open_topic` did."""
+        unsubscribe(self.feed, topic, token, self._curve is not None)
+        self._note_use()
 
     def _put(self, socket: "zmq.Socket[bytes]", message: bytes) -> None:
         self._note_use()

@@ -25,7 +25,7 @@ from serl.clients.errors import (
     not_kept,
     silent,
 )
-from serl.clients.feed_topics import Heard, subscribe, unsubscribe
+from serl.clients.feed_topics import Heard
 from serl.clients.inbox import InboxItem, drain
 from serl.clients.news import NewsFeed
 from serl.clients.relogin import Relogin
@@ -365,9 +365,8 @@ class ClientCore(Connection):
 
     def _subscribe(self, topic: bytes) -> None:
         for each in (self.session.topic_prefix.encode() + topic, b"time/"):
-            subscribe(self.feed, each, self.session.token, self._curve is not None)
+            self.open_topic(each, self.session.token)
         self._subscribed = True
-        self._note_use()
 
     def subscribe_news(self, after: int) -> None:
         """Subscribes to news; the messages after number `after` go to the inbox, below 0 those from now on."""
@@ -379,10 +378,7 @@ class ClientCore(Connection):
     def unsubscribe(self, channel: str, symbol: str) -> None:
         """Ends the subscription to a channel of a symbol, also that of a followed book."""
         topic = f"{channel}/{symbol}/"
-        unsubscribe(
-            self.feed, f"{self.session.topic_prefix}{topic}".encode(), self.session.token, self._curve is not None
-        )
-        self._note_use()
+        self.close_topic(f"{self.session.topic_prefix}{topic}".encode(), self.session.token)
         self.books.pop(topic, None)
         self._heard.forget(topic)
 
