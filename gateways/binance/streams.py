@@ -99,6 +99,7 @@ class KlineEmitter:
         self._open_ms = -1
 
     def take(self, now_ms: int) -> Any:
+        """See Emitter."""
         open_ms = open_of(self._interval, now_ms, self._zone_ms)
         if 0 <= self._open_ms < open_ms:
             closed_ms, next_ms = self._open_ms, next_open(self._interval, self._open_ms, self._zone_ms)
@@ -118,6 +119,7 @@ class KlineEmitter:
         return bar and as_json.kline_event(symbol.listing, bar, interval, closed, now_ms, zone_ms)
 
     def repeat(self) -> None:
+        """See Emitter."""
         self._last = None
 
     def stop(self) -> None:

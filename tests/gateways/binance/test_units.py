@@ -106,7 +106,12 @@ def test_a_candle_stream_closes_every_candle() -> None:
 
 def test_prints_are_no_last_trade_and_make_no_candle() -> None:
     symbol = demo_market()
-    rows = [[1, 1_000_000, 100, 8, 0, 0], [2, 2_000_000, 150, 5, 0, 1], [3, 3_000_000, 101, 2, 1, 2], [4, 4_000_000, 40, 1, 1, 1]]
+    rows = [
+        [1, 1_000_000, 100, 8, 0, 0],
+        [2, 2_000_000, 150, 5, 0, 1],
+        [3, 3_000_000, 101, 2, 1, 2],
+        [4, 4_000_000, 40, 1, 1, 1],
+    ]
     assert [trade.price_ticks for trade in symbol.add_trades(rows)] == [100, 101]
     assert symbol.add_trades(rows) == [] and symbol.last_ticks == 101
     bar = symbol.bars.span(0, 60_000)
