@@ -19,7 +19,7 @@ from serl.agents.calibration.costs import (
     pooled_orders,
     population_costs,
 )
-from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days
+from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days, hours_text
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
@@ -31,7 +31,6 @@ from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.cluster import LOCAL
-from serl.exchange.config import time_of_day_text
 
 COST_DAYS = 10
 """Simulated days on which the costs of the score are measured."""
@@ -107,10 +106,6 @@ class Calibration:
         return caveats(self.scored, self.levels, self.tested)
 
 
-def _hours(times: tuple[int, int]) -> str:
-    return f"{time_of_day_text(times[0])}-{time_of_day_text(times[1])}"
-
-
 def calibrate(
     days: Sequence[NamedDay], plan: CalibrationPlan, journal: Path, *, tests: Sequence[NamedDay] = (), resume: bool = False,
     symbol: str | None = None, levels: int = 0, on_trial: Callable[[Trial], None] = lambda trial: None,
@@ -118,9 +113,8 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of days and scores it in their held-out hours and in those of the test days.
 
-    Each trial is appended to `journal`. on: where the days of the trials are simulated (`serl.cluster.check_place`). Errors as cut_days, and CalibrationError if the windows overlap.
+    Each trial is appended to `journal`. on: where the days of the trials are simulated (`serl.cluster.check_place`). Errors as cut_days.
     """
-    _check_separate(plan)
     cut = cut_days(
         days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=plan.touch_only
     )  # fmt: skip
@@ -165,14 +159,6 @@ def calibrate(
     return Calibration(plan, cut, shown, measured, rates, best, population, baseline, by_day, found)
 
 
-def _check_separate(plan: CalibrationPlan) -> None:
-    if plan.train[0] < plan.held_out[1] and plan.held_out[0] < plan.train[1]:
-        raise CalibrationError(
-            f"expected separate windows for training and scoring, got {_hours(plan.train)} and {_hours(plan.held_out)}, which "
-            "overlap; change --train or --score"
-        )
-
-
 def _symbols(days: Sequence[CalibrationDay]) -> str:
     """The symbols of the days, each once."""
     return ", ".join(dict.fromkeys(one.symbol.name for one in days))
@@ -215,9 +201,9 @@ def to_json(found: Calibration) -> dict[str, Any]:
                 {"name": day.name, "origin": day.origin, "symbol": day.symbol.name, "test": day.train is None} for day in found.days
             ],
         },
-        "train": {"window": _hours(plan.train), "messages": found.measured.counts},
+        "train": {"window": hours_text(plan.train), "messages": found.measured.counts},
         "score": {
-            "window": _hours(plan.held_out),
+            "window": hours_text(plan.held_out),
             **_scored_json(found.scored),
             "days": [
                 {

@@ -12,6 +12,7 @@ from serl.agents.calibration.objective import Window
 from serl.agents.realism.days import day_origin
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import build_tape
+from serl.exchange.config import time_of_day_text
 from serl.history.day import Day, SymbolReference, select_symbol
 
 LEVELS_MAX = 10
@@ -61,9 +62,10 @@ def cut_days(
 
     touch_only: whether a day that shows the touch alone is fitted; None: it is not, and there is no option for it.
 
-    CalibrationError if a day is given twice, if tick or lot sizes differ, if a day shows the touch alone, if a test day shows fewer levels
+    CalibrationError if the hours overlap, if a day is given twice, if tick or lot sizes differ, if a day shows the touch alone, if a test day shows fewer levels
     than the fitted ones, or a training window has too little data; errors as build_tape and Tape.window.
     """
+    _check_separate(train, held_out)
     _check_distinct([*fitted, *tests])
     shown = min(_levels_shown(one.day, levels) for one in fitted)
     if shown == 1 and not touch_only:
@@ -97,6 +99,20 @@ def _cut(
 
 def _levels_shown(day: Day, levels: int) -> int:
     return min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX)
+
+
+def hours_text(times: tuple[int, int]) -> str:
+    """'10:00:00-13:00:00' of nanoseconds after midnight."""
+    return "-".join(map(time_of_day_text, times))
+
+
+def _check_separate(train: tuple[int, int], held_out: tuple[int, int]) -> None:
+    """Held-out hours that were trained on would say nothing about others."""
+    if train[0] < held_out[1] and held_out[0] < train[1]:
+        raise CalibrationError(
+            f"expected separate windows for training and scoring, got {hours_text(train)} and {hours_text(held_out)}, which "
+            "overlap; change --train or --score"
+        )
 
 
 def _check_distinct(days: Sequence[NamedDay]) -> None:

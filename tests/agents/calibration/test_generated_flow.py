@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow import train, training
 from serl.agents.calibration.flow.cli import flow
 from serl.agents.calibration.flow.population import flow_population
@@ -132,6 +133,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         result = CliRunner().invoke(flow, ["train", *map(str, arguments), "--levels", "5"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return folder, result.output
+
+
+def test_hours_that_are_scored_are_not_trained_on(tmp_path: Path) -> None:
+    write_day(poisson_day(), tmp_path / "a.day")
+    hours = ["--train", "09:40-10:30", "--score", "10:29-11:00"]
+    arguments = ["train", str(tmp_path / "a.day"), "-o", str(tmp_path / "flow.yaml"), *hours]
+    with pytest.raises(CalibrationError, match="expected separate windows .* got 09:40:00-10:30:00 and 10:29:00-11:00:00"):
+        CliRunner().invoke(flow, arguments, catch_exceptions=False)
 
 
 @pytest.mark.long
