@@ -22,7 +22,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Books, Source, open_source
 from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.agents.realism.days import day_origin
-from serl.agents.signals.forecaster import Training, read_forecaster
+from serl.agents.signals.forecaster import Forecaster, read_forecaster
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
@@ -93,17 +93,17 @@ class Scenario:
             raise ConfigError(f"forecaster: expected days with a book as data, which {path} forecasts, got bars")
         forecaster = read_forecaster(path)
         if self.config.part != TRAIN:
-            self._check_unseen(path, forecaster.training, self.source)
+            self._check_unseen(path, forecaster, self.source)
         return Forecasts(forecaster, self.source.days, f"{path.name} sha256 {file_sha256(path)[:16]}")
 
-    def _check_unseen(self, path: Path, training: Training, books: Books) -> None:
-        start, end = training.hours
+    def _check_unseen(self, path: Path, forecaster: Forecaster, books: Books) -> None:
+        start, end = forecaster.training.hours
         for hours in books.hours(self.config.part):
-            origin = day_origin(books.days[hours.day])
-            if origin in training.days and hours.start_ns < end and start < hours.end_ns:
+            day = books.days[hours.day]
+            if forecaster.was_trained_on(day, (hours.start_ns, hours.end_ns)):
                 raise ConfigError(
                     f"{path}: expected a forecaster that has not seen the hours in which policies are compared, got one that was trained "
-                    f"on {time_of_day_text(start)}-{time_of_day_text(end)} of {origin}; give other --hours, or train another"
+                    f"on {time_of_day_text(start)}-{time_of_day_text(end)} of {day_origin(day)}; give other --hours, or train another"
                 )
 
     def check_not_trained_on(self, policy: Policy) -> None:

@@ -16,6 +16,7 @@ from serl.agents.signals.forecaster import Forecaster, read_forecaster
 from serl.agents.signals.grid import Grid, build_grid
 from serl.agents.signals.report import hours_text, note, score_table, share_sentence, to_json, write_report
 from serl.agents.signals.samples import cut_samples, join
+from serl.history.day import Day
 
 MARKDOWN_COLUMNS = 250
 MINUTE_NS = 60 * 10**9
@@ -36,7 +37,7 @@ def score_days(
             grid = build_grid(day, forecaster.symbol)
             if window is None:
                 window = _later_hours(forecaster, grid, path.name)
-            _check_unseen(forecaster, day_origin(day), window, path.name)
+            _check_unseen(forecaster, day, window, path.name)
             parts.append(cut_samples(grid, window, forecaster.horizons_s, number, path.name))
             origins.append(f"{path.name}: {day_origin(day)}")
             progress.advance(reading)
@@ -63,10 +64,9 @@ def _later_hours(forecaster: Forecaster, grid: Grid, name: str) -> tuple[int, in
     return start, end
 
 
-def _check_unseen(forecaster: Forecaster, origin: str, hours: tuple[int, int], name: str) -> None:
+def _check_unseen(forecaster: Forecaster, day: Day, hours: tuple[int, int], name: str) -> None:
     """SignalError if the forecaster was trained on some of the hours."""
-    start, end = forecaster.training.hours
-    if origin in forecaster.training.days and hours[0] < end and start < hours[1]:
+    if forecaster.was_trained_on(day, hours):
         raise SignalError(
-            f"{name}: expected hours that were not trained on ({hours_text((start, end))}), got {hours_text(hours)}; give other --hours"
+            f"{name}: expected hours that were not trained on ({hours_text(forecaster.training.hours)}), got {hours_text(hours)}; give other --hours"
         )

@@ -28,18 +28,19 @@ def train_days(
         raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
-        parts, origins = [], []
+        parts, origins, dates = [], [], []
         for number, path in enumerate(days):
             day = load_day(path)
             grid = build_grid(day, symbol)
             symbol = grid.symbol
             parts.append(cut_samples(grid, window, seconds, number, path.name))
             origins.append(day_origin(day))
+            dates.append(day.reference.date)
             progress.advance(reading)
         samples = join(parts)
         task = progress.add_task("training", total=len(seconds) + EPOCHS_MAX)
         trained = train_forecaster(
-            samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task)
+            samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task), dates=dates
         )  # fmt: skip
         trained.training.scores.extend(_scores(trained, samples))
     trained.write(output)

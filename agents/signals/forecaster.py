@@ -1,6 +1,7 @@
 """A trained forecaster: its models, what they were trained on, and its file."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from serl.agents.realism.days import day_origin
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.features import NAMES
 from serl.agents.signals.grid import STEP_S, Floats
@@ -17,6 +19,7 @@ from serl.agents.signals.labels import CLASSES, FLAT, NO_LABEL, Classes, classif
 from serl.agents.signals.logistic import softmax
 from serl.agents.signals.network import Layers, network_logits
 from serl.exchange.atomic_file import atomic_file
+from serl.history.day import Day
 
 FORMAT, VERSION = "serl signals", 1
 CLIP = 5.0
@@ -25,6 +28,8 @@ MAJORITY, LAST, LOGISTIC, NETWORK = "majority", "last move", "logistic", "networ
 BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK)
 HORIZON_MAX_S = 3600.0
 FILE_BYTES_MAX = 10_000_000
+SHA256 = re.compile(r"sha256 ([0-9a-f]{16})")
+"""The checksums in what `day_origin` says of files."""
 
 
 class Forecasts(NamedTuple):
@@ -53,6 +58,8 @@ class Training:
     """On what calibrated: the mean of all horizons, by model."""
     scores: list[dict[str, Any]] = field(default_factory=list)
     """In the training hours, by horizon and model."""
+    dates: tuple[str, ...] = ()
+    """Of the days, YYYY-MM-DD; "" for one without a date. Files from before they were kept have none."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,16 @@ class Forecaster:
     model: str
     """Of MODELS, the one with the smaller log loss on what calibrated."""
     training: Training
+
+    def was_trained_on(self, day: Day, hours: tuple[int, int]) -> bool:
+        """Whether some of these hours (ns after midnight) of a day were trained on. A day is known by the checksum of any of its files, or by its
+        symbol and date, because its name and its format may have changed."""
+        trained, (start, end), date = self.training, self.training.hours, day.reference.date
+        sums = {one for origin in trained.days for one in SHA256.findall(origin)}
+        origin = day_origin(day)
+        same = origin in trained.days or not sums.isdisjoint(SHA256.findall(origin))
+        same |= date != "" and date in trained.dates and any(one.name == self.symbol for one in day.reference.symbols)
+        return same and hours[0] < end and start < hours[1]
 
     def standardise(self, features: Floats) -> Floats:
         """[n, F] features as the models take them."""
@@ -163,6 +180,7 @@ def _training(values: dict[str, Any]) -> Training:
     return Training(
         (int(start), int(end)), tuple(map(str, values["days"])), int(values["seed"]), (int(fitted), int(calibrated)),
         {name: float(values["log_loss"][name]) for name in MODELS}, list(values["scores"]),
+        tuple(map(str, values.get("dates", ()))),
     )  # fmt: skip
 
 

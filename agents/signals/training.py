@@ -19,7 +19,7 @@ SAMPLES_MIN = 500
 
 def train_forecaster(
     samples: Samples, symbol: str, horizons_s: Sequence[float], hours: tuple[int, int], days: Sequence[str], seed: int,
-    on_step: Callable[[], object] = lambda: None,
+    on_step: Callable[[], object] = lambda: None, *, dates: Sequence[str] = (),
 ) -> Forecaster:  # fmt: skip
     """Fits and calibrates all models. SignalError if samples are too few, or of one class only.
 
@@ -50,7 +50,7 @@ def train_forecaster(
         temperatures[name], losses[name] = _calibrate(logits, held_labels)
     return Forecaster(
         symbol, tuple(horizons_s), thresholds, centre, scale, shares, after, np.stack(weights), layers, temperatures,
-        min(MODELS, key=losses.__getitem__), Training(hours, tuple(days), seed, (len(fit), len(held)), losses),
+        min(MODELS, key=losses.__getitem__), Training(hours, tuple(days), seed, (len(fit), len(held)), losses, dates=tuple(dates)),
     )  # fmt: skip
 
 

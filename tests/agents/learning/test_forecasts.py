@@ -144,10 +144,15 @@ def test_a_policy_needs_the_forecaster_that_it_was_trained_with(file: Path, tmp_
         evaluate(scenario(other), contenders[:1], 8, 1)
 
 
-def test_hours_that_the_forecaster_has_seen_are_refused_unless_to_train(file: Path) -> None:
+def test_hours_that_the_forecaster_has_seen_are_refused_unless_to_train(file: Path, tmp_path: Path) -> None:
     assert scenario(file, hours="10:05-10:20").env(Scales())
     with pytest.raises(ConfigError, match=r"has not seen the hours .* trained on 10:00:00-10:12:00"):
         scenario(file, hours="10:05-10:20", part="test").env(Scales())
+    dated = replace(sample.day(), reference=replace(sample.day().reference, date="2012-06-21", parameters={}))
+    made = sample.forecaster()
+    replace(made, training=replace(made.training, days=("?",), dates=("2012-06-21",))).write(tmp_path / "dated")
+    with pytest.raises(ConfigError, match="has not seen the hours"):
+        Scenario(config(tmp_path / "dated", hours="10:05-10:20", part="test"), [dated]).env(Scales())
     table = evaluate(scenario(file, hours="10:05-10:20", part="test"), [Contender("twap", Twap(), "market")], 4, 1)
     assert len(table.rows) == 3, "who observes no forecasts may be compared there"
 

@@ -1,6 +1,7 @@
 """`serl signals train` and `test` from end to end, and what they refuse."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.realism.days import day_origin
 from serl.agents.realism.errors import NoSuchSymbol, RealismError
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.cli import MODEL_NAMES, signals
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.forecaster import BASELINES, MODELS
+from serl.agents.signals.forecaster import BASELINES, MODELS, read_forecaster
 from serl.agents.signals.scores import MEASURES
 from serl.exchange.errors import SerlError
-from serl.history.day import write_day
+from serl.history.day import Day, SourceFile, write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 from tests.agents.signals import sample
@@ -112,6 +114,38 @@ def test_what_cannot_be_is_refused_in_one_line(
         signals(arguments, standalone_mode=False)
     assert "\n" not in str(caught.value)
     assert not Path("g").exists()
+
+
+def test_a_day_of_another_name_or_format_is_still_the_one_that_was_trained_on() -> None:
+    """Known by the checksum of one of its files, or by symbol and date; other hours, and other days, are not refused."""
+
+    def day(date: str, *files: tuple[str, str]) -> Day:
+        sources = tuple(SourceFile(name, sha256 * 8) for name, sha256 in files)
+        return replace(sample.day(), reference=replace(sample.day().reference, date=date, files=sources))
+
+    made, zipped = sample.forecaster(), ("a.zip", "0123abcd")
+    days = (day_origin(day("2012-06-21", zipped)),)
+    known = replace(made, training=replace(made.training, days=days, dates=("2012-06-21",)))
+    old = replace(made, training=replace(made.training, days=days))
+    for file, renamed, imported in ((known, True, True), (old, True, False)):
+        assert file.was_trained_on(day("2012-06-21", ("b.zip", "0123abcd")), sample.HOURS) == renamed
+        assert file.was_trained_on(day("", ("o.csv", "ffffffff"), ("b.zip", "0123abcd")), sample.HOURS) == renamed
+        assert file.was_trained_on(day("2012-06-21", ("a.zip", "ffffffff")), sample.HOURS) == imported
+        assert not file.was_trained_on(day("2012-06-21", zipped), (sample.HOURS[1], sample.HOURS[1] + 1))
+        assert not file.was_trained_on(day("2012-06-22", ("a.zip", "ffffffff")), sample.HOURS)
+    assert not replace(known, symbol="GOOG").was_trained_on(day("2012-06-21"), sample.HOURS)
+
+
+def test_the_file_keeps_the_dates_and_one_from_before_is_read(tmp_path: Path) -> None:
+    dated = replace(sample.day(), reference=replace(sample.day().reference, date="2012-06-21"))
+    write_day(dated, tmp_path / "x.day")
+    options = ["--hours", "10:00-10:12", "--horizons", "1", "-o", str(tmp_path / "f")]
+    assert CliRunner().invoke(signals, ["train", str(tmp_path / "x.day"), *options], catch_exceptions=False).exit_code == 0
+    assert read_forecaster(tmp_path / "f").training.dates == ("2012-06-21",)
+    values = json.loads((tmp_path / "f").read_text())
+    del values["training"]["dates"]
+    (tmp_path / "f").write_text(json.dumps(values))
+    assert read_forecaster(tmp_path / "f").training.dates == ()
 
 
 def test_hours_of_another_day_may_be_those_of_the_training(folder: Path) -> None:
