@@ -11,7 +11,7 @@ from serl.agents.signals.forecaster import BASELINES, MODELS, Forecaster
 from serl.agents.signals.grid import Floats
 from serl.agents.signals.labels import NAMES, classify
 from serl.agents.signals.samples import Samples
-from serl.agents.signals.scores import BLOCK_NS, MEASURES, Score, block_statistics, number_blocks, score
+from serl.agents.signals.scores import MEASURES, Score, block_seconds, block_statistics, number_blocks, score
 from serl.agents.students_t import expanded
 
 F1, ACCURACY, BRIER, ECE = range(4)
@@ -35,6 +35,7 @@ class Evaluation:
     forecaster: Forecaster
     scores: dict[tuple[int, str], Score]
     blocks: int
+    block_s: int
 
     def difference(self, horizon: int, model: str, baseline: str, number: int) -> Difference:
         """Of the measure with this number."""
@@ -77,11 +78,12 @@ def evaluate(
     on_score: Callable[[], object] = lambda: None,
 ) -> Evaluation:
     """Scores all models and baselines. SignalError if the hours have too few blocks to resample."""
-    blocks = number_blocks(samples.day, samples.time_ns)
+    block_s = block_seconds(forecaster.horizons_s)
+    blocks = number_blocks(samples.day, samples.time_ns, block_s)
     count = int(blocks.max()) + 1
     if count < blocks_min:
         raise SignalError(
-            f"--hours: expected {blocks_min} or more blocks of {BLOCK_NS // 10**9} s to resample, got {count}; give longer hours"
+            f"--hours: expected {blocks_min} or more blocks of {block_s} s to resample, got {count}; give longer hours"
         )
     scores = {}
     forecasts = {name: forecaster.forecasts(name, samples.features, samples.past) for name in ROWS}
@@ -94,7 +96,7 @@ def evaluate(
         for name in ROWS:
             scores[horizon, name] = score(block_statistics(labels, forecasts[name], horizon, blocks), bootstraps, seed)
             on_score()
-    return Evaluation(forecaster, scores, count)
+    return Evaluation(forecaster, scores, count, block_s)
 
 
 def conclusions(found: Evaluation) -> list[str]:

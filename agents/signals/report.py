@@ -14,7 +14,7 @@ from serl.agents.pages.picture import picture
 from serl.agents.signals.evaluation import ECE, ROWS, Evaluation, conclusions
 from serl.agents.signals.forecaster import MODELS
 from serl.agents.signals.labels import NAMES
-from serl.agents.signals.scores import BINS, BLOCK_NS, MEASURES, Score
+from serl.agents.signals.scores import BINS, MEASURES, Score
 from serl.exchange.config import time_of_day_text
 
 HEADS = ("macro F1", "accuracy", "Brier", "ECE")
@@ -27,7 +27,7 @@ def note(found: Evaluation) -> str:
     hours = hours_text(found.forecaster.training.hours)
     return (
         f"After the slash: the training hours ({hours}). In brackets: 95 % intervals, {found.blocks} blocks of "
-        f"{BLOCK_NS // 10**9} s resampled. Published: {found.forecaster.model}, whose log loss was smaller on the last quarter of the training hours."
+        f"{found.block_s} s resampled. Published: {found.forecaster.model}, whose log loss was smaller on the last quarter of the training hours."
     )
 
 
@@ -80,7 +80,7 @@ def to_json(found: Evaluation, hours: tuple[int, int]) -> dict[str, Any]:
     return {
         "symbol": found.forecaster.symbol, "tested": hours_text(hours), "trained": hours_text(training.hours),
         "trained_on": list(training.days), "published": found.forecaster.model, "log_loss_calibration": training.log_loss,
-        "thresholds_ticks": found.forecaster.thresholds_ticks.tolist(), "blocks": found.blocks, "scores": found.to_json(),
+        "thresholds_ticks": found.forecaster.thresholds_ticks.tolist(), "blocks": found.blocks, "block_s": found.block_s, "scores": found.to_json(),
         "training_scores": training.scores, "conclusions": conclusions(found),
     }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Scores of forecasts with block-bootstrap intervals."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +14,8 @@ from serl.agents.students_t import expanded
 MEASURES = ("macro_f1", "accuracy", "brier", "ece")
 BINS = 15
 """Of confidence, for the expected calibration error (Guo et al. 2017)."""
-BLOCK_NS = 300 * 10**9
-"""Blocks of five minutes: five times the longest usual horizon, because neighbouring labels overlap."""
+BLOCK_S_MIN, BLOCK_HORIZONS = 300, 5
+"""Blocks are five minutes long, or five times the longest horizon if that is more, because neighbouring labels overlap."""
 _CONFUSION, _COUNT, _BRIER, _BINS = 0, CLASSES**2, CLASSES**2 + 1, CLASSES**2 + 2
 COLUMNS = _BINS + 3 * BINS
 
@@ -72,9 +74,15 @@ def measure(sums: Floats) -> Floats:
     return np.stack([f1, bins[..., 2].sum(axis=-1) / count, sums[..., _BRIER] / count, ece], axis=-1)
 
 
-def number_blocks(day: Ints, time_ns: Ints) -> Ints:
-    """[n] the block of each sample: five minutes of a day."""
-    blocks = day * (1 << 32) + time_ns // BLOCK_NS
+def block_seconds(horizons_s: Sequence[float]) -> int:
+    """The length of the blocks for these horizons."""
+    return max(BLOCK_S_MIN, math.ceil(BLOCK_HORIZONS * max(horizons_s)))
+
+
+def number_blocks(day: Ints, time_ns: Ints, block_s: int) -> Ints:
+    """[n] the block of each sample: so many seconds of a day, counted from the first five minutes of the samples on."""
+    step_ns = BLOCK_S_MIN * 10**9
+    blocks = day * (1 << 32) + (time_ns - time_ns.min() // step_ns * step_ns) // (block_s * 10**9)
     return np.unique(blocks, return_inverse=True)[1].reshape(-1)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.forecaster import Forecasts
 from serl.agents.signals.labels import NO_LABEL, Classes
-from serl.agents.signals.scores import BINS, BLOCK_NS, block_statistics, measure, number_blocks, score
+from serl.agents.signals.scores import BINS, block_seconds, block_statistics, measure, number_blocks, score
 from serl.agents.students_t import expanded
 
 
@@ -69,5 +70,28 @@ def test_intervals_of_few_blocks_are_wider_than_the_central_draws() -> None:
 
 
 def test_blocks_are_five_minutes_of_one_day() -> None:
-    time_ns = np.array([0, BLOCK_NS - 1, BLOCK_NS, BLOCK_NS, 0])
-    assert number_blocks(np.array([0, 0, 0, 1, 1]), time_ns).tolist() == [0, 0, 1, 3, 2]
+    time_ns = SECOND_NS * np.array([0, 299, 300, 300, 0])
+    assert number_blocks(np.array([0, 0, 0, 1, 1]), time_ns, 300).tolist() == [0, 0, 1, 3, 2]
+
+
+def test_blocks_are_five_times_as_long_as_the_longest_horizon() -> None:
+    """They begin with the hours, so that the first one is whole."""
+    assert [block_seconds(horizons) for horizons in ((1.0, 60.0), (0.1,), (1.0, 600.0), (60.1,))] == [300, 300, 3000, 301]
+    time_ns = 46_800 * SECOND_NS + SECOND_NS * np.array([0, 2999, 3000, 5999, 6000])
+    assert number_blocks(np.zeros(5, np.int64), time_ns, 3000).tolist() == [0, 0, 1, 1, 2]
+
+
+def test_intervals_at_long_horizons_contain_the_truth() -> None:
+    """Of a forecast without skill on a random walk: the accuracy is one half, in 95 % of intervals, not in 85 % as with five minutes."""
+    rng, steps, horizon_s, held = np.random.default_rng(1), 6 * 360, 600.0, 0
+    step = round(horizon_s / 10)
+    time_ns = (46_800 + 10 * np.arange(steps)) * SECOND_NS
+    blocks = number_blocks(np.zeros(steps, np.int64), time_ns, block_seconds((1.0, horizon_s)))
+    for _ in range(200):
+        walk = rng.normal(size=steps + 2 * step).cumsum()
+        later = np.where(walk[2 * step :] > walk[step:-step], 2, 0)
+        later[-step:] = NO_LABEL
+        said = np.where(walk[step:-step] > walk[: -2 * step], 2, 0)
+        found = score(block_statistics(later, certain(said, 0.9), 0, blocks), 200, 1)
+        held += found.low[1] <= 0.5 <= found.high[1]
+    assert held / 200 >= 0.92
