@@ -237,7 +237,7 @@ def _measure_simulated(
     from rich.progress import Progress
 
     from serl.agents.impact.simulated import measure_simulated_impact
-    from serl.agents.impact.simulated_report import summary_table, write_simulated_impact
+    from serl.agents.impact.simulated_report import law_lines, summary_table, write_simulated_impact
     from serl.agents.traders.population import load_population
 
     config = load_population(population)
@@ -250,7 +250,6 @@ def _measure_simulated(
         )  # fmt: skip
     written = write_simulated_impact(found, config, output)
     console.print(summary_table(found, config.name))
-    for name, estimate in (("delta", found.law.delta), ("Y", found.law.prefactor)):
-        low, high = estimate.interval
-        click.echo(f"{name} = {estimate.value:.3f} [{low:.3f}, {high:.3f}]")
+    for line in law_lines(found.law):
+        click.echo(line)
     click.echo(f"wrote {', '.join(map(str, written))}")

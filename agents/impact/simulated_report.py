@@ -11,8 +11,8 @@ from rich.table import Table
 from serl.agents.impact.simulated import SimulatedImpact
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.realism.distances import Estimate
-from serl.agents.realism.square_root_law import plot_impact_law
+from serl.agents.realism.distances import CLUSTERS_MIN, Estimate
+from serl.agents.realism.square_root_law import ImpactLaw, interval_text, plot_impact_law
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 
@@ -30,7 +30,7 @@ def summary_table(found: SimulatedImpact, name: str) -> Table:
         summary.add_row(
             f"{size:g}", f"{np.mean([run.duration_s for run in runs]) / 60:.1f}",
             f"{np.mean([run.impact_ticks for run in runs]):.1f}", f"{found.law.impacts[place]:.4f}",
-            f"[{found.law.low[place]:.4f}, {found.law.high[place]:.4f}]", f"{np.mean(later):.1f}" if later else "closed",
+            interval_text(found.law.low[place], found.law.high[place], 4), f"{np.mean(later):.1f}" if later else "closed",
         )  # fmt: skip
     return summary
 
@@ -46,7 +46,7 @@ def to_json(found: SimulatedImpact, population: PopulationConfig) -> dict[str, A
         "delta": _estimate(law.delta),
         "prefactor": _estimate(law.prefactor),
         "sizes": [
-            {"qty_share": share, "impact_over_sigma": value, "interval": [low, high]}
+            {"qty_share": share, "impact_over_sigma": value, "interval": _interval(low, high)}
             for share, value, low, high in zip(
                 law.fractions.tolist(), law.impacts.tolist(), law.low.tolist(), law.high.tolist(), strict=True
             )
@@ -65,8 +65,21 @@ def to_json(found: SimulatedImpact, population: PopulationConfig) -> dict[str, A
 def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {
         "value": estimate.value,
-        "interval": [bound if math.isfinite(bound) else None for bound in estimate.interval],
+        "interval": _interval(*estimate.interval),
     }
+
+
+def _interval(low: float, high: float) -> list[float | None]:
+    return [bound if math.isfinite(bound) else None for bound in (low, high)]
+
+
+def law_lines(law: ImpactLaw) -> list[str]:
+    """delta and Y with their intervals, and why there are none."""
+    named = (("delta", law.delta), ("Y", law.prefactor))
+    lines = [f"{name} = {one.value:.3f} {interval_text(*one.interval, 3)}" for name, one in named]
+    if law.runs < CLUSTERS_MIN:
+        lines.append(f"expected {CLUSTERS_MIN} or more markets for intervals, got {law.runs}; give more --seeds")
+    return lines
 
 
 def write_simulated_impact(found: SimulatedImpact, population: PopulationConfig, path: Path) -> tuple[Path, Path, Path]:
@@ -79,14 +92,14 @@ def write_simulated_impact(found: SimulatedImpact, population: PopulationConfig,
 def html(found: SimulatedImpact, name: str, origin: Origin, picture: bytes) -> str:
     """The page around the picture."""
     law = found.law
-    (low, high), (least, most) = law.delta.interval, law.prefactor.interval
     shown = summary_table(found, name)
     rows = list(zip(*(map(str, column.cells) for column in shown.columns), strict=True))
     parts = [
         "<p>I / sigma = Y (Q / V)<sup>delta</sup>: the move of the mid that an extra metaorder causes, measured in "
         f"{law.runs} markets, each with and without it ({escape(found.schedule)}).</p>",
-        table(["", "value", "95 %"], [["delta", f"{law.delta.value:.3f}", f"[{low:.3f}, {high:.3f}]"],
-                                      ["Y", f"{law.prefactor.value:.3f}", f"[{least:.3f}, {most:.3f}]"]]),
+        table(["", "value", "95 %"], [["delta", f"{law.delta.value:.3f}", interval_text(*law.delta.interval, 3)],
+                                      ["Y", f"{law.prefactor.value:.3f}", interval_text(*law.prefactor.interval, 3)]]),
+        *(f"<p>{escape(line)}</p>" for line in law_lines(law)[2:]),
         png(picture, "impact over sigma against share of the volume"),
         table([escape(str(column.header)) for column in shown.columns], rows),
         f"<p>The day without a metaorder: V = {found.day_lots:,.0f} lots, sigma = {found.day_sigma_ticks:.0f} ticks.</p>",

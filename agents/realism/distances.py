@@ -11,8 +11,11 @@ import numpy as np
 
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import Bools, Floats, Ints
+from serl.agents.students_t import expanded
 
 CONFIDENCE = 0.95
+CLUSTERS_MIN = 5
+"""Fewer independent clusters than this give no interval: resampling them says too little about others."""
 SUPPORT_MAX = 2048
 """Maximum number of points for bootstrapped Wasserstein distances."""
 
@@ -24,10 +27,13 @@ class Estimate:
     value: float
     resampled: Floats
     """[bootstraps]"""
+    clusters: int | None = None
+    """How many independent clusters, such as the markets of different seeds, were resampled; None: too many to matter."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The central CONFIDENCE of the resampled values, shifted so that their mean is the value; NaN if none is finite.
+        """The central CONFIDENCE of the resampled values, or what `bounds` takes for so many clusters, shifted so that their mean is the value; NaN
+        if none is finite.
 
         The shift corrects a bias: resampling adds noise to a noisy sample, so distances come out too large, and power
         laws fitted to blocks too steep or too flat. Without bootstraps both bounds are the value.
@@ -35,8 +41,20 @@ class Estimate:
         known = self.resampled[np.isfinite(self.resampled)]
         if not len(known):
             return (self.value, self.value) if not len(self.resampled) else (float("nan"), float("nan"))
-        low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) - known.mean() + self.value
+        if self.clusters is None:
+            low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        else:
+            low, high = bounds(known, self.clusters)
+        low, high = np.array([low, high]) - known.mean() + self.value
         return float(low), float(high)
+
+
+def bounds(resampled: Floats, clusters: int) -> Floats:
+    """[bound, ...] of 95 % intervals of resampled values [bootstraps, ...], by the quantiles that `expanded` gives; NaN for fewer than CLUSTERS_MIN
+    clusters. Values that are NaN are left out."""
+    if clusters < CLUSTERS_MIN:
+        return np.full((2, *resampled.shape[1:]), np.nan)
+    return np.asarray(np.nanquantile(resampled, expanded(clusters), axis=0))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ A run is a pair of simulations with the same seed, with and without a metaorder 
 volatility sigma. The impact I is the difference of the mids.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from serl.agents.pages.picture import picture
-from serl.agents.realism.distances import Estimate, check_bootstraps
+from serl.agents.realism.distances import Estimate, bounds, check_bootstraps
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import Floats, Ints
 
@@ -27,7 +28,7 @@ class ImpactLaw:
     impacts: Floats
     """[size] mean I / sigma."""
     low: Floats
-    """[size] lower bound of the mean's 95 % interval."""
+    """[size] lower bound of the mean's 95 % interval; NaN for fewer than CLUSTERS_MIN runs."""
     high: Floats
     runs: int
 
@@ -40,7 +41,7 @@ def fit_impact_law(
     fractions, impacts: [observation] Q / V > 0 (a few distinct values) and I / sigma, positive in the direction of the
     metaorder. run: [observation] its random seed; runs are resampled as a whole, because observations with the same seed
     are not independent (None: each observation is a run). Means are taken before the logarithm, so single impacts may be
-    negative. Intervals ignore resamples in which a mean is not positive.
+    negative. Intervals ignore resamples in which a mean is not positive; fewer than CLUSTERS_MIN runs give none.
 
     RealismError if there are fewer than two sizes, or if a size's mean impact is not positive.
     """
@@ -74,9 +75,9 @@ def fit_impact_law(
     usable = (resampled > 0).all(axis=1)
     slope, intercept = _fit_lines(np.log(sizes), np.log(mean[np.newaxis]))
     slopes, intercepts = _fit_lines(np.log(sizes), np.log(resampled[usable]))
-    low, high = np.nanquantile(resampled, [0.025, 0.975], axis=0) if bootstraps else (mean, mean)
+    low, high = bounds(resampled, len(names)) if bootstraps else (mean, mean)
     return ImpactLaw(
-        Estimate(float(slope[0]), slopes), Estimate(float(np.exp(intercept[0])), np.exp(intercepts)),
+        Estimate(float(slope[0]), slopes, len(names)), Estimate(float(np.exp(intercept[0])), np.exp(intercepts), len(names)),
         sizes, mean, low, high, len(names),
     )  # fmt: skip
 
@@ -86,6 +87,11 @@ def _fit_lines(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     centred = x - x.mean()
     slope = (y * centred).sum(axis=1) / (centred**2).sum()
     return slope, y.mean(axis=1) - slope * x.mean()
+
+
+def interval_text(low: float, high: float, digits: int) -> str:
+    """'[0.40, 0.60]', or that there is none."""
+    return f"[{low:.{digits}f}, {high:.{digits}f}]" if math.isfinite(high - low) else "(no interval)"
 
 
 def plot_impact_law(law: ImpactLaw) -> bytes:
@@ -105,8 +111,7 @@ def draw_impact_law(axes: Any, law: ImpactLaw) -> None:
     below, above = np.clip(law.impacts - law.low, 0, None), np.clip(law.high - law.impacts, 0, None)
     axes.errorbar(law.fractions, law.impacts, [below, above], fmt="o", color="#c0392b", capsize=3, label="measured")
     x = np.geomspace(law.fractions[0], law.fractions[-1], 50)
-    low, high = law.delta.interval
-    label = f"Y = {law.prefactor.value:.2f}, delta = {law.delta.value:.2f} [{low:.2f}, {high:.2f}]"
+    label = f"Y = {law.prefactor.value:.2f}, delta = {law.delta.value:.2f} {interval_text(*law.delta.interval, 2)}"
     axes.plot(x, law.prefactor.value * x**law.delta.value, color="#c0392b", lw=1, label=label)
     middle = np.exp(np.log(law.fractions).mean())
     half = law.prefactor.value * middle**law.delta.value * np.sqrt(x / middle)

@@ -48,7 +48,10 @@ def test_impact_in_a_simulated_market(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "delta = " in result.output
     numbers = json.loads((tmp_path / "law.json").read_text())
     assert len(numbers["runs"]) == 8 and (tmp_path / "law.png").stat().st_size > 1000
+    assert "expected 5 or more markets for intervals, got 4" in result.output
+    assert numbers["delta"]["interval"] == numbers["sizes"][0]["interval"] == [None, None]
     page = (tmp_path / "law.html").read_text()
+    assert "(no interval)" in page and "expected 5 or more markets" in page
     assert f"<td>{numbers['delta']['value']:.3f}</td>" in page and numbers["made"]["data"] in page
     assert numbers["delta"]["value"] == pytest.approx(float(result.output.split("delta = ")[1].split()[0]), abs=1e-3)
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from serl.agents.impact.simulated_report import law_lines
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.square_root_law import fit_impact_law, plot_impact_law
+from serl.agents.realism.square_root_law import ImpactLaw, fit_impact_law, plot_impact_law
 
 SIZES = np.array([0.001, 0.003, 0.01, 0.03, 0.1])
 
@@ -12,9 +13,9 @@ SIZES = np.array([0.001, 0.003, 0.01, 0.03, 0.1])
 def test_an_exact_law_is_recovered() -> None:
     law = fit_impact_law(SIZES, 0.8 * SIZES**0.5, bootstraps=0)
     assert law.delta.value == pytest.approx(0.5) and law.prefactor.value == pytest.approx(0.8)
-    with_runs = fit_impact_law(np.tile(SIZES, 3), np.tile(1.5 * SIZES**0.6, 3), run=np.repeat(np.arange(3), 5))
+    with_runs = fit_impact_law(np.tile(SIZES, 5), np.tile(1.5 * SIZES**0.6, 5), run=np.repeat(np.arange(5), 5))
     assert with_runs.delta.interval == pytest.approx((0.6, 0.6))
-    assert with_runs.prefactor.value == pytest.approx(1.5) and with_runs.runs == 3
+    assert with_runs.prefactor.value == pytest.approx(1.5) and with_runs.runs == 5
 
 
 def test_noise_widens_the_interval_and_runs_are_resampled_as_a_whole() -> None:
@@ -31,6 +32,34 @@ def test_noise_widens_the_interval_and_runs_are_resampled_as_a_whole() -> None:
     low, high = noisy.delta.interval
     assert low < 0.5 < high and high - low < 0.2, "single impacts may be negative"
     assert plot_impact_law(noisy)[:4] == b"\x89PNG"
+
+
+def law_of(runs: int, seed: int) -> ImpactLaw:
+    """Of runs that each have an exponent of their own, one half on average, and noise."""
+    random, centred = np.random.default_rng(seed), np.log(SIZES) - np.log(SIZES).mean()
+    impacts = SIZES**0.5 * np.exp(0.1 * random.standard_normal((runs, 1)) * centred)
+    impacts *= 1 + 0.1 * random.standard_normal(impacts.shape)
+    run = np.repeat(np.arange(runs), len(SIZES))
+    return fit_impact_law(np.tile(SIZES, runs), impacts.ravel(), run=run, bootstraps=500, seed=seed)
+
+
+def test_intervals_of_few_runs_contain_the_truth() -> None:
+    """The central draws of five runs contain it in 80 % of cases."""
+    laws = [law_of(5, seed) for seed in range(200)]
+    held = [law.delta.interval[0] <= 0.5 <= law.delta.interval[1] for law in laws]
+    assert np.mean(held) >= 0.9
+    middle = [law.low[2] <= SIZES[2] ** 0.5 <= law.high[2] for law in laws]
+    assert np.mean(middle) >= 0.9
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+def test_too_few_runs_give_no_interval(runs: int) -> None:
+    law = law_of(runs, 1)
+    assert np.isnan([*law.delta.interval, *law.prefactor.interval, *law.low, *law.high]).all()
+    assert plot_impact_law(law)[:4] == b"\x89PNG"
+    first, _, why = law_lines(law)
+    assert first.endswith("(no interval)") and why == f"expected 5 or more markets for intervals, got {runs}; give more --seeds"
+    assert len(law_lines(law_of(5, 1))) == 2
 
 
 @pytest.mark.parametrize(
