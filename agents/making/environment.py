@@ -1,7 +1,8 @@
 """The gymnasium VectorEnv of market making: N market makers, each alone among the simulated traders of its market.
 
 Each decision sets a bid and an ask for the next interval: an action in [-1, 1] for each side is a distance from the mid of 0 to `offset_ticks`
-ticks. A side that would take the inventory beyond its limit is not quoted. The unit of rewards and inventories is a quote (`quote_lots`).
+ticks. A side that would take the inventory beyond its limit is not quoted; the limit
+holds for the inventory at the time at which a quote arrives. The unit of rewards and inventories is a quote (`quote_lots`).
 """
 
 from typing import Any
@@ -44,6 +45,7 @@ class MakingVectorEnv(PositionVectorEnv):
         room = np.stack([config.inventory_lots_max - held, config.inventory_lots_max + held], 1)
         quoted = (rows["price_ticks"] > 0) & (mid > 0)[:, None]
         rows["lots"] = np.where(quoted, np.clip(room, 0, config.quote_lots), 0)
+        rows["limit_lots"] = config.inventory_lots_max
         return rows
 
     def offsets(self, actions: Any) -> Any:

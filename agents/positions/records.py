@@ -6,6 +6,7 @@ DECISION = np.dtype(
     [
         ("price_ticks", "<i8", (2,)),  # of the quotes, bid and ask
         ("lots", "<i8", (2,)),  # 0: no quote on that side
+        ("limit_lots", "<i8"),  # of the position, long or short, when quotes are sent; 0: none
         ("takes", "<i8"),  # 1: instead of quotes, a market order brings the position to its target
         ("target_lots", "<i8"),  # above 0: long
     ],

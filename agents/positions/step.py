@@ -67,6 +67,18 @@ def align(state: Any, decision: Any) -> None:
 
 
 @inner
+def _lots_within_limit(state: Any, decision: Any, side: int, own: int) -> int:
+    """The lots to quote on a side: fewer than decided if quotes from before were filled until now, because the position must stay within its limit."""
+    lots = int64(decision.lots[side])
+    if decision.limit_lots > 0:
+        held = int64(state.balances[own, 0].position_lots)
+        room = decision.limit_lots + (held if side == ASK else -held)
+        lots = min(lots, max(int64(0), room))
+        lots -= lots % state.symbols[0].lot_multiple
+    return lots
+
+
+@inner
 def next_quote_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int, own: int) -> bool:
     """Writes the next command of an agent, participant `own`, to the first COMMAND row. False if there is none."""
     command = row[0]
@@ -102,7 +114,9 @@ def next_quote_command(state: Any, env_state: Any, row: Any, decision: Any, time
             and decision.price_ticks[side] > 0
             and env_state[_column(side)] == 0
         ):
-            break
+            command.qty_lots = _lots_within_limit(state, decision, side, own)
+            if command.qty_lots > 0:
+                break
         env_state[PHASE] += 1
     if env_state[PHASE] == DONE:
         return False

@@ -179,6 +179,14 @@ def test_inventory_stays_within_its_limit() -> None:
     env.close()
 
 
+def test_fills_on_the_way_of_a_quote_count_towards_the_limit() -> None:
+    """Quotes from before are filled while the next ones are on their way."""
+    env = made(4, population="liquid", duration_s=120, quote_lots=100, inventory_lots_max=100, latency_us=200_000.0)
+    results, _ = play(env, TOUCH)
+    assert results["turnover_lots"].min() > 100 and results["inventory_most_lots"].max() == 100
+    env.close()
+
+
 def test_quotes_never_cross_the_book_or_each_other() -> None:
     env = made(2)
     env.reset(seed=1)
