@@ -46,6 +46,12 @@ def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
     return float(total.mean())
 
 
+def test_minibatches_of_sequences_are_at_most_as_many_as_environments() -> None:
+    """A minibatch without an environment has no loss, and would move the weights by the momentum alone."""
+    made = learner(ToyExecution(2), NetworkConfig(hidden=(8,), memory=4), minibatch=8, epochs=1)
+    assert np.isfinite(made.update()["losses"]).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "memory"),
     [
