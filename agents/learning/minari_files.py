@@ -81,11 +81,9 @@ def require_free(place: Place, overwrite: bool) -> None:
 
 def environment_spec(config: MarketConfig) -> EnvSpec:
     """The specification from which `recover_environment` makes `serl/Execution-v0` with the settings of a market."""
-    settings = config.model_dump(
+    settings = config.absolute().model_dump(
         mode="json", exclude={"environments", "data" if config.kind == "dynamic" else "population"}
     )
-    if "data" in settings:
-        settings["data"] = [str(path.resolve()) for path in config.data]
     where = "serl.environments:execution"  # above this package, which therefore cannot ask it
     return EnvSpec("serl/Execution-v0", f"{where}_env", vector_entry_point=f"{where}_vector_env", kwargs=settings)
 

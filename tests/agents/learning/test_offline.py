@@ -93,6 +93,19 @@ def test_recorded_actions_give_the_same_episodes_in_the_environment_of_the_datas
     env.close()
 
 
+def test_the_environment_of_a_dataset_is_made_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its files have absolute paths; a shipped population keeps its name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("own.yaml", "a.day", "f.json"):
+        (tmp_path / name).touch()
+    own, shipped = (MarketConfig(kind="dynamic", population=name) for name in ("own.yaml", "small"))
+    assert minari_files.environment_spec(own).kwargs["population"] == str(tmp_path / "own.yaml")
+    assert minari_files.environment_spec(shipped).kwargs["population"] == "small"
+    recorded = MarketConfig(kind="replay", data=[Path("a.day")], forecaster=Path("f.json"))
+    settings = minari_files.environment_spec(recorded).kwargs
+    assert (settings["data"], settings["forecaster"]) == ([str(tmp_path / "a.day")], str(tmp_path / "f.json"))
+
+
 def test_policies_trade_as_they_do_in_an_evaluation(folder: Path, dataset: minari.MinariDataset) -> None:
     scenario = Scenario(config(folder))
     orders = scenario.sampler.sample(np.random.Generator(np.random.PCG64(4)), ORDERS)
