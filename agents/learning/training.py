@@ -75,7 +75,10 @@ def load_config(source: Path) -> TrainingConfig:
     if not source.exists() and not named.is_file():
         names = sorted(item.name.removesuffix(".yaml") for item in shipped.iterdir() if item.name.endswith(".yaml"))
         raise ConfigError(f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; check the name")
-    return _parse(source, lambda: source.read_bytes() if source.exists() else named.read_bytes())
+    config = _parse(source, lambda: source.read_bytes() if source.exists() else named.read_bytes())
+    if config.early_stopping and config.algorithm != "ppo":
+        raise ConfigError(f"{source}: early_stopping: expected algorithm ppo, got {config.algorithm}; leave it out")
+    return config
 
 
 def load_saved_config(folder: Path) -> TrainingConfig:

@@ -21,7 +21,7 @@ from serl.agents.learning.evaluation import Hold, execute_orders
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from serl.agents.learning.training import POLICY, Training, TrainingConfig, load_config, load_saved_config
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
@@ -85,6 +85,15 @@ def test_a_checkpoint_is_scored_once() -> None:
 def test_a_run_that_cannot_score_policies_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="leave early_stopping out"):
         Training(CONFIG, [ToyExecution(16)], tmp_path)
+
+
+def test_settings_of_a_baseline_that_would_ignore_it_are_refused(tmp_path: Path) -> None:
+    """Unless serl wrote them itself, before they were refused."""
+    path = tmp_path / "config.yaml"
+    path.write_text("{algorithm: opd, early_stopping: {orders: 8}}")
+    with pytest.raises(ConfigError, match="early_stopping: expected algorithm ppo, got opd; leave it out"):
+        load_config(path)
+    assert load_saved_config(tmp_path).early_stopping
 
 
 def test_validation_orders_are_those_of_the_validation_part(tmp_path: Path) -> None:
