@@ -12,6 +12,7 @@ minus the same for even slices at the mids u. Without impact m = u, and the rewa
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.episodes import Hours
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 if TYPE_CHECKING:
@@ -31,28 +33,41 @@ SECOND_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class UndisturbedMids:
-    """Mids of each day at multiples of the decision interval, in the market without our orders."""
+    """Mids of each stretch of hours at multiples of the decision interval after its start, in the market without our orders."""
 
     days: NDArray[np.int64]
-    """(d,) increasing."""
+    """(d,) not decreasing: a day may have several stretches, whose starts need not be intervals apart."""
     starts_ns: NDArray[np.int64]
-    """(d,)"""
+    """(d,) increasing within a day."""
     interval_ns: int
     ticks: NDArray[np.float64]
-    """(d, t), the last known one where a book is empty; NaN after the end of a day's hours."""
+    """(d, t), the last known one where a book is empty; NaN after the end of a stretch."""
 
     def at(self, episodes: Rows, step: Any) -> Any:
-        """(n,) mids at decision `step` (n,) of EPISODE rows."""
-        row = np.searchsorted(self.days, episodes["day"])
-        return self.ticks[row, (episodes["start_ns"] - self.starts_ns[row]) // self.interval_ns + step]
+        """(n,) mids at decision `step` (n,) of EPISODE rows. ConfigError for orders between the intervals of their hours."""
+        row, last = (np.searchsorted(self.days, episodes["day"], side) for side in ("left", "right"))
+        for _ in range(self._later_stretches):
+            following = np.minimum(row + 1, last - 1)
+            row = np.where(self.starts_ns[following] <= episodes["start_ns"], following, row)
+        first, between = np.divmod(episodes["start_ns"] - self.starts_ns[row], self.interval_ns)
+        if np.any(between):
+            raise ConfigError(
+                f"reward undisturbed: expected orders that begin at a multiple of {self.interval_ns / SECOND_NS:g} s after their hours do, "
+                f"got one {between.max() / SECOND_NS:g} s later; draw orders from the hours of the reward"
+            )
+        return self.ticks[row, first + step]
+
+    @cached_property
+    def _later_stretches(self) -> int:
+        """Stretches after the first one, of the day with the most."""
+        return int(np.unique(self.days, return_counts=True)[1].max()) - 1
 
     @classmethod
     def run(cls, market: ExecutionMarket, hours: Sequence[Hours], interval_s: float) -> "UndisturbedMids":
-        """Runs the market through all hours without orders, as many days at a time as there are environments."""
+        """Runs the market through all hours without orders, as many stretches at a time as there are environments."""
         interval_ns = round(interval_s * SECOND_NS)
-        days = np.unique([one.day for one in hours])
-        starts = np.array([min(one.start_ns for one in hours if one.day == day) for day in days])
-        ends = np.array([max(one.end_ns for one in hours if one.day == day) for day in days])
+        stretches = sorted({(one.day, one.start_ns, one.end_ns) for one in hours})
+        days, starts, ends = (np.array(column) for column in zip(*stretches, strict=True))
         episodes = np.zeros(len(days), EPISODE)
         episodes["day"], episodes["sign"], episodes["qty_lots"] = days, 1, 1
         episodes["start_ns"], episodes["interval_ns"] = starts, interval_ns
@@ -60,12 +75,12 @@ class UndisturbedMids:
         ticks = np.full((len(days), int(episodes["steps"].max()) + 1), np.nan)
         for first in range(0, len(days), market.count):
             rows = np.arange(first, min(first + market.count, len(days)))
-            ticks[rows] = _run_days(market, episodes[rows], ticks.shape[1])
+            ticks[rows] = _run_stretches(market, episodes[rows], ticks.shape[1])
         return cls(days, starts, interval_ns, ticks)
 
 
-def _run_days(market: ExecutionMarket, episodes: Rows, columns: int) -> NDArray[np.float64]:
-    """(n, columns) mids of n days, at most one for each environment."""
+def _run_stretches(market: ExecutionMarket, episodes: Rows, columns: int) -> NDArray[np.float64]:
+    """(n, columns) mids of n stretches, at most one for each environment."""
     count = len(episodes)
     every = episodes[np.minimum(np.arange(market.count), count - 1)]
     market.reset(np.arange(market.count), every)

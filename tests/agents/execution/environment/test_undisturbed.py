@@ -1,6 +1,7 @@
 """The reward of markets that react, against its definition."""
 
 import numpy as np
+import pytest
 
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.dynamic import DynamicMarket
@@ -12,6 +13,7 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning.baseline import oracle_foresight
 from serl.agents.traders.population import load_population
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.errors import ConfigError
 from serl.history.generate import generate_day
 
 N, STEPS, INTERVAL_S = 4, 6, 10.0
@@ -30,6 +32,20 @@ def test_mids_are_those_of_each_window_without_orders() -> None:
     known = oracle_foresight(ExecutionVectorEnv(simulated(), ORDERS), episodes)
     for step in range(STEPS + 1):
         np.testing.assert_array_equal(paths.at(episodes, np.full(N, step)), known.mids[:, step])
+
+
+def test_stretches_of_a_day_have_intervals_of_their_own() -> None:
+    """Folds cut a day into pieces that begin between the intervals of its first one."""
+    hours = [Hours(day, START_NS + offset_ns, START_NS + offset_ns + 80 * 10**9, 20.0) for day in (3, 8) for offset_ns in (0, 123_456_789_012)]
+    paths = UndisturbedMids.run(simulated(), hours, INTERVAL_S)
+    episodes = RandomOrders(hours, STEPS * INTERVAL_S, INTERVAL_S, 0.2, 0.4).sample(np.random.default_rng(3), N)
+    assert len(np.unique((episodes["start_ns"] - START_NS) % 10**10)) == 2
+    known = oracle_foresight(ExecutionVectorEnv(simulated(), ORDERS), episodes)
+    for step in range(STEPS + 1):
+        np.testing.assert_array_equal(paths.at(episodes, np.full(N, step)), known.mids[:, step])
+    episodes["start_ns"][0] += 1
+    with pytest.raises(ConfigError, match="expected orders that begin at a multiple of 10 s after their hours"):
+        paths.at(episodes, np.zeros(N, np.int64))
 
 
 def test_it_sums_to_the_shortfall_less_that_of_even_slices_without_our_orders() -> None:
