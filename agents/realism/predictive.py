@@ -84,8 +84,9 @@ def message_features(tape: Tape) -> NDArray[np.float32]:
 
 
 def _forward_fill(mid: Floats) -> Floats:
-    """Replaces NaN by the last known mid."""
-    known = np.maximum.accumulate(np.where(np.isfinite(mid), np.arange(len(mid)), 0))
+    """Replaces NaN by the last known mid, or before that by the first one, which is no move."""
+    finite = np.isfinite(mid)
+    known = np.maximum.accumulate(np.where(finite, np.arange(len(mid)), int(finite.argmax())))
     return np.asarray(mid[known])
 
 

@@ -12,6 +12,7 @@ from serl.agents.realism.predictive import (
     TEST_MAX,
     TRAINING_MAX,
     absolute_errors,
+    message_features,
     predictive_score,
     sample_windows,
 )
@@ -53,6 +54,18 @@ def test_the_score_and_its_comparisons() -> None:
     )
     low, high = found.real.interval
     assert low < found.real.value < high
+
+
+def test_the_first_known_mid_is_no_move() -> None:
+    tape = periodic(300)
+    ticks = tape.book_ticks.copy()
+    ticks[:5, 1] = 0
+    one_sided = dataclasses.replace(tape, book_ticks=ticks)
+    assert np.isnan(one_sided.mid[:5]).all() and np.isfinite(one_sided.mid[5:]).all()
+    moves = message_features(one_sided)[:, 0]
+    assert not moves[:5].any() and np.abs(moves).max() == 1
+    ticks[:, 1] = 0
+    assert not message_features(dataclasses.replace(tape, book_ticks=ticks))[:, 0].any(), "no mid at all"
 
 
 def test_too_few_messages() -> None:
