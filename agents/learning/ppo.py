@@ -91,7 +91,7 @@ class PPO:
         statistics of the last epoch."""
         samples = self.config.rollout_steps if self.network.memory is not None else 1
         count = max(1, round(rollouts[0].size * samples / self.config.minibatch))
-        count = min(count, *(rollout.size for rollout in rollouts))  # with a memory, of whole environments: none may be empty
+        count = min(count, *(rollout.size for rollout in rollouts))  # with a memory, the size is in whole environments
         losses: list[list[Tensor]] = [[] for _ in rollouts]
         for epoch in range(self.config.epochs):
             shuffled = [rollout.minibatches(self.random, count) for rollout in rollouts]

@@ -139,7 +139,9 @@ def test_hours_that_are_scored_are_not_trained_on(tmp_path: Path) -> None:
     write_day(poisson_day(), tmp_path / "a.day")
     hours = ["--train", "09:40-10:30", "--score", "10:29-11:00"]
     arguments = ["train", str(tmp_path / "a.day"), "-o", str(tmp_path / "flow.yaml"), *hours]
-    with pytest.raises(CalibrationError, match="expected separate windows .* got 09:40:00-10:30:00 and 10:29:00-11:00:00"):
+    with pytest.raises(
+        CalibrationError, match=r"expected separate windows .* got 09:40:00-10:30:00 and 10:29:00-11:00:00"
+    ):
         CliRunner().invoke(flow, arguments, catch_exceptions=False)
 
 

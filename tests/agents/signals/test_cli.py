@@ -140,7 +140,9 @@ def test_the_file_keeps_the_dates_and_one_from_before_is_read(tmp_path: Path) ->
     dated = replace(sample.day(), reference=replace(sample.day().reference, date="2012-06-21"))
     write_day(dated, tmp_path / "x.day")
     options = ["--hours", "10:00-10:12", "--horizons", "1", "-o", str(tmp_path / "f")]
-    assert CliRunner().invoke(signals, ["train", str(tmp_path / "x.day"), *options], catch_exceptions=False).exit_code == 0
+    assert (
+        CliRunner().invoke(signals, ["train", str(tmp_path / "x.day"), *options], catch_exceptions=False).exit_code == 0
+    )
     assert read_forecaster(tmp_path / "f").training.dates == ("2012-06-21",)
     values = json.loads((tmp_path / "f").read_text())
     del values["training"]["dates"]

@@ -36,7 +36,11 @@ def test_mids_are_those_of_each_window_without_orders() -> None:
 
 def test_stretches_of_a_day_have_intervals_of_their_own() -> None:
     """Folds cut a day into pieces that begin between the intervals of its first one."""
-    hours = [Hours(day, START_NS + offset_ns, START_NS + offset_ns + 80 * 10**9, 20.0) for day in (3, 8) for offset_ns in (0, 123_456_789_012)]
+    hours = [
+        Hours(day, START_NS + offset_ns, START_NS + offset_ns + 80 * 10**9, 20.0)
+        for day in (3, 8)
+        for offset_ns in (0, 123_456_789_012)
+    ]
     paths = UndisturbedMids.run(simulated(), hours, INTERVAL_S)
     episodes = RandomOrders(hours, STEPS * INTERVAL_S, INTERVAL_S, 0.2, 0.4).sample(np.random.default_rng(3), N)
     assert len(np.unique((episodes["start_ns"] - START_NS) % 10**10)) == 2
