@@ -31,7 +31,7 @@ from serl.agents.learning.evaluation import (
     Contender,
     evaluate,
 )  # fmt: skip
-from serl.agents.learning.incumbents import fit_almgren_chriss, fit_patience, training_score
+from serl.agents.learning.fitted_rules import fit_almgren_chriss, fit_patience, training_score
 from serl.agents.learning.market_config import with_overrides
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.training import load_config
@@ -40,7 +40,7 @@ from serl.exchange.errors import ConfigError
 PARTS = {"nasdaq": ("test", "unseen"), "cn": ("test", "unseen"), "replay": ("test",), "dynamic": ("test",)}
 
 
-def incumbents(scenario: Scenario, orders: int | None) -> tuple[Contender, list[Contender]]:
+def fitted_rules(scenario: Scenario, orders: int | None) -> tuple[Contender, list[Contender]]:
     """The patience rule and the schedules, fitted on the training part; VWAP where whole training days are known."""
     curve = scenario.source.volume_curve()
     schedules = [Contender("VWAP", Vwap(curve), "market")] if curve else []
@@ -52,7 +52,7 @@ def section(market: str, part: str, data: list[str], policies: list[tuple[str, P
     """The table of one part of one market, as JSON."""
     shipped = load_config(Path(SETTINGS[market])).market
     scenario = Scenario(with_overrides(shipped, {"part": part} | budget.market_changes(data)))
-    rule, schedules = incumbents(scenario, budget.fit_orders)
+    rule, schedules = fitted_rules(scenario, budget.fit_orders)
     loaded = [(method, load_policy(path)) for method, path in policies]
     contenders = [
         *schedules,

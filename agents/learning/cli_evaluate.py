@@ -119,9 +119,9 @@ def _evaluate_market(
     )
 
 
-def fit_incumbent(name: str, scenario: "Scenario") -> "Policy":
+def fit_rule(name: str, scenario: "Scenario") -> "Policy":
     """The rule of a name in FITTED, fitted on the training part."""
-    from serl.agents.learning.incumbents import fit_almgren_chriss, fit_patience, training_score
+    from serl.agents.learning.fitted_rules import fit_almgren_chriss, fit_patience, training_score
 
     return fit_patience(training_score(scenario)) if name == RULE else fit_almgren_chriss(scenario)
 
@@ -137,7 +137,7 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
     volumes = scenario.source.volume_curve() if name == "vwap" and curve is None else None
     policy: Policy
     if name in FITTED:
-        policy = fit_incumbent(name, scenario)
+        policy = fit_rule(name, scenario)
     elif volumes:
         policy = Vwap(volumes)
     else:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from serl.agents.execution.data import VALIDATION
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.incumbents import undisturbed_score
+from serl.agents.learning.fitted_rules import undisturbed_score
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.settings import LearningSettings

@@ -4,7 +4,7 @@ Every contender works the same EPISODE rows in the same market. One more run tra
 against its VWAP, and its mids show the market without us (common random numbers). The shortfall is IS = IMPACT + RISK: IMPACT is the
 difference of the mids at each decision, weighted by the quantity traded there; RISK is the rest, the market's own moves and the spread.
 
-Two rows stand in every table: a TWAP, and the patience rule, the incumbent that a trained policy must beat: PA_rule is PA minus the rule's on the
+Two rows stand in every table: a TWAP, and the patience rule, which a trained policy must beat: PA_rule is PA minus the rule's on the
 same order. PA counts what was paid, with spread, impact and fees; PA_mid counts what is traded between two decisions at the mean of the mids at
 both (what is forced, at the mid at the end), as papers do whose markets have no spread. FEES, in markets that have some, are those in PA.
 """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-import serl.agents.learning.incumbents as incumbents
+import serl.agents.learning.fitted_rules as rules
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.policies.reactive import Aggressive
 from serl.agents.learning.early_stopping import (
@@ -141,7 +141,7 @@ def test_policies_are_scored_against_the_vwap_without_us(tmp_path: Path, monkeyp
         runs.append(policy.name)
         return execute_orders(env, policy, episodes)
 
-    monkeypatch.setattr(incumbents, "execute_orders", counted)
+    monkeypatch.setattr(rules, "execute_orders", counted)
     score: Any = validation_scorer(market, StoppingConfig(orders=8))
     policy = Aggressive()
     found = score(policy)

@@ -11,7 +11,7 @@ from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Floats, execute_orders
-from serl.agents.learning.incumbents import (
+from serl.agents.learning.fitted_rules import (
     GRID,
     TWAP_RULE,
     fit_almgren_chriss,
