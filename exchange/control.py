@@ -176,7 +176,11 @@ class Control:
         waiting, _ = self._logins.pop(route, (message, peer))
         if waiting is not message:
             self._forget_search(waiting)
-        is_logged_in = self._sessions.log_in(route, message, peer)
+        try:
+            is_logged_in = self._sessions.log_in(route, message, peer)
+        finally:
+            if self._lockstep is not None and self._lockstep.has_lost_session:
+                self._lockstep.advance()  # the promise of the session that was replaced may have held time back
         self._displace(message[3])
         if is_logged_in:
             self._forget_search(message)

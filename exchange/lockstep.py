@@ -44,6 +44,8 @@ class Lockstep:
         self.is_finished = False
         #: the promised time that the clock's pace has not reached yet; NEVER if the pace holds nothing back
         self.next_ns = NEVER
+        #: a session has ended since the last `advance`
+        self.has_lost_session = False
         #: number of participants that must have promised before time starts
         self._participants_required = participants
 
@@ -61,6 +63,7 @@ class Lockstep:
     def forget(self, slot: int) -> None:
         """Forgets the turn of a session that ended: the next one in its slot is due for the same time. `advance` goes on without it."""
         self._granted.pop(slot, None)
+        self.has_lost_session = True
 
     def _promised(self) -> list[int]:
         gateway = self._gateway
@@ -68,7 +71,7 @@ class Lockstep:
 
     def advance(self) -> None:
         """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
-        slots = self._promised()
+        slots, self.has_lost_session = self._promised(), False
         if len(slots) < self._participants_required:
             return
         self._participants_required = 0

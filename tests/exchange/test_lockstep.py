@@ -1,0 +1,68 @@
+"""The lockstep clock with clients that leave, err, or send too much: time goes on, and nobody acts for another."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.exchange.offline_exchange import SECOND_NS
+from tests.server_fixture import RawClient, Served, start_exchange
+
+PROMISE, GRANT, REPORTS, ERROR, PING, PONG, BYE = 67, 101, 80, 97, 66, 98, 65
+WEEK_NS = 7 * 86_400 * SECOND_NS
+INTRADAY = {"auction_every_s": 1, "day": [{"at": "00:00:01", "phase": "intraday"}]}
+
+
+@contextmanager
+def lockstep(
+    folder: Path, *names: str, symbol: object = None, **config: object
+) -> Iterator[tuple[Served, list[RawClient]]]:
+    """An exchange with a lockstep clock, and a client for each name; those that begin with "+" ask for cancel on disconnect."""
+    symbols = [{"name": "A", **(symbol if isinstance(symbol, dict) else {})}]
+    with ExitStack() as stack:
+        served = stack.enter_context(
+            start_exchange(symbols="", clock="lockstep", config={"symbols": symbols, **config}, folder=folder)
+        )
+        clients = [stack.enter_context(RawClient(served.endpoint)) for _ in names]
+        for name, client in zip(names, clients, strict=True):
+            options = {"cancel_on_disconnect": True} if name.startswith("+") else {}
+            assert client.login(name.removeprefix("+"), **options)[0] == 96
+        yield served, clients
+
+
+def buy(client: RawClient, command_id: int, time_ns: int, price_ticks: int = 50) -> None:
+    client.send(1, command_id, 0, 0, 1, price_ticks, 1, 0, time_ns)
+
+
+def start_turns(*clients: RawClient, time_ns: int = 100) -> None:
+    """Each has its turn at a time, with a first promise before it so that nobody is left behind."""
+    for client in clients:
+        client.send(PROMISE, 0)
+        client.send(PING, 0)
+        client.receive(PONG)
+    for client in clients:
+        client.send(PROMISE, time_ns)
+    for client in clients:
+        while client.receive(GRANT)[1] < time_ns:
+            pass
+
+
+def bids(served: Served) -> list[Any]:
+    with RawClient(served.endpoint, "queries") as queries:
+        queries.send(129, 1, 0, 0)
+        found: list[Any] = queries.receive()[5][0]
+        return found
+
+
+@pytest.mark.parametrize("cancels", [False, True])  # True: the login waits until the disk has the changed setting
+def test_time_goes_on_without_a_session_that_was_replaced(cancels: bool, tmp_path: Path) -> None:
+    with lockstep(tmp_path, "ann", "bob") as (served, (ann, bob)), RawClient(served.endpoint) as again:
+        start_turns(ann, bob)
+        bob.send(PROMISE, 200)
+        bob.send(PING, 1)
+        bob.receive(PONG)
+        assert again.login("ann", replace=True, cancel_on_disconnect=cancels)[0] == 96
+        assert ann.receive(100)[1] == "replaced"
+        assert bob.receive(GRANT)[1] == 200
