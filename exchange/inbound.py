@@ -42,17 +42,20 @@ class Inbound:
 
     def append_for_exchange(self, row: Rows) -> bool:
         """Delays the exchange's command for a participant until after the participant's own commands. Returns False, and does nothing,
-        if the participant has no latency."""
+        if the participant has no latency and none of its commands waits."""
         participant = int(row[0]["participant"])
-        if participant not in self._delays:
-            return False
-        # one ns later, because the row has no command id that would sort it last
-        self._last_arrival_ns[participant] = self._last_arrival_ns.get(participant, 0) + 1
-        self._delay(row)
-        self._exchange_rows = np.append(self._exchange_rows, row)
         waiting = self._staged()
-        last_id = waiting["command_id"][waiting["participant"] == participant].max(initial=0)
-        self._exchange_after = np.append(self._exchange_after, last_id)
+        own = waiting[waiting["participant"] == participant]
+        if participant in self._delays:
+            # one ns later, because the row has no command id that would sort it last
+            self._last_arrival_ns[participant] = self._last_arrival_ns.get(participant, 0) + 1
+            self._delay(row)
+        elif len(own):  # in lockstep
+            row["time_ns"] = own["time_ns"].max(initial=row[0]["time_ns"])
+        else:
+            return False
+        self._exchange_rows = np.append(self._exchange_rows, row)
+        self._exchange_after = np.append(self._exchange_after, own["command_id"].max(initial=0))
         return True
 
     def append_recorded(self, rows: Rows, sender: int) -> bool:

@@ -66,3 +66,19 @@ def test_time_goes_on_without_a_session_that_was_replaced(cancels: bool, tmp_pat
         assert again.login("ann", replace=True, cancel_on_disconnect=cancels)[0] == 96
         assert ann.receive(100)[1] == "replaced"
         assert bob.receive(GRANT)[1] == 200
+
+
+def test_a_disconnect_cancels_what_was_still_to_arrive(tmp_path: Path) -> None:
+    with lockstep(tmp_path, "+ann", "bob") as (served, (ann, bob)):
+        start_turns(ann, bob)
+        buy(ann, 1, 150)
+        buy(ann, 2, 160, 51)
+        buy(bob, 1, 170, 40)
+        ann.send(BYE)
+        ann.receive(100)
+        bob.send(PROMISE, 160)
+        bob.receive(GRANT)
+        assert bids(served) == [[50, 1, 1]], "the orders before its last one rest until that arrives"
+        bob.send(PROMISE, 1000)
+        bob.receive(GRANT)
+        assert bids(served) == [[40, 1, 1]]
