@@ -235,6 +235,9 @@ class Control:
     def _raise_error(self, slot: int, rows: Rows, *, cancels: bool) -> None:
         """cancels: whether the message counts against the rate of cancels."""
         command_id = int(rows[0]["command_id"])
+        if command_id <= self._last_sent_id(slot):
+            self._resends.put(slot, rows["command_id"], self._unexecuted_ids(slot))
+            return
         staged = self._lockstep is not None or self._gateway.delayed[slot]
         if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
             raise RequestError(
@@ -243,9 +246,6 @@ class Control:
             )
         if self._lockstep is not None:
             self._check_times(slot, rows)
-        elif command_id <= self._last_sent_id(slot):
-            self._resends.put(slot, rows["command_id"], self._unexecuted_ids(slot))
-            return
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
             return
@@ -303,7 +303,7 @@ class Control:
             self._requeue(rows)
             return
         known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
-        if self._lockstep is not None or not known:
+        if not known:
             self._raise_error(slot, rows, cancels=False)
             return
         self._resends.put(slot, ids[:known], self._unexecuted_ids(slot))

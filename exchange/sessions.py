@@ -205,6 +205,9 @@ class Sessions:
         participant = int(gateway.participant[slot])
         state = self._core.market.state
         last_reported = int(state.report[participant])
+        last_id = int(state.last_command_id[participant])
+        if self._clock.kind == "lockstep":  # the ids of commands that have still to arrive are used
+            last_id = max(last_id, int(gateway.last_sent_id[participant]))
         next_report = last_reported + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
         limits = {**self.limits, "messages_per_s_max": float(gateway.messages_per_s[slot])}
@@ -212,7 +215,7 @@ class Sessions:
             limits["feed_delayed"] = 1
         welcome = pack(
             Kind.WELCOME, wire.VERSION, self._core.journal.epoch, participant, next_report,
-            int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), limits,
+            last_id, self.symbols(), self._clock.describe(), limits,
             self.is_operator(slot),
         )  # fmt: skip
         route = int(gateway.route[slot])

@@ -64,25 +64,24 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
     """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, else now plus a latency."""
     participant = gateway.participant[session]
     first = gateway.counter[STAGED]
-    if gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
-        earliest = max(gateway.promise_ns[session], gateway.last_command_time_ns[session])
-        for index in range(first, first + count):
-            row = gateway.staged[index]
-            if row.time_ns < earliest or row.time_ns >= END_NS:
-                return NEEDS_PYTHON
-            earliest = row.time_ns
-            row.participant = participant
-        gateway.last_command_time_ns[session] = earliest
-    else:
-        previous = max(last_command_id[participant], gateway.last_sent_id[participant])
-        for index in range(first, first + count):
-            row = gateway.staged[index]
-            if row.command_id <= previous:
-                return NEEDS_PYTHON
-            previous = row.command_id
-            row.participant = participant
+    lockstep = gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
+    earliest = max(gateway.promise_ns[session], gateway.last_command_time_ns[session])
+    previous = max(last_command_id[participant], gateway.last_sent_id[participant])
+    for index in range(first, first + count):
+        row = gateway.staged[index]
+        if row.command_id <= previous:
+            return NEEDS_PYTHON
+        previous = row.command_id
+        row.participant = participant
+        if not lockstep:
             row.time_ns = now_ns
-        gateway.last_sent_id[participant] = previous
+        elif row.time_ns < earliest or row.time_ns >= END_NS:
+            return NEEDS_PYTHON
+        else:
+            earliest = row.time_ns
+    if lockstep:
+        gateway.last_command_time_ns[session] = earliest
+    gateway.last_sent_id[participant] = previous
     gateway.counter[STAGED] += count
     if gateway.delayed[session] == 0:
         return ACCEPTED

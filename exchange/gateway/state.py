@@ -73,7 +73,7 @@ class GatewayState(NamedTuple):
     participant: NDArray[np.int32]  # (S,)
     live_session: NDArray[np.int32]  # (P,) session that receives a participant's reports without latency, -1 = none
     delayed: NDArray[np.uint8]  # (S,) commands have a latency
-    last_sent_id: NDArray[np.int64]  # (P,) last command id that waits: for its latency, or to be on the disk
+    last_sent_id: NDArray[np.int64]  # (P,) last command id that waits: for its arrival time, or to be on the disk
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
     first_report: NDArray[np.int64]  # (S,) number of the first unsent report
     pending: NDArray[np.int64]  # (S,) number of unsent reports

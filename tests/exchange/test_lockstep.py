@@ -5,9 +5,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgpack
+import numpy as np
 import pytest
 
+from serl.exchange.records import COMMAND, EventKind, Reason
 from tests.exchange.offline_exchange import SECOND_NS
+from tests.exchange.test_limits import bulk
 from tests.server_fixture import RawClient, Served, start_exchange
 
 PROMISE, GRANT, REPORTS, ERROR, PING, PONG, BYE = 67, 101, 80, 97, 66, 98, 65
@@ -82,3 +86,52 @@ def test_a_disconnect_cancels_what_was_still_to_arrive(tmp_path: Path) -> None:
         bob.send(PROMISE, 1000)
         bob.receive(GRANT)
         assert bids(served) == [[40, 1, 1]]
+
+
+def test_who_has_commands_on_their_way_keeps_the_number(tmp_path: Path) -> None:
+    with (
+        lockstep(tmp_path, "ann", "bob", limits={"participants_max": 4}) as (served, (ann, bob)),
+        ExitStack() as stack,
+    ):
+        start_turns(ann, bob)
+        buy(ann, 7, 150)
+        ann.send(BYE)
+        ann.receive(100)
+        others = [stack.enter_context(RawClient(served.endpoint)) for _ in range(3)]
+        codes = [client.login(f"other{number}")[:2] for number, client in enumerate(others)]
+        assert codes[-1] == [ERROR, "login"]
+        assert ann.login("ann")[5] == 7, "the next command of hers has another id"
+        bob.send(PROMISE, 1000)
+        assert ann.receive(REPORTS)[2][0][2] == 7
+
+
+def test_a_resent_command_is_executed_once_and_answered_again(tmp_path: Path) -> None:
+    rows = np.frombuffer(msgpack.unpackb(bulk(1, 3, 50))[1], COMMAND).copy()
+    rows["time_ns"] = 300
+    with lockstep(tmp_path, "ann") as (served, (ann,)):
+        ann.send(PROMISE, 0)
+        ann.receive(GRANT)
+        buy(ann, 1, 10)
+        buy(ann, 1, 20)
+        ann.send(PROMISE, 100)
+        assert [event[:3:2] for event in ann.receive(REPORTS)[2]] == [[EventKind.ACCEPTED, 1]]
+        ann.receive(GRANT)
+        buy(ann, 1, 10)  # before the promise: it is not executed again, so its time does not matter
+        assert ann.receive()[:2] == [82, 1]
+        ann.send(32, rows.tobytes())
+        assert ann.receive()[:2] == [82, 1]
+        ann.send(PROMISE, 1000)
+        assert [event[:3:2] for event in ann.receive(REPORTS)[2]] == [[1, 2], [1, 3]]
+        assert bids(served) == [[50, 3, 3]]
+
+
+def test_reasons_are_not_lost(tmp_path: Path) -> None:
+    """A command whose number was used by one that the book rejected is a duplicate too."""
+    with lockstep(tmp_path, "ann") as (_, (ann,)):
+        ann.send(PROMISE, 0)
+        ann.receive(GRANT)
+        for command_id, order_id in ((3, 99), (3, 99)):
+            ann.send(2, command_id, order_id, 5)
+        ann.send(PROMISE, 10)
+        (event,) = ann.receive(REPORTS)[2]
+        assert (event[0], event[10]) == (EventKind.REJECTED, Reason.UNKNOWN_ORDER)
