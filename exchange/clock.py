@@ -72,7 +72,9 @@ class Clock:
         if self.pace is not None:
             return self.pace.wall_ns_until(time_ns)
         remaining_ns = max(0, time_ns - self.now_ns())
-        return math.inf if self._gateway.clock[CLOCK_HELD] and remaining_ns else remaining_ns / self.speed
+        if not remaining_ns:  # as always in lockstep, which has no speed
+            return 0.0
+        return math.inf if self._gateway.clock[CLOCK_HELD] else remaining_ns / self.speed
 
     def set(self, time_ns: int, run: bool) -> None:
         """Sets the time of a scaled or paced clock (CURRENT_TIME: unchanged), and runs or holds it. A paced clock advances to that time as

@@ -18,6 +18,9 @@ from serl.exchange.kernel.state import NEVER
 from serl.exchange.schedule import Schedule
 from serl.exchange.wire import Kind, RequestError, pack
 
+TURN_STEPS_MAX = 256
+"""Scheduled commands after which the exchange serves its clients again, before time goes on."""
+
 
 class Lockstep:
     """Collects promises and sends grants. Sessions that never promise do not hold back time; their commands arrive at once."""
@@ -42,7 +45,8 @@ class Lockstep:
         self.schedule: Schedule | None = None
         #: every participant promised END_NS: delayed reports are sent at once
         self.is_finished = False
-        #: the promised time that the clock's pace has not reached yet; NEVER if the pace holds nothing back
+        #: when `advance` must be called again: at the promised time, which the clock's pace has not reached yet, or at once, as many scheduled
+        #: commands were due; NEVER if it need not be
         self.next_ns = NEVER
         #: a session has ended since the last `advance`
         self.has_lost_session = False
@@ -77,8 +81,10 @@ class Lockstep:
         self._participants_required = 0
         until_ns = self._limit_to_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
         self.is_finished = until_ns == END_NS
-        if until_ns > self.time_ns or not slots or until_ns == END_NS:
-            self._execute_until(until_ns)
+        is_due = until_ns > self.time_ns or not slots or until_ns == END_NS
+        if is_due and not self._execute_until(until_ns):
+            self.is_finished, self.next_ns = False, self.time_ns
+            return
         if until_ns < END_NS:
             self.time_ns = max(self.time_ns, until_ns)
             self._clock.advance_to(self.time_ns)
@@ -106,15 +112,17 @@ class Lockstep:
         self.next_ns = wanted_ns
         return max(reached_ns, self.time_ns)
 
-    def _execute_until(self, until_ns: int) -> None:
-        """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first."""
+    def _execute_until(self, until_ns: int) -> bool:
+        """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first. Returns False if it stops
+        before that time."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        if self.schedule is not None:
-            self.schedule.run(last_ns, self._execute_commands)
-        self._execute_commands(until_ns)
-        if until_ns == END_NS:
+        is_done = self.schedule is None or self.schedule.run(last_ns, self._execute_commands, TURN_STEPS_MAX)
+        if is_done:
+            self._execute_commands(until_ns)
+        if until_ns == END_NS or not is_done:
             self.time_ns = max(self.time_ns, self._core.time_ns)
             self._clock.advance_to(self.time_ns)
+        return is_done
 
     def _execute_commands(self, until_ns: int) -> None:
         self._inbound.execute(until_ns, self.time_ns)

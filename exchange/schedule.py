@@ -105,9 +105,14 @@ class Schedule:
         expiry_ns = int(self._venue.market.state.counters["next_expiry_ns"][0])
         return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
 
-    def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
-        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time."""
+    def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None, steps_max: int | None = None) -> bool:
+        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time. Returns False, and is to be
+        called again, if it stops after `steps_max` of them."""
+        steps = 0
         while (time_ns := self.next_ns) <= until_ns:
+            if steps == steps_max:
+                return False
+            steps += 1
             before(time_ns)
             # `before` may have removed what was due (the cancel of a GTT order), or added something earlier
             if self.next_ns > time_ns:
@@ -123,6 +128,7 @@ class Schedule:
                 self._begin_phases([(number, CONTINUOUS) for number in over], time_ns)
             else:
                 self._send([command(CommandKind.TIME)], time_ns)
+        return True
 
     def _execute(self, scheduled: ScheduledCommand) -> None:
         if scheduled.kind == CommandKind.PHASE:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serl.exchange.records import COMMAND, EventKind, Reason
-from tests.exchange.offline_exchange import SECOND_NS
+from tests.exchange.offline_exchange import SECOND_NS, exchange
 from tests.exchange.test_limits import bulk
 from tests.server_fixture import RawClient, Served, start_exchange
 
@@ -123,6 +123,17 @@ def test_a_resent_command_is_executed_once_and_answered_again(tmp_path: Path) ->
         ann.send(PROMISE, 1000)
         assert [event[:3:2] for event in ann.receive(REPORTS)[2]] == [[1, 2], [1, 3]]
         assert bids(served) == [[50, 3, 3]]
+
+
+def test_the_schedule_stops_after_a_number_of_commands_and_goes_on(tmp_path: Path) -> None:
+    with exchange(tmp_path, 0, {"auction_every_s": 1}) as served:
+        before: list[int] = []
+        calls = 0
+        while not served.schedule.run(100 * SECOND_NS, before.append, steps_max=7):
+            calls += 1
+            assert before[-1] == 7 * calls * SECOND_NS
+        assert before == [second * SECOND_NS for second in range(1, 101)]
+        assert calls == 14
 
 
 def test_reasons_are_not_lost(tmp_path: Path) -> None:
