@@ -173,6 +173,7 @@ class LimitsConfig(Section):
     cancels_per_s_max: float = Field(0, ge=0)
     replay_reports_max: int = Field(1_000_000, ge=0)
     staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)
+    lockstep_ahead_s_max: float = Field(604_800, gt=0, le=1e9)
     messages_per_s_max: float = Field(0, ge=0)
     qty_lots_max: int = Field(1_000_000, ge=1, le=1 << 40)
     price_ticks_max: int = Field(1_000_000_000, ge=1, le=1 << 40)

@@ -273,6 +273,8 @@ class Control:
 
     def _check_times(self, slot: int, rows: Rows) -> None:
         """Raises RequestError `promise` unless rows may arrive at their times in lockstep."""
+        assert self._lockstep is not None
+        self._lockstep.check_ahead(int(rows["time_ns"].max()))
         earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
         if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0) or rows[-1]["time_ns"] >= END_NS:
             raise RequestError(

@@ -12,7 +12,7 @@ import numpy as np
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.gateway.accept import END_NS
-from serl.exchange.gateway.state import LIVE
+from serl.exchange.gateway.state import AHEAD_NS_MAX, LIVE
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.schedule import Schedule
@@ -61,8 +61,19 @@ class Lockstep:
                 "promise",
                 f"expected a promise from {earliest_ns} on (the last promise, or the exchange's time), got {time_ns}",
             )
+        self.check_ahead(time_ns)
         self._gateway.promise_ns[slot] = time_ns
         self.advance()
+
+    def check_ahead(self, time_ns: int) -> None:
+        """Raises RequestError `promise` if a time is so far ahead that it is a mistake: where nobody else promises, time would go there for good."""
+        ahead_ns, now_ns = int(self._gateway.counter[AHEAD_NS_MAX]), self._clock.now_ns()
+        if now_ns + ahead_ns < time_ns < END_NS:
+            raise RequestError(
+                "promise",
+                f"expected a time up to {now_ns + ahead_ns} ({ahead_ns / 1e9:g} s, lockstep_ahead_s_max, after the exchange's time, "
+                f"{now_ns}), got {time_ns}; times are nanoseconds of the exchange's clock",
+            )
 
     def forget(self, slot: int) -> None:
         """Forgets the turn of a session that ended: the next one in its slot is due for the same time. `advance` goes on without it."""

@@ -7,6 +7,7 @@ import numpy as np
 from serl.exchange.compiling import inlined
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.state import (
+    AHEAD_NS_MAX,
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,
@@ -60,12 +61,19 @@ def append_row(gateway: GatewayState, commands: Any, words: Any, participant: in
 
 
 @inlined
+def latest_arrival_ns(gateway: GatewayState) -> int:
+    """In lockstep: the latest time at which a command that is accepted now may arrive."""
+    return min(END_NS - 1, clock_now_ns(gateway) + gateway.counter[AHEAD_NS_MAX])
+
+
+@inlined
 def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
     """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, else now plus a latency."""
     participant = gateway.participant[session]
     first = gateway.counter[STAGED]
     lockstep = gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
     earliest = max(gateway.promise_ns[session], gateway.last_command_time_ns[session])
+    latest = latest_arrival_ns(gateway) if lockstep else 0
     previous = max(last_command_id[participant], gateway.last_sent_id[participant])
     for index in range(first, first + count):
         row = gateway.staged[index]
@@ -75,7 +83,7 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
         row.participant = participant
         if not lockstep:
             row.time_ns = now_ns
-        elif row.time_ns < earliest or row.time_ns >= END_NS:
+        elif row.time_ns < earliest or row.time_ns > latest:
             return NEEDS_PYTHON
         else:
             earliest = row.time_ns

@@ -51,7 +51,8 @@ DRAINED = 25  # times that no message was left on the orders socket
 MUTED_ROUTES = 26  # connections that heard that they are not logged in
 DROPPED_BYTES = 27  # their sizes
 THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
-COUNTERS = 29
+AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
+COUNTERS = 30
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -152,6 +153,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     )
     gateway.counter[PENDING_SESSION] = -1
     gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
+    gateway.counter[AHEAD_NS_MAX] = round(limits.lockstep_ahead_s_max * 1e9)
     gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
     return bound(gateway)
 

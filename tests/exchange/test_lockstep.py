@@ -1,5 +1,6 @@
 """The lockstep clock with clients that leave, err, or send too much: time goes on, and nobody acts for another."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from serl.exchange.gateway.accept import END_NS
 from serl.exchange.records import COMMAND, EventKind, Reason
 from tests.exchange.offline_exchange import SECOND_NS, exchange
 from tests.exchange.test_limits import bulk
@@ -123,6 +125,53 @@ def test_a_resent_command_is_executed_once_and_answered_again(tmp_path: Path) ->
         ann.send(PROMISE, 1000)
         assert [event[:3:2] for event in ann.receive(REPORTS)[2]] == [[1, 2], [1, 3]]
         assert bids(served) == [[50, 3, 3]]
+
+
+def test_a_time_of_another_clock_is_refused(tmp_path: Path) -> None:
+    """Unless it is refused, the clock is there for good, as long as nobody else has promised anything."""
+    rows = np.frombuffer(msgpack.unpackb(bulk(2, 2, 50))[1], COMMAND).copy()
+    rows["time_ns"] = [5, WEEK_NS + 6]
+    with lockstep(tmp_path, "ann", "bob") as (_, (ann, bob)):
+        for refused in ([1, 1, 0, 0, 1, 50, 1, 0, time.time_ns()], [PROMISE, time.time_ns()], [32, rows.tobytes()]):
+            ann.send(*refused)
+            code, text = ann.receive(ERROR)[1:]
+            assert code == "promise" and "lockstep_ahead_s_max" in text
+        buy(ann, 1, WEEK_NS)
+        assert ann.receive(REPORTS)[2][0][1] == WEEK_NS
+        bob.send(PROMISE, 2 * WEEK_NS + 1)
+        assert bob.receive(ERROR)[1] == "promise"
+        bob.send(PROMISE, WEEK_NS + 1)
+        assert bob.receive(GRANT)[1] == WEEK_NS + 1
+        bob.send(PROMISE, END_NS)
+        bob.send(PING, 1)
+        assert bob.receive()[0] == PONG, "who is done promises the end"
+
+
+def test_many_scheduled_commands_keep_nobody_waiting(tmp_path: Path) -> None:
+    with lockstep(tmp_path, "ann", "bob", symbol=INTRADAY) as (served, (ann, bob)):
+        ann.send(PROMISE, WEEK_NS)
+        slowest_s = 0.0
+        for number in range(5):
+            began_s = time.monotonic()
+            bob.send(PING, number)
+            bob.receive(PONG)
+            slowest_s = max(slowest_s, time.monotonic() - began_s)
+        served.kill()
+    assert slowest_s < 1.0, "a week of auctions each second takes longer"
+
+
+def test_time_goes_on_to_the_promise_after_many_scheduled_commands(tmp_path: Path) -> None:
+    with lockstep(tmp_path, "ann", "bob", symbol=INTRADAY) as (_, (ann, bob)):
+        start_turns(ann, bob)
+        buy(bob, 1, 1500 * SECOND_NS + 1)
+        buy(ann, 1, 1500 * SECOND_NS + 1, 51)
+        for client in (ann, bob):
+            client.send(PROMISE, 2000 * SECOND_NS)
+        for client in (ann, bob):
+            assert client.receive(REPORTS)[2][0][1] == 1500 * SECOND_NS + 1
+            assert client.receive(GRANT)[1] == 2000 * SECOND_NS
+        for client in (ann, bob):
+            client.send(PROMISE, END_NS)
 
 
 def test_the_schedule_stops_after_a_number_of_commands_and_goes_on(tmp_path: Path) -> None:
