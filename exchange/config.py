@@ -173,6 +173,7 @@ class LimitsConfig(Section):
     cancels_per_s_max: float = Field(0, ge=0)
     replay_reports_max: int = Field(1_000_000, ge=0)
     staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)
+    staged_rows_per_participant_max: int = Field(32_768, ge=1, le=1 << 26)
     lockstep_ahead_s_max: float = Field(604_800, gt=0, le=1e9)
     messages_per_s_max: float = Field(0, ge=0)
     qty_lots_max: int = Field(1_000_000, ge=1, le=1 << 40)
@@ -359,6 +360,11 @@ def _check_consistency(config: ExchangeConfig) -> None:
                     f"{owner}.fees.{rule.name.lower()}: expected -{fee_max} to {fee_max} (2^62 / qty_lots_max), so that a fee "
                     f"cannot overflow, got {value}"
                 )
+    if config.limits.bulk_rows_max > config.limits.staged_rows_per_participant_max:
+        raise ConfigError(
+            f"limits.staged_rows_per_participant_max: expected at least {config.limits.bulk_rows_max}, the rows of one message "
+            f"(bulk_rows_max), got {config.limits.staged_rows_per_participant_max}"
+        )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
         raise ConfigError(
             f"limits.message_bytes_max: expected at least {config.limits.bulk_rows_max * 64 + 16} bytes for "

@@ -22,6 +22,7 @@ from serl.exchange.gateway.state import (
     PENDING_SESSION,
     PENDING_SIZE,
     STAGED,
+    STAGED_EACH_MAX,
 )
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
@@ -238,12 +239,8 @@ class Control:
         if command_id <= self._last_sent_id(slot):
             self._resends.put(slot, rows["command_id"], self._unexecuted_ids(slot))
             return
-        staged = self._lockstep is not None or self._gateway.delayed[slot]
-        if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
-            raise RequestError(
-                "throttled",
-                f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
-            )
+        if self._lockstep is not None or self._gateway.delayed[slot]:
+            self._check_room(slot, len(rows))
         if self._lockstep is not None:
             self._check_times(slot, rows)
         if self._core.journal.is_full:
@@ -270,6 +267,17 @@ class Control:
             self._core.submit(own)
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
+
+    def _check_room(self, slot: int, count: int) -> None:
+        """Raises RequestError `throttled` if so many more rows may not wait for their arrival."""
+        waiting, rows_max = int(self._gateway.staged_rows[self._gateway.participant[slot]]), len(self._gateway.staged)
+        if waiting + count > (each_max := int(self._gateway.counter[STAGED_EACH_MAX])):
+            text = f"{waiting} commands of this participant (staged_rows_per_participant_max: {each_max})"
+        elif self._gateway.counter[STAGED] + count > rows_max:
+            text = f"{self._gateway.counter[STAGED]} commands (staged_rows_max: {rows_max})"
+        else:
+            return
+        raise RequestError("throttled", f"{text} already wait for their arrival; resend later")
 
     def _check_times(self, slot: int, rows: Rows) -> None:
         """Raises RequestError `promise` unless rows may arrive at their times in lockstep."""

@@ -107,6 +107,7 @@ class Inbound:
         ready = np.concatenate((rows[due], self._exchange_rows[exchange_due], recorded))
         if not len(ready):
             return
+        np.subtract.at(self._gateway.staged_rows, rows["participant"][due], 1)
         later = rows[~due]
         self._gateway.staged[: len(later)] = later
         self._gateway.counter[STAGED] = len(later)

@@ -157,7 +157,7 @@ class Participants:
             others[setting] = value
         used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
         used |= (state.accounts[:count] != 0).any(axis=1) & (state.accounts[:count] != others).any(axis=1)
-        used |= state.deposits[:count].any(axis=1) | (state.operator[:count] != 0)
+        used |= state.deposits[:count].any(axis=1) | (state.operator[:count] != 0) | (gateway.staged_rows[:count] != 0)
         used[gateway.participant[gateway.status != FREE]] = True
         return [int(number) for number in np.flatnonzero(~used)]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import inlined, int64
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.state import (
     AHEAD_NS_MAX,
@@ -23,6 +23,7 @@ from serl.exchange.gateway.state import (
     ROWS_USABLE,
     SALT,
     STAGED,
+    STAGED_EACH_MAX,
     UNDELAYED,
     GatewayState,
     append_report,
@@ -90,6 +91,7 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
     if lockstep:
         gateway.last_command_time_ns[session] = earliest
     gateway.last_sent_id[participant] = previous
+    gateway.staged_rows[participant] += count
     gateway.counter[STAGED] += count
     if gateway.delayed[session] == 0:
         return ACCEPTED
@@ -187,7 +189,8 @@ def accept(
     target = gateway.staged if staged else commands
     usable = gateway.counter[ROWS_USABLE]
     if staged and usable > 0:
-        usable = gateway.staged.size
+        own = gateway.counter[STAGED_EACH_MAX] - gateway.staged_rows[gateway.participant[session]]
+        usable = min(int64(gateway.staged.size), first + own)
     kind = np.int64(buffer[1])
     elapsed_s = (monotonic_ns - gateway.last_in_ns[session]) * 1e-9
     gateway.last_in_ns[session] = monotonic_ns

@@ -52,7 +52,8 @@ MUTED_ROUTES = 26  # connections that heard that they are not logged in
 DROPPED_BYTES = 27  # their sizes
 THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
 AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
-COUNTERS = 30
+STAGED_EACH_MAX = 30  # rows of one participant that may wait for their arrival time
+COUNTERS = 31
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -75,6 +76,7 @@ class GatewayState(NamedTuple):
     live_session: NDArray[np.int32]  # (P,) session that receives a participant's reports without latency, -1 = none
     delayed: NDArray[np.uint8]  # (S,) commands have a latency
     last_sent_id: NDArray[np.int64]  # (P,) last command id that waits: for its arrival time, or to be on the disk
+    staged_rows: NDArray[np.int64]  # (P,) how many of the staged rows are theirs
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
     first_report: NDArray[np.int64]  # (S,) number of the first unsent report
     pending: NDArray[np.int64]  # (S,) number of unsent reports
@@ -121,6 +123,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         live_session=np.full(participants, -1, np.int32),
         delayed=np.zeros(sessions, np.uint8),
         last_sent_id=np.zeros(participants, np.int64),
+        staged_rows=np.zeros(participants, np.int64),
         as_rows=np.zeros(sessions, np.uint8),
         first_report=np.zeros(sessions, np.int64),
         pending=np.zeros(sessions, np.int64),
@@ -154,6 +157,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     gateway.counter[PENDING_SESSION] = -1
     gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
     gateway.counter[AHEAD_NS_MAX] = round(limits.lockstep_ahead_s_max * 1e9)
+    gateway.counter[STAGED_EACH_MAX] = limits.staged_rows_per_participant_max
     gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
     return bound(gateway)
 

@@ -10,6 +10,8 @@ import msgpack
 import numpy as np
 import pytest
 
+from serl.exchange.config import load_config
+from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.records import COMMAND, EventKind, Reason
 from tests.exchange.offline_exchange import SECOND_NS, exchange
@@ -183,6 +185,46 @@ def test_the_schedule_stops_after_a_number_of_commands_and_goes_on(tmp_path: Pat
             assert before[-1] == 7 * calls * SECOND_NS
         assert before == [second * SECOND_NS for second in range(1, 101)]
         assert calls == 14
+
+
+@pytest.mark.parametrize("clock", ["lockstep", "live"])
+def test_one_participant_does_not_take_the_room_of_all(clock: str, tmp_path: Path) -> None:
+    limits = {"staged_rows_max": 4096, "staged_rows_per_participant_max": 1024}
+    latency = {} if clock == "lockstep" else {"latency": {"orders": {"kind": "constant", "delay_us": 1e9}}}
+    config: dict[str, object] = {"symbols": [{"name": "A"}], "limits": limits, **latency}
+    with (
+        start_exchange(symbols="", clock=clock, config=config, folder=tmp_path) as served,
+        RawClient(served.endpoint) as evil,
+        RawClient(served.endpoint) as ann,
+    ):
+        evil.login("evil"), ann.login("ann")
+        ann.send(PROMISE, 0)
+        ann.receive(GRANT, ERROR)  # ERROR without a lockstep clock
+        for part in range(4):
+            evil.socket.send(bulk(1 + 1000 * part, 1000, 50))
+        code, text = evil.receive(ERROR)[1:]
+        assert code == "throttled" and "staged_rows_per_participant_max" in text
+        evil.send(BYE)
+        evil.receive(100)
+        ann.socket.send(bulk(1, 1000, 60))
+        ann.send(PING, 1)
+        assert ann.receive()[0] == PONG
+        if clock == "live":
+            return
+        ann.send(PROMISE, 10)
+        answered = 0
+        while answered < 1000:
+            answered = ann.receive(REPORTS)[2][-1][2]
+        evil.login("evil")
+        evil.socket.send(bulk(5001, 1000, 50))
+        evil.send(PING, 1)
+        assert evil.receive(PONG, ERROR)[0] == PONG, "there is room again once they have arrived"
+
+
+def test_a_bulk_message_fits_into_a_participants_room() -> None:
+    limits = {"staged_rows_per_participant_max": 1024, "bulk_rows_max": 2000, "message_bytes_max": 1 << 18}
+    with pytest.raises(ConfigError, match=r"limits.staged_rows_per_participant_max: expected at least 2000"):
+        load_config(None, {"limits": limits})
 
 
 def test_reasons_are_not_lost(tmp_path: Path) -> None:
