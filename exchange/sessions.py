@@ -1,5 +1,6 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +53,8 @@ class Sessions:
         self._checked_ns = time.monotonic_ns()
         #: called with the slot of each session that ends
         self.on_close: Callable[[int], None] = lambda slot: None
+        #: what participants had left of their rates at the end of a session, and the time: a new login does not grant them anew
+        self._rates_left: dict[int, tuple[float, float, int]] = {}
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
 
     @property
@@ -181,7 +184,13 @@ class Sessions:
         gateway.messages_per_s[slot] = self._config.messages_per_s_max(self.name(slot))
         gateway.rate_tokens[slot] = max(gateway.messages_per_s[slot], 1.0)
         gateway.cancels_per_s[slot] = self._config.limits.cancels_per_s_max
-        gateway.cancel_tokens[slot] = max(gateway.cancels_per_s[slot], 1.0)
+        left, cancels_left, since_ns = self._rates_left.get(participant, (math.inf, math.inf, now))
+        elapsed_s = max(0, now - since_ns) * 1e-9
+        for tokens, rates, before in (
+            (gateway.rate_tokens, gateway.messages_per_s, left),
+            (gateway.cancel_tokens, gateway.cancels_per_s, cancels_left),
+        ):
+            tokens[slot] = min(max(rates[slot], 1.0), before + elapsed_s * rates[slot])
         gateway.answers_left[slot] = 0
         for cancels, rates in enumerate((gateway.messages_per_s, gateway.cancels_per_s)):
             text = throttled_text(float(rates[slot]))
@@ -275,6 +284,9 @@ class Sessions:
         gateway.status[slot] = FREE
         gateway.promise_ns[slot] = -1
         index_sessions(gateway)
+        left = float(gateway.rate_tokens[slot]), float(gateway.cancel_tokens[slot])
+        self._rates_left[participant] = *left, int(gateway.last_in_ns[slot])
+        self.catch_up.end(slot)
         self.on_close(slot)
         if not self.send(route, goodbye):
             self._unsent_goodbyes.append((route, goodbye))  # the pipe is full: sent as soon as it has room
@@ -298,7 +310,7 @@ class Sessions:
         heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         paused_ns, self._checked_ns = now - self._checked_ns - heartbeat_ns, now
         if paused_ns > heartbeat_ns:  # the exchange itself did not run, or compiled its full rule book: it heard nobody
-            gateway.last_in_ns[:] += paused_ns
+            np.minimum(gateway.last_in_ns + paused_ns, now, out=gateway.last_in_ns)
         silence_s = self._config.intervals.silence_s
         self._unsent_goodbyes = [
             (route, text) for route, text in self._unsent_goodbyes[-1000:] if not self._send_or_drop(route, text)

@@ -192,7 +192,7 @@ def accept(
         own = gateway.counter[STAGED_EACH_MAX] - gateway.staged_rows[gateway.participant[session]]
         usable = min(int64(gateway.staged.size), first + own)
     kind = np.int64(buffer[1])
-    elapsed_s = (monotonic_ns - gateway.last_in_ns[session]) * 1e-9
+    elapsed_s = max(0, monotonic_ns - gateway.last_in_ns[session]) * 1e-9
     gateway.last_in_ns[session] = monotonic_ns
     _refill(gateway.rate_tokens, gateway.messages_per_s, session, elapsed_s)
     _refill(gateway.cancel_tokens, gateway.cancels_per_s, session, elapsed_s)

@@ -397,3 +397,8 @@ def test_a_message_of_many_frames_is_dropped_in_parts() -> None:
         raw.login("honest")
         assert_prompt(raw, 1)
         assert ask(served, "queries", 128, 5)[1] == 5
+        raw.send(65)
+        raw.receive(100)
+        raw.login("bulky")
+        raw.send(1, 101, 0, 0, 1, 100, 1, 0, 0)
+        assert raw.receive(80, 97)[1] == "throttled", "a new login does not pay"
