@@ -18,6 +18,8 @@ from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_S_MAX, QUIET_TURN_S_MAX = 0.00005, 0.01
 """Time of one turn of the loop after which no further command is answered: while orders arrive, and otherwise."""
+EVENTS_MAX = 512
+"""Events of a DUPLICATE. One command may have caused millions, and a message of 20 bytes must not cost as much again."""
 
 
 @dataclasses.dataclass
@@ -83,11 +85,11 @@ class Resends:
             self._budget.spend(spent - start)
 
     def _send_reports(self, slot: int, route: int, command_id: int, last_sent: int | None) -> None:
-        """Sends the stored reports of a command. Sends nothing where they are delayed by latency."""
+        """Sends the first stored reports of a command. Sends nothing where they are delayed by latency."""
         participant = int(self._core.gateway.participant[slot])
         try:
             with readable(f"the reports of command {command_id}"):
-                rows = self._core.journal.answers(participant, command_id, self._core.gateway)
+                rows = self._core.journal.answers(participant, command_id, self._core.gateway, EVENTS_MAX)
         except RequestError as error:
             self._sessions.send_error(route, error)
             return

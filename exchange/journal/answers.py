@@ -4,6 +4,7 @@ A participant's command ids only increase. So the index stores, at the end of ea
 each participant that was answered; two binary searches find the segment and the chunk.
 """
 
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
@@ -115,19 +116,23 @@ class AnswerIndex:
             del self._segments[:count], self._last[:count]
             self._map_segment.cache_clear()  # a mapped file would stay on the disk
 
-    def answers(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Rows:
-        """The EVENT rows that answered a command, in order; none if there was no such command or they are no longer stored.
+    def answers(
+        self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers, limit: int = sys.maxsize
+    ) -> Rows:
+        """The first EVENT rows, up to `limit`, that answered a command, in order; none if there was no such command or they are no longer stored.
 
-        `newest`: the rows of the current segment. O(log events + rows of the answer + CHUNK_ROWS).
+        `newest`: the rows of the current segment. O(log events + limit + CHUNK_ROWS).
         """
         found: list[Rows] = []
         for rows in self._chunks_from(participant, command_id, newest, current):
             own = (rows["participant"] == participant) & (rows["command_id"] == command_id)
             found.append(rows[own & is_answer(rows)])
+            if sum(map(len, found)) >= limit:
+                break
             # the events of one command are contiguous
             if not len(found[0]) or rows[-1]["command_sequence"] != found[0][0]["command_sequence"]:
                 break
-        return np.concatenate(found) if found else np.zeros(0, EVENT)
+        return np.concatenate(found)[:limit] if found else np.zeros(0, EVENT)
 
     def _chunks_from(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Iterator[Rows]:
         """The rows of the chunks from the first one on that may contain the command."""

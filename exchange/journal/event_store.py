@@ -212,9 +212,9 @@ class EventStore:
                 return slice_after(path, EVENT, sequence, limit, self._rows_max(path))
         return None
 
-    def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
-        """The events that answered a command, in order; none if it never arrived or they are no longer stored."""
+    def answers(self, participant: int, command_id: int, gateway: GatewayState, limit: int = sys.maxsize) -> Rows:
+        """The first events, up to `limit`, that answered a command, in order; none if it never arrived or they are no longer stored."""
         self._index_finished()
         newest: Rows = self.current.rows[: gateway.counter[EVENTS]]
         with self._indexing:
-            return self._answers.answers(participant, command_id, newest, self.current.answers)
+            return self._answers.answers(participant, command_id, newest, self.current.answers, limit)

@@ -388,12 +388,13 @@ class Journal:
                 return slice_after(path, COMMAND, sequence, limit)
         return None
 
-    def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
-        """The events that answered a command of the participant, in order; none if it never arrived or they are no longer stored.
+    def answers(self, participant: int, command_id: int, gateway: GatewayState, limit: int = sys.maxsize) -> Rows:
+        """The first events, up to `limit`, that answered a command of the participant, in order; none if it never arrived or they are no longer
+        stored.
 
-        O(log events + events of the answer).
+        O(log events + limit).
         """
-        return self.store.answers(participant, command_id, gateway)
+        return self.store.answers(participant, command_id, gateway, limit)
 
     def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
         """The last `count` trades of a symbol as EVENT rows, oldest first; those among the last `TRADES_EVENTS_MAX` events."""

@@ -17,6 +17,7 @@ import zmq
 
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
+from serl.exchange.resends import EVENTS_MAX
 from tests.exchange.test_limits import bulk, limited
 from tests.raw_zmtp import frame, raw_connection
 from tests.server_fixture import RawClient, Served, start_exchange
@@ -361,6 +362,11 @@ def test_commands_sent_again_wait_for_the_share_while_orders_arrive(tmp_path: Pa
                 pass
             assert reply[1] == "throttled", "ten thousand rows do not fit"
             assert "resent_rows_max" in reply[2]
+        for _ in range(2):
+            raw.send(5, 1001, 65535, 0)
+        answer = raw.receive(82)
+        assert answer[1:3] == [1001, 1001]
+        assert len(answer[3]) == EVENTS_MAX, "of a thousand: a message of 20 bytes must not cost as much again"
 
 
 def test_rows_of_bulk_messages_count_against_the_rate(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_an_answer_across_segments_is_complete(tmp_path: Path) -> None:
     answer = core.journal.answers(0, count + 1, core.gateway)
     assert (answer["kind"] == EventKind.CANCELLED).sum() == count
     assert len(np.unique(answer["command_sequence"])) == 1
+    assert np.array_equal(core.journal.answers(0, count + 1, core.gateway, 5000), answer[:5000]), "in several chunks"
     core.close()
 
 
