@@ -167,6 +167,7 @@ class LimitsConfig(Section):
     snapshot_orders_max: int = Field(100_000, ge=1)
     subscription_bytes_max: int = Field(256, ge=64, le=1 << 16)
     unknown_topics_max: int = Field(64, ge=0)
+    repeated_subscriptions_per_s_max: float = Field(20, ge=0)
     control_messages_per_s_max: float = Field(200, ge=0)
     resent_rows_max: int = Field(262_144, ge=1)
     new_names_per_s_max: float = Field(10, ge=0)

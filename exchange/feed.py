@@ -105,13 +105,14 @@ class Feed:
             found[self._by_name[places.start : places.stop]] = True
         return found.reshape(self.state.subscribed.shape)
 
-    def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> None:
+    def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> float:
         """Reads new subscriptions; every event up to `sequence` must be published. A topic without subscribers before restarts its chain of
-        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`."""
+        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time that strangers pay."""
         if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:
             self.state.is_active[:] |= self._topics_of(map(without_number, self._subscriptions.new))
+        return self._subscriptions.owed_by_strangers_s()
 
     def _restart_chains(self, sequence: int, time_ns: int) -> None:
         state = self.state

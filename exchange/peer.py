@@ -25,6 +25,11 @@ def peer_of(frame: zmq.Frame) -> Peer:
     return _peer(lambda name: _frame_property(frame, name))
 
 
+def number_of(frame: zmq.Frame) -> str:
+    """The number of the connection that a frame came from, in a third of the time of `peer_of`."""
+    return _frame_property(frame, "User-Id").partition(" ")[2]
+
+
 def peer_of_message(address: int) -> Peer:
     """The sender of the zmq_msg_t at an address."""
     return _peer(lambda name: message_property(address, name))

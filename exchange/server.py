@@ -112,9 +112,8 @@ class Exchange:
             self.sessions = Sessions(
                 self.core, self.clock, config, self._sockets["orders"], self.inbound, self.login, refusals
             )
-            names = [symbol.name for symbol in config.symbols]
-            subscriptions = Subscriptions(self._sockets["feed"], self.login, refusals, limits.unknown_topics_max)
-            epoch = self.core.journal.epoch
+            names, epoch = [symbol.name for symbol in config.symbols], self.core.journal.epoch
+            subscriptions = Subscriptions(self._sockets["feed"], self.login, refusals, limits)
             self.feed = Feed(
                 self._sockets["feed"], names, epoch, self.core.event_sequence, self.sessions.feed_delays, subscriptions
             )
@@ -151,10 +150,7 @@ class Exchange:
             self.feed.counter[PUBLISHED] = self.core.gateway.counter[EVENTS]
             self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
-            self._polled: tuple[str, ...] = ()
-            self._waiting: set[str] = (
-                set()
-            )  # sources with requests that are received and not answered, and with time left
+            self._waiting: set[str] = set()  # sources with time left, of which requests are received and not answered
             self._others = self._other_sources()
             self._stopping, self._messages_received = "", 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
@@ -374,8 +370,9 @@ class Exchange:
 
     def _read_subscriptions(self, turn_s: float) -> None:
         began = processor_time_s()
-        self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
-        self._shares["feed"].spend(processor_time_s() - began)
+        owed_s = self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
+        self._shares["feed"].spend(processor_time_s() - began - owed_s)
+        self._shares["strangers"].spend(owed_s)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

@@ -7,30 +7,46 @@ from collections.abc import Callable
 import zmq
 
 from serl.exchange import wire
-from serl.exchange.config import endpoint_port
+from serl.exchange.budget import Charges, processor_time_s
+from serl.exchange.config import LimitsConfig, endpoint_port
 from serl.exchange.connections import close_connection
 from serl.exchange.login import Login
-from serl.exchange.peer import Refusals, peer_of
+from serl.exchange.peer import Peer, Refusals, number_of, peer_of
 
 TURN_MESSAGES_MAX = 64
 """Subscriptions read in one turn of the loop."""
 CONNECTIONS_REMEMBERED = 4096
 """Connections, closed ones too (libzmq does not tell which one has ended), whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
+CLOSED_REMEMBERED = 1024
+"""Connections that were closed, whose messages are dropped: libzmq stores all that it has read, and newer subscriptions wait behind them."""
+DROP_TURN_S = 0.001
+"""Time of one turn of the loop after which no further message of a closed connection is dropped."""
+DROP_SHARE = 0.25
+"""The part of that time that the feed's share pays. Strangers pay the rest: new connections wait for it, and with them the next flood."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Own:
-    """The prefixes that a connection is subscribed to, and how many it named that do not exist."""
+    """The prefixes that a connection is subscribed to, the most that they ever were, and how many it named that do not exist."""
 
     prefixes: set[bytes] = dataclasses.field(default_factory=set)
+    most: int = 0
     unknown: int = 0
+
+    def change(self, prefix: bytes, subscribes: bool) -> bool:
+        """Subscribes or unsubscribes. Returns whether this was not repeated: more prefixes than ever before, or fewer than now."""
+        (self.prefixes.add if subscribes else self.prefixes.discard)(prefix)
+        is_more = len(self.prefixes) > self.most
+        self.most = max(self.most, len(self.prefixes))
+        return is_more or not subscribes
 
 
 class Subscriptions:
     """The subscribed prefixes of an XPUB socket, with their numbers of subscribers.
 
     A connection adds one to a prefix however often it subscribes, and takes away only what it added: nobody can end another's subscription.
-    A connection with more than `unknown_max` subscriptions to topics that do not exist is closed. Where a login is required, the
+    A connection with more than `unknown_topics_max` subscriptions to topics that do not exist is closed, and one that repeats more than
+    `repeated_subscriptions_per_s_max`. Where a login is required, the
     exchange decides instead of libzmq who receives what (the socket has the mode XPUB_MANUAL from before it was bound), and only subscriptions
     with a credential count. A connection's other subscriptions are its own filter and have no effect here.
     """
@@ -40,15 +56,17 @@ class Subscriptions:
         socket: "zmq.Socket[bytes]",
         login: Login,
         refusals: Refusals,
-        unknown_max: int,
+        limits: LimitsConfig,
     ) -> None:
         self._socket, self._login, self._refusals = socket, login, refusals
-        self._unknown_max, self._port = unknown_max, endpoint_port(socket.get_string(zmq.LAST_ENDPOINT))
+        self._unknown_max, self._port = limits.unknown_topics_max, endpoint_port(socket.get_string(zmq.LAST_ENDPOINT))
         self.is_known: Callable[[bytes], bool] = lambda topic: True
         self.prefixes: dict[bytes, int] = {}
         #: those that connections subscribed to in the last turn, also where others were subscribed before
         self.new: set[bytes] = set()
         self._own: dict[str, _Own] = {}
+        self._repeated, self._closed = Charges(limits.repeated_subscriptions_per_s_max), dict[str, None]()
+        self._dropped_s = 0.0
 
     def read(self, turn_s: float) -> bool:
         """Reads some of the subscriptions that have arrived, none after `turn_s`. Returns whether the prefixes may have changed."""
@@ -56,16 +74,51 @@ class Subscriptions:
         self.new.clear()
         before = dict(self.prefixes) if len(self.prefixes) < TURN_MESSAGES_MAX else None
         for _ in range(TURN_MESSAGES_MAX):
-            if time.monotonic() - began_s > turn_s:
-                break
-            try:
-                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            frame = self._receive() if time.monotonic() - began_s <= turn_s else None
+            if frame is None:
                 break
             data = frame.bytes
             if data:
                 self._read(frame, data[1:], data[:1] == b"\x01")
         return before is None or before.keys() != self.prefixes.keys()
+
+    def owed_by_strangers_s(self) -> float:
+        """The time since the last call that strangers pay."""
+        dropped_s, self._dropped_s = self._dropped_s, 0.0
+        return (1.0 - DROP_SHARE) * dropped_s
+
+    def _receive(self) -> zmq.Frame | None:
+        """The next message of a connection that is not closed; None if there is none, or those of others took too long."""
+        began_s = processor_time_s()
+        stop_s = began_s + DROP_TURN_S
+        while began_s < stop_s:
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+            if not self._closed or (number := number_of(frame)) not in self._closed:
+                return frame
+            self._drop(frame, number)
+            now_s = processor_time_s()
+            self._dropped_s += now_s - began_s
+            began_s = now_s
+        return None
+
+    def _drop(self, frame: zmq.Frame, number: str) -> None:
+        """Drops a message of a closed connection, unless it changes what libzmq tells at the end of the connection."""
+        data, own = frame.bytes, self._own.get(number)
+        if data and (own is None or (data[:1] == b"\x01") != (data[1:] in own.prefixes)):
+            self._read(frame, data[1:], data[:1] == b"\x01")
+
+    def _close(self, peer: Peer) -> None:
+        """Closes a connection. What it has sent already is dropped."""
+        if peer.number in self._closed:
+            return
+        self._refusals.connections_closed += 1
+        close_connection(peer.descriptor, self._port)
+        self._closed[peer.number] = None
+        if len(self._closed) > CLOSED_REMEMBERED:
+            del self._closed[next(iter(self._closed))]
 
     def _read(self, frame: zmq.Frame, prefix: bytes, subscribes: bool) -> None:
         topic, permitted = prefix, True
@@ -84,11 +137,16 @@ class Subscriptions:
         if not permitted or not self.is_known(topic):
             own.unknown += subscribes
             if own.unknown > self._unknown_max:
-                self._refusals.connections_closed += 1
-                close_connection(peer.descriptor, self._port)
-        elif subscribes != (prefix in own.prefixes):
-            (own.prefixes.add if subscribes else own.prefixes.discard)(prefix)
-            self._count(topic, 1 if subscribes else -1)
+                self._close(peer)
+                return
+            is_repeated = not subscribes
+        else:
+            is_repeated = subscribes == (prefix in own.prefixes)
+            if not is_repeated:
+                self._count(topic, 1 if subscribes else -1)
+                is_repeated = not own.change(prefix, subscribes)
+        if is_repeated and not self._repeated.take(int(peer.number)):
+            self._close(peer)
 
     def _remembered(self, number: str) -> _Own:
         if number not in self._own and len(self._own) >= CONNECTIONS_REMEMBERED:

@@ -124,6 +124,23 @@ def test_a_flood_of_subscriptions_delays_no_order(flood: bytes) -> None:
 def test_long_subscriptions_are_refused_unread() -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw:
         raw.login("honest")
+@pytest.mark.parametrize("repeated", [b"\x01l1/", b"\x00l1/GOOG/"])
+def test_a_connection_that_repeats_its_subscriptions_is_closed(tmp_path: Path, repeated: bytes) -> None:
+    """libzmq stores them without end, and new subscribers waited behind them for minutes."""
+    with limited(tmp_path) as served, RawClient(served.endpoint) as raw, subscriber(served, b"l2/AMZN/") as feed:
+        raw.login("honest")
+        ids = iter(range(1, 10_000))
+        wait_for_feed(feed, raw, ids)
+        with raw_connection(served.endpoint) as attacker:
+            assert closed_within(attacker, frame(repeated) * 100 + frame(b"\x01l2/AMZN/") * 100)
+        with subscriber(served, b"l1/") as late:
+            wait_for_feed(late, raw, ids)
+        feed.poll(100)
+        while feed.poll(0):
+            feed.recv_multipart()
+        wait_for_feed(feed, raw, ids)
+
+
         before = resident_bytes(served)
         for _ in range(10):
             with raw_connection(served.endpoint) as attacker:
