@@ -1,6 +1,5 @@
 """Limits of a served exchange over real sockets: slow consumers, message rates, silence; and permissions of operators."""
 
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -258,28 +257,6 @@ def test_silence_ends_a_session_and_ping_keeps_it(tmp_path: Path) -> None:
         assert silent.receive(100)[1] == "silence"
         silent.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
         assert silent.receive(97)[1] == "not_logged_in"
-
-
-def test_a_pause_of_the_exchange_is_not_the_silence_of_a_client(tmp_path: Path) -> None:
-    with (
-        limited(
-            tmp_path, intervals={"silence_s": 0.6, "heartbeat_s": 0.1}, limits={"messages_per_s_max": 20}
-        ) as served,
-        RawClient(served.endpoint) as raw,
-    ):
-        raw.login("patient")
-        served.process.send_signal(signal.SIGSTOP)
-        raw.send(66, 4)  # on its way during the pause
-        for number, pause_s in ((signal.SIGSTOP, 1.5), (signal.SIGCONT, 0.3)):
-            served.process.send_signal(number)
-            time.sleep(pause_s)
-        raw.send(66, 5)
-        assert [raw.receive(98, 100)[:2] for _ in range(2)] == [[98, 4], [98, 5]]
-        for command_id in range(1, 16):
-            raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
-        while (message := raw.receive(80, 97))[0] == 80 and message[2][-1][2] < 15:
-            pass
-        assert message[0] == 80, "the pause took away what its rate had left"
 
 
 def test_lockstep_rejects_commands_beyond_staged_rows_max(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """What an order waits for beside hostile clients: short pieces of other work, no disk, and nothing in Python that compiled code can do."""
 
 import itertools
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgpack
 import pytest
 
+from serl.exchange.config import IntervalsConfig, LimitsConfig
+from serl.exchange.gateway.state import new_gateway
+from serl.exchange.sessions import Sessions
 from tests.exchange.test_hostile import ask, assert_prompt
 from tests.exchange.test_limits import bulk, limited
 from tests.raw_zmtp import frame, raw_connection
@@ -112,3 +118,37 @@ def test_a_flood_of_commands_without_a_login_is_closed(tmp_path: Path) -> None:
                         flood.sendall(frame(msgpack.packb([1, 1, 0, 0, 1, 100, 1, 0, 0])) * 1000)
                     sent += 1000
         assert ask(served, "queries", 132, 1)[5]["messages"] - command_id < 100_000
+
+
+def test_a_pause_of_the_exchange_is_not_the_silence_of_a_client(tmp_path: Path) -> None:
+    with (
+        limited(
+            tmp_path, intervals={"silence_s": 0.6, "heartbeat_s": 0.1}, limits={"messages_per_s_max": 20}
+        ) as served,
+        RawClient(served.endpoint) as raw,
+    ):
+        raw.login("patient")
+        served.process.send_signal(signal.SIGSTOP)
+        raw.send(66, 4)  # on its way during the pause
+        for number, pause_s in ((signal.SIGSTOP, 1.5), (signal.SIGCONT, 0.3)):
+            served.process.send_signal(number)
+            time.sleep(pause_s)
+        raw.send(66, 5)
+        assert [raw.receive(98, 100)[:2] for _ in range(2)] == [[98, 4], [98, 5]]
+        for command_id in range(1, 16):
+            raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+        while (message := raw.receive(80, 97))[0] == 80 and message[2][-1][2] < 15:
+            pass
+        assert message[0] == 80, "the pause took away what its rate had left"
+
+
+def test_a_pause_moves_no_message_into_the_future() -> None:
+    """Messages read between a pause and the next check: the time until the next one was negative, and took away what the rate had left."""
+    gateway, now_ns = new_gateway(LimitsConfig()), time.monotonic_ns()
+    gateway.last_in_ns[:2] = now_ns - 10**9, now_ns
+    sessions: Any = SimpleNamespace(
+        _gateway=gateway, _clock=SimpleNamespace(now_ns=lambda: 0), _checked_ns=now_ns - 10**10, _unsent_goodbyes=[],
+        _config=SimpleNamespace(intervals=IntervalsConfig()),
+    )  # fmt: skip
+    assert Sessions.check_liveness(sessions) == []
+    assert now_ns <= gateway.last_in_ns[:2].min() and gateway.last_in_ns.max() <= time.monotonic_ns()
