@@ -1,5 +1,6 @@
 """The orders socket's messages that the compiled loop passes to Python: control messages, duplicates, malformed ones."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ PAYMENTS, PAID_AHEAD_MAX = 16, 64
 LOGIN_MESSAGES = 9
 """Messages that a BYE is charged in addition to itself: the login that it ends took as long as this many PINGs."""
 
+FINISH_S = 0.001
+"""Time after which no further login that waits goes on in a turn of the loop."""
+
 
 class Control:
     """Answers one message at a time; a rejection says what was expected and what arrived."""
@@ -58,6 +62,7 @@ class Control:
         self._rate = sessions.limits["control_messages_per_s_max"]
         self._paid_ahead = int(self._rate * BURST_PERIODS_S / PAYMENTS) if self._rate else PAID_AHEAD_MAX
         self._charges, self._strangers, self._resends = Charges(self._rate), strangers, resends
+        sessions.is_busy = strangers.is_limited
         self._logins: dict[
             int, tuple[list[Any], Peer]
         ] = {}  # HELLOs by routing number that wait for names to be saved or missed reports to be read
@@ -136,8 +141,9 @@ class Control:
             self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
-            self._pay_ahead(slot)
-            self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
+            if not self._sessions.catch_up.hold(slot, number):
+                self._pay_ahead(slot)
+                self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
         elif kind == Kind.PROMISE:
             (time_ns,) = wire.expect(message, "[67, time_ns]", int)
             self._promise(slot, time_ns)
@@ -148,24 +154,29 @@ class Control:
 
     def _pay_ahead(self, slot: int) -> None:
         """Charges a participant the next answers that the compiled loop gives, so that Python is seldom asked."""
-        if self._lockstep is None and not self._gateway.answers_left[slot]:
+        is_behind = self._sessions.catch_up.last_sent(slot) is not None  # the compiled loop would not hold its PONGs
+        if self._lockstep is None and not is_behind and not self._gateway.answers_left[slot]:
             self._charges.take(~int(self._gateway.participant[slot]), self._paid_ahead)
             self._gateway.answers_left[slot] = self._paid_ahead
 
     @property
     def has_logins(self) -> bool:
-        """Whether logins wait until their names are saved, or their missed reports are read."""
-        return bool(self._logins)
+        """Whether logins wait until their names are saved, or missed reports of logins or sessions are read."""
+        return bool(self._logins) or self._sessions.catch_up.is_searching
 
     def finish_logins(self) -> None:
         """Goes on with the logins that wait, if something was saved or read meanwhile."""
         done = self._sessions.participants.saves_done, self._core.journal.missed.searches_done
-        if not self._logins or self._seen_done == done:
+        may_search = self._sessions.has_waited and not self._strangers.is_limited()
+        if not self._logins or (self._seen_done == done and not may_search):
             return
-        self._seen_done = done
+        self._seen_done, self._sessions.has_waited, began_s = done, False, time.monotonic()
         for route, (message, peer) in list(self._logins.items()):
             if route not in self._logins:  # another connection of the participant has logged in meanwhile
                 continue
+            if time.monotonic() - began_s > FINISH_S:  # spent on missed reports: charged before others look for theirs
+                self._seen_done, self._sessions.has_waited = (-1, -1), True
+                break
             try:
                 self._log_in(route, message, peer)
             except RequestError as error:

@@ -61,6 +61,7 @@ class DelayedSession:
     queue: DelayQueue
     last_queued: int
     last_sent: int
+    is_behind: bool = True  # missed reports are still to be added, before those that happen now
 
 
 class DelayedReports:
@@ -71,11 +72,17 @@ class DelayedReports:
         self._send = send
         self._sessions: dict[int, DelayedSession] = {}
 
-    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, last_reported: int) -> None:
-        """Starts a session with the reports that it missed, the last ones up to number `last_reported`; `enqueue` adds the following."""
-        last_sent = last_reported - len(missed)
-        self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
-        _enqueue(session, missed)
+    def open(self, slot: int, participant: int, delays: Delays, last_sent: int) -> None:
+        """Starts a session whose last report was number `last_sent`: `add` those that it missed, then `follow`."""
+        self._sessions[participant] = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
+
+    def add(self, participant: int, missed: Rows) -> None:
+        """Queues the next reports that a session missed."""
+        _enqueue(self._sessions[participant], missed)
+
+    def follow(self, participant: int) -> None:
+        """Lets `enqueue` add the reports that follow, as a session has all that it missed."""
+        self._sessions[participant].is_behind = False
 
     @property
     def has_sessions(self) -> bool:
@@ -94,7 +101,8 @@ class DelayedReports:
     def enqueue(self, events: Rows) -> None:
         """Queues the events of the sessions' participants."""
         for participant, session in self._sessions.items():
-            _enqueue(session, events[events["participant"] == participant])
+            if not session.is_behind:
+                _enqueue(session, events[events["participant"] == participant])
 
     def send_due(self, now_ns: int) -> None:
         """Sends the reports that are due. Marks a session whose pipe is full or gone SLOW, as the compiled loop does."""

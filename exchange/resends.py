@@ -62,7 +62,7 @@ class Resends:
                 f"{queue.count} commands (resent_rows_max: {self._rows_max}) already wait for their stored reports; resend later",
             )
         queue.count += len(command_ids)
-        queue.parts.append((command_ids.copy(), self._sessions.reports.last_sent(int(gateway.participant[slot]))))
+        queue.parts.append((command_ids.copy(), self._sessions.last_sent(slot)))
 
     def send(self, is_limited: bool) -> None:
         """Answers commands, one of each session in turn, up to the limits of a turn."""

@@ -71,9 +71,10 @@ TURN_S, QUIET_TURN_S = 0.00005, 0.0002
 IDLE_S = 0.1
 """Time that the compiled loop waits for messages at most, where nothing is due earlier."""
 LOGIN_NS = 1_000_000
-"""Time after which the loop looks again whether a name is saved."""
+"""Time after which the loop looks again whether a name is saved, or missed reports are read."""
 SWITCH_S = 0.0001
 """Time for which the loop waits at most for a thread that runs Python, such as one that reads the journal: Python's own limit is 5 ms."""
+POLLED = ("strangers", "queries", "admin", "feed")
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
 """Reasons for which the compiled loop returns although it lacks nothing."""
 
@@ -95,7 +96,7 @@ class Exchange:
         limits = config.limits
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
-        self._shares = Shares(("strangers", "queries", "admin", "feed", "resends"), limits.requests_share)
+        self._shares = Shares((*POLLED, "resends", "missed"), limits.requests_share)
         strangers = self._shares["strangers"]
         self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals, strangers.spend)
         self._zap = Zap(self._context, admitted, refusals, strangers)
@@ -247,6 +248,7 @@ class Exchange:
             self._shares.begin_turn()
             self._serve_reason(reason)
             self._resends.send(self._shares.are_limited)
+            self.sessions.catch_up.send(self._shares.are_limited, self._shares["missed"])
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:
@@ -348,11 +350,12 @@ class Exchange:
         """Chooses the sources that are served besides orders: while these arrive, those with time left. Returns the nanoseconds until that
         changes, or until what waits can be answered."""
         waits_s = self._shares.waits_s()
-        self._polled = tuple(name for name, wait_s in waits_s.items() if not wait_s and name != "resends")
+        self._polled = tuple(name for name in POLLED if not waits_s[name])
         self.core.poll = self._poll_items(self._polled)
         requests = (("queries", self.queries.requests), ("admin", self.admin.requests))
         self._waiting = {name for name, each in requests if each.is_waiting and name in self._polled}
-        if self._waiting or (self._resends.is_waiting and not waits_s["resends"]):
+        unpolled = (("resends", self._resends), ("missed", self.sessions.catch_up))
+        if self._waiting or any(each.is_waiting and not waits_s[name] for name, each in unpolled):
             return 0
         return int(min((wait_s for wait_s in waits_s.values() if wait_s), default=1.0) * 1e9)
 

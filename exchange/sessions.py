@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from serl.exchange import wire
 from serl.exchange.budget import Charges
+from serl.exchange.catch_up import CatchUp
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
@@ -47,14 +48,18 @@ class Sessions:
         self._inbound = inbound
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
+        self.catch_up = CatchUp(core, self.reports, self.send, clock.now_ns, config.limits.replay_reports_max)
+        #: whether there is no time to look for many missed reports now, and whether a login waits for it
+        self.is_busy: Callable[[], bool] = lambda: False
+        self.has_waited = False
         self._descriptors: dict[int, int] = {}  # by slot
+        #: what participants had left of their rates at the end of a session, and the time: a new login does not grant them anew
+        self._rates_left: dict[int, tuple[float, float, int]] = {}
         self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self._checked_ns = time.monotonic_ns()
         #: called with the slot of each session that ends
         self.on_close: Callable[[int], None] = lambda slot: None
-        #: what participants had left of their rates at the end of a session, and the time: a new login does not grant them anew
-        self._rates_left: dict[int, tuple[float, float, int]] = {}
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
 
     @property
@@ -182,7 +187,6 @@ class Sessions:
         gateway.last_in_ns[slot] = gateway.last_out_ns[slot] = now
         gateway.promise_ns[slot] = gateway.last_command_time_ns[slot] = -1
         gateway.messages_per_s[slot] = self._config.messages_per_s_max(self.name(slot))
-        gateway.rate_tokens[slot] = max(gateway.messages_per_s[slot], 1.0)
         gateway.cancels_per_s[slot] = self._config.limits.cancels_per_s_max
         left, cancels_left, since_ns = self._rates_left.get(participant, (math.inf, math.inf, now))
         elapsed_s = max(0, now - since_ns) * 1e-9
@@ -207,6 +211,9 @@ class Sessions:
         limit = self._config.limits.replay_reports_max
         if after < 0 or not 0 < missed <= limit:
             return True, None
+        if missed > REPORTS_MAX and self.is_busy():
+            self.has_waited = True
+            return False, None
         return self._core.journal.missed.find(participant, after, self._gateway, limit)
 
     def _welcome(self, slot: int, last_report: int, missed: Rows | None) -> None:
@@ -233,15 +240,12 @@ class Sessions:
             self.send_error(route, RequestError(
                 "replay_gone", f"reports after {last_report} are no longer stored (the last is {last_reported}); the session starts at {next_report}"
             ))  # fmt: skip
-        if missed is None:
-            missed = np.zeros(0, EVENT)
-        if delays is not None:
-            self.reports.open(slot, participant, delays, missed, last_reported)
-            return
-        for first in range(0, len(missed), REPORTS_MAX):
-            if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
-                break  # the next check ends the session; it can resume with a new login
-        gateway.live_session[participant] = slot
+        self.catch_up.begin(slot, np.zeros(0, EVENT) if missed is None else missed, next_report - 1, delays)
+
+    def last_sent(self, slot: int) -> int | None:
+        """The last report that a session has been sent, if others have happened that it will be sent; None if it has been sent all."""
+        behind = self.catch_up.last_sent(slot)
+        return self.reports.last_sent(int(self._gateway.participant[slot])) if behind is None else behind
 
     def feed_delays(self, participant: int) -> Delays | None:
         """The latency of reports and feed to a participant; None without latency or for an unknown participant."""
@@ -280,13 +284,13 @@ class Sessions:
         goodbye = pack(Kind.GOODBYE, code, text)
         self.refusals.sessions_ended[code] += 1
         gateway.live_session[participant] = -1
+        left = float(gateway.rate_tokens[slot]), float(gateway.cancel_tokens[slot])
+        self._rates_left[participant] = *left, int(gateway.last_in_ns[slot])
+        self.catch_up.end(slot)
         self.reports.close(participant)
         gateway.status[slot] = FREE
         gateway.promise_ns[slot] = -1
         index_sessions(gateway)
-        left = float(gateway.rate_tokens[slot]), float(gateway.cancel_tokens[slot])
-        self._rates_left[participant] = *left, int(gateway.last_in_ns[slot])
-        self.catch_up.end(slot)
         self.on_close(slot)
         if not self.send(route, goodbye):
             self._unsent_goodbyes.append((route, goodbye))  # the pipe is full: sent as soon as it has room

@@ -40,7 +40,7 @@ class Strangers:
         refusals: Refusals,
     ) -> None:
         self._gateway, self._router, self._port = gateway, router, port
-        self._connections_max, self._is_limited, self._refusals = connections_max, is_limited, refusals
+        self._connections_max, self.is_limited, self._refusals = connections_max, is_limited, refusals
         self._answered: dict[int, int] = {}  # messages by routing number, in the order of their first messages
         self._muted: dict[int, Peer] = {}  # by place in gateway.muted_route
         self._dropped = self._dropped_bytes = 0
@@ -49,7 +49,7 @@ class Strangers:
     def may_be_answered(self, route: int) -> bool:
         """Whether there is time for a message of a connection."""
         answered = self._answered.get(route, 0)
-        if answered >= ANSWERS_MIN and self._is_limited():
+        if answered >= ANSWERS_MIN and self.is_limited():
             return False
         if not answered and len(self._answered) >= 2 * self._connections_max:
             del self._answered[next(iter(self._answered))]
@@ -57,8 +57,10 @@ class Strangers:
         return True
 
     def forget(self, route: int) -> None:
-        """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login."""
-        self._answered.pop(route, None)
+        """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login. Not while there is no time left:
+        it would be answered anyway, however often it logs in."""
+        if not self.is_limited():
+            self._answered.pop(route, None)
 
     def mute(self, route: int, peer: Peer) -> None:
         """Mutes a connection that was told that it is not logged in. For MUTE_NS the compiled loop drops what it sends until a HELLO, because many
@@ -84,7 +86,7 @@ class Strangers:
 
     def close_floods(self) -> None:
         """Closes connections that go on sending although they heard that they are not logged in, if there is no time left for strangers."""
-        if not self._is_limited():
+        if not self.is_limited():
             return
         for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
             self._gateway.muted_messages[place] = 0

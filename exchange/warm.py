@@ -7,7 +7,7 @@ from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.feed_state import NO_FEED, NOBODY
 from serl.exchange.gateway.loop import journal_rows, serve
 from serl.exchange.gateway.publish import warm_feed
-from serl.exchange.gateway.state import index_sessions, new_gateway
+from serl.exchange.gateway.state import encode_missed, index_sessions, new_gateway
 from serl.exchange.gateway.timing import clock_ns
 from serl.exchange.kernel.dump import list_orders
 from serl.exchange.kernel.levels import levels
@@ -31,6 +31,7 @@ def warm_loop() -> None:
     serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, NO_FEED, NOBODY)
     journal_rows(gateway, rows, words, rows[:0])
     index_sessions(gateway)
+    encode_missed(gateway, 0, events, arrays[4])
     clock_ns(gateway.clock, gateway.counter)
     read_order(gateway.message, 0, rows[0])
     levels(state, 0, 0, np.zeros(0, LEVEL))

@@ -257,3 +257,19 @@ def write_reports_header(gateway: GatewayState, session: int) -> int:
         at = write_array(head, at, gateway.pending[session])
     copy_bytes(out, HEADER_BYTES - at, head, 0, at)
     return HEADER_BYTES - at
+
+
+@compiled
+def encode_missed(gateway: GatewayState, session: int, events: Any, event_bytes: Any) -> tuple[int, int, int]:
+    """Encodes a REPORTS message of missed events (at least one) into the out buffer of their participant's session, which has none to send.
+    Returns (the number of events that fit, the message's start and end in the buffer)."""
+    participant, count = events[0].participant, 0
+    gateway.live_session[participant] = session
+    while count < events.size and append_report(gateway, events, event_bytes, count):
+        count += 1
+    gateway.live_session[participant] = -1
+    start, end = write_reports_header(gateway, session), gateway.out_end[session]
+    gateway.pending[session] = 0
+    gateway.out_end[session] = HEADER_BYTES
+    gateway.counter[DIRTY] -= 1
+    return count, start, end

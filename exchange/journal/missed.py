@@ -33,18 +33,24 @@ class Search:
 
     def look(self, rows: Rows) -> None:
         """Looks in the next block, in which the oldest row is the first."""
-        own = rows[rows["participant"] == self._participant]
-        newer = own[own["report"] > self._after]
+        own = rows["participant"] == self._participant
+        is_newer = own & (rows["report"] > self._after)
+        words = rows.view(np.int64).reshape(len(rows), -1)[
+            is_newer
+        ]  # numpy copies structured rows several times slower
+        newer = words.reshape(-1).view(EVENT)
         self._found.append(newer)
         self._left -= len(newer)
-        self.is_over = (
-            self._left < 0 or len(newer) < len(own) or bool(len(newer) and newer[0]["report"] == self._after + 1)
-        )
+        has_older = len(newer) < int(np.count_nonzero(own))
+        self.is_over = self._left < 0 or has_older or bool(len(newer) and newer[0]["report"] == self._after + 1)
 
     @property
     def rows(self) -> Rows | None:
         """What was found, in order; None if there are more than the limit."""
-        return None if self._left < 0 else np.concatenate([NOTHING, *self._found[::-1]])
+        if self._left < 0:
+            return None
+        words = [found.view(np.int64) for found in (NOTHING, *self._found[::-1])]
+        return np.concatenate(words).view(EVENT)
 
 
 @dataclasses.dataclass
@@ -95,7 +101,9 @@ class MissedReports:
             oldest = self._look_in_memory(search, gateway, request.end)
             if search.is_over or oldest <= max(1, request.end):
                 found = search.rows
-                return True, None if found is None else np.concatenate([request.rows, found])
+                if found is None or not len(request.rows):
+                    return True, found
+                return True, np.concatenate([request.rows, found])
             request.begin, request.end = request.end, oldest
             self._ask(request)
         self._requests[participant] = request

@@ -8,19 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 import yaml
 
+from serl.exchange.budget import Budget
+from serl.exchange.catch_up import CatchUp
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
+from serl.exchange.gateway.state import LIVE
 from serl.exchange.journal import missed
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.event_store import EventStore
 from serl.exchange.journal.unreadable import readable
+from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.records import COMMAND, Rows, TimeInForce
 from serl.exchange.wire import Kind, RequestError
 from tests.exchange.missed import missed_reports
+from tests.exchange.test_limits import bulk, limited
 from tests.server_fixture import RawClient, launch
 
 PARTICIPANTS, SEGMENT_ROWS = 5, 8192
@@ -33,6 +39,9 @@ def slowly(self, before):
     yield from in_files(self, before)
 EventStore.in_files = slowly
 """
+
+NO_BURST = "from serl.exchange import budget; budget.BURST_S = 0.0"
+"""An exchange in which nothing that waits for its share is done at once."""
 
 
 def orders(first: int, count: int) -> Rows:
@@ -139,6 +148,38 @@ def test_many_who_wait_are_served_together(core: Core) -> None:
     core.journal.unlock()
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["", "beyond what is kept"])
+def test_missed_reports_are_sent_in_parts(core: Core, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login with a million reports stopped the loop until all were sent. What happens meanwhile follows, and then the PONG."""
+    sent: list[list[Any]] = []
+
+    def send(route: int, message: bytes) -> bool:
+        assert route == 9
+        sent.append(msgpack.unpackb(message))
+        return True
+
+    monkeypatch.setattr("serl.exchange.catch_up.ROWS_KEPT_MAX", 3000 if cut else 10**6)
+    gateway, nothing_left = core.gateway, Budget(1e-9)
+    nothing_left.spend(1.0)
+    catch_up = CatchUp(core, DelayedReports(gateway, send), send, lambda: 0, 10**6)
+    gateway.status[0], gateway.participant[0], gateway.route[0] = LIVE, 3, 9
+    found = missed_reports(core, 3, 0)
+    assert found is not None
+    catch_up.begin(0, found, 0, None)
+    assert catch_up.hold(0, 5)
+    catch_up.send(True, nothing_left)
+    assert len(sent) == 1 and catch_up.last_sent(0) == len(sent[0][2]) == REPORTS_MAX
+    assert gateway.live_session[3] == -1
+    trade(core, 60_001, 1000)
+    while catch_up.is_waiting or catch_up.is_searching:
+        catch_up.send(False, nothing_left)
+    assert [message[0] for message in sent[-2:]] == [80, 98]
+    assert gateway.live_session[3] == 0 and catch_up.last_sent(0) is None and not catch_up.hold(0, 6)
+    numbers = [message[1] + place for message in sent[:-1] for place in range(len(message[2]))]
+    assert numbers == list(range(1, int(core.market.state.report[3]) + 1))
+    core.journal.unlock()
+
+
 def test_a_participant_has_one_search(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for other reports gives up the search before: its connection may be gone, and each may hold a million rows."""
     searched: list[int] = []
@@ -205,3 +246,43 @@ def test_others_trade_while_somebody_waits_for_slow_files(tmp_path: Path) -> Non
                 assert reports[1] == 11
     finally:
         exchange.stop()
+
+
+def trade_for(honest: RawClient, seconds: float, ids: Iterator[int]) -> None:
+    """Sends orders one after another, so that everything else waits for its share."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        honest.send(1, next(ids), 0, 0, 1, 100, 1, 0, 0)
+        honest.receive(80)
+
+
+def test_logins_with_many_missed_reports_wait_for_the_share(tmp_path: Path) -> None:
+    """They look through all that happened. A client that logged in and out again and again stopped the loop."""
+    with (
+        limited(tmp_path, limits={"requests_share": 1e-6}, prelude=NO_BURST) as served,
+        RawClient(served.endpoint) as raw,
+        RawClient(served.endpoint) as honest,
+    ):
+        raw.login("back")
+        raw.socket.send(bulk(1, 1000, 100))
+        while raw.receive(80)[2][-1][2] < 1000:
+            pass
+        raw.send(65)
+        raw.receive(100)
+        honest.login("honest")
+        ids = iter(range(1, 1_000_000))
+        trade_for(honest, 0.3, ids)  # longer than a turn of the idle loop
+        raw.send(66, 1)  # a stranger's message, which uses the share up
+        trade_for(honest, 0.05, ids)
+        assert raw.receive()[1] == "not_logged_in"
+        raw.send(64, 1, 1, "back", "", 0, {})
+        trade_for(honest, 0.05, ids)
+        assert not raw.socket.poll(0)
+        raw.send(64, 1, 1, "back", "", 990, {})
+        trade_for(honest, 0.05, ids)
+        assert raw.receive()[4] == 991, "few reports do not wait"
+        assert raw.receive()[1] == 991
+        raw.send(65)
+        raw.receive(100)
+        assert raw.login("back", last_report=0)[4] == 1, "without orders nobody waits"
+        assert [raw.receive(80)[1] for _ in range(2)] == [1, 513]

@@ -103,6 +103,10 @@ def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
     answers = {route: sum(strangers.may_be_answered(route) for _ in range(100)) for route in range(1, 4)}
     assert answers == {1: 0, 2: ANSWERS_MIN, 3: ANSWERS_MIN}
     strangers.forget(1)
+    assert not strangers.may_be_answered(1), "it would be answered anyway again and again"
+    is_limited[0] = False
+    strangers.forget(1)
+    is_limited[0] = True
     assert strangers.may_be_answered(1), "its participant paid"
 
 
