@@ -164,13 +164,19 @@ class Control:
         """Whether logins wait until their names are saved, or missed reports of logins or sessions are read."""
         return bool(self._logins) or self._sessions.catch_up.is_searching
 
-    def finish_logins(self) -> None:
-        """Goes on with the logins that wait, if something was saved or read meanwhile."""
-        done = self._sessions.participants.saves_done, self._core.journal.missed.searches_done
+    @property
+    def may_finish_logins(self) -> bool:
+        """Whether something was saved or read since logins began to wait, or there is time again to look for missed reports."""
         may_search = self._sessions.has_waited and not self._strangers.is_limited()
-        if not self._logins or (self._seen_done == done and not may_search):
-            return
-        self._seen_done, self._sessions.has_waited, began_s = done, False, time.monotonic()
+        return bool(self._logins) and (may_search or self._seen_done != self._done)
+
+    @property
+    def _done(self) -> tuple[int, int]:
+        return self._sessions.participants.saves_done, self._core.journal.missed.searches_done
+
+    def finish_logins(self) -> None:
+        """Goes on with the logins that wait."""
+        self._seen_done, self._sessions.has_waited, began_s = self._done, False, time.monotonic()
         for route, (message, peer) in list(self._logins.items()):
             if route not in self._logins:  # another connection of the participant has logged in meanwhile
                 continue

@@ -292,7 +292,7 @@ class Exchange:
             self._shares["strangers"].spend(processor_time_s() - began)
 
     def _finish_logins(self) -> None:
-        if self.control.has_logins:
+        if self.control.may_finish_logins:  # else nothing is charged, also not the rest of the turn
             began = processor_time_s()
             self.control.finish_logins()
             self._shares["strangers"].spend(processor_time_s() - began)

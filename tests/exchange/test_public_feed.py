@@ -49,7 +49,9 @@ class PublicView:
         self.messages: list[list[Message]] = []
         self.rows: list[Rows] = []
         self.private: list[Rows] = []
-        subscriptions: Any = SimpleNamespace(prefixes=[b""], new=[], read=lambda turn_s: True)
+        subscriptions: Any = SimpleNamespace(
+            prefixes=[b""], new=[], read=lambda turn_s: True, owed_by_strangers_s=float
+        )
         self._sender, self._receiver = sockets()
         self._feed = Feed(self._sender, ["AMZN"], 1, 0, lambda participant: None, subscriptions)
         self._feed.read_subscriptions(0, 0, 1.0)
