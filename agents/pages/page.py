@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +13,8 @@ from serl.agents.pages.origin import Origin
 from serl.agents.pages.style import STYLE
 from serl.exchange.atomic_file import atomic_file
 
+NUMBER = re.compile(r"[-+\d.,]{1,20}%?")
+"""Cells that are not broken where long texts are."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -43,12 +46,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = F
     if not rows:
         return "<p>None.</p>"
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(_cell(cell, wrap) for cell in row) + "</tr>" for row in rows)
     kind = ' class="text wrap"' if wrap else ' class="text"' if text else ""
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="table"><table{kind}><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _cell(html: str, wrap: bool) -> str:
+    return f'<td class="number">{html}</td>' if wrap and NUMBER.fullmatch(html) else f"<td>{html}</td>"
 
 
 def cell(value: Any) -> str:

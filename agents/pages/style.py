@@ -18,7 +18,7 @@ table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabu
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
 th { background: var(--head); font-weight: 600; }
 th:first-child, td:first-child, .text th, .text td { text-align: left; }
-.wrap td { white-space: normal; overflow-wrap: anywhere; min-width: 5rem; } .wrap td:first-child { white-space: nowrap; min-width: 0; }
+.wrap td { white-space: normal; overflow-wrap: anywhere; min-width: 5rem; } .wrap td:first-child, .wrap .number { white-space: nowrap; min-width: 0; }
 .wrap ul { margin: 0; padding-left: 1.1rem; }
 small { color: var(--soft); } .yes { color: var(--yes); } .no { color: var(--no); }
 img, svg { display: block; max-width: 100%; height: auto; margin: .8rem 0; background: #fff; border-radius: 6px; }
