@@ -49,7 +49,9 @@ def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_p
     printed = command(
         CommandKind.PRINT, side=SELL, price_ticks=10_000, qty_lots=999, time_ns=int(day.commands["time_ns"][500])
     )
-    printed["command_id"] = len(day) + 1
+    for name in ("command_id", "order_id"):
+        day.commands[name] *= 2  # leaves a number between any two commands
+    printed["command_id"] = int(day.commands["command_id"][500]) + 1
     day = replace(day, commands=np.insert(day.commands, 501, printed), rows=np.insert(day.rows, 501, day.rows[500]))
     grid, forecaster = build_grid(day), sample.forecaster()
     whole = day_features(grid)
