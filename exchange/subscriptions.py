@@ -19,7 +19,7 @@ CONNECTIONS_REMEMBERED = 4096
 """Connections, closed ones too (libzmq does not tell which one has ended), whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
 CLOSED_REMEMBERED = 1024
 """Connections that were closed, whose messages are dropped: libzmq stores all that it has read, and newer subscriptions wait behind them."""
-DROP_TURN_S = 0.001
+DROP_TURN_S = 0.0003
 """Time of one turn of the loop after which no further message of a closed connection is dropped."""
 DROP_SHARE = 0.25
 """The part of that time that the feed's share pays. Strangers pay the rest: new connections wait for it, and with them the next flood."""
