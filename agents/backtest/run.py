@@ -13,7 +13,7 @@ from serl.agents.backtest.market import BacktestMarket
 from serl.agents.backtest.result import Result, fill_forward
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
 from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
-from serl.agents.realism.days import day_origin
+from serl.agents.realism.days import day_origin, window_text
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.fees import fill_fees
 from serl.agents.traders.population import GroupConfig, PopulationConfig
@@ -95,7 +95,7 @@ def backtest(
     fills = market.own_fills()
     settings = {
         "market": data, "seed": seed if day is None else None, "interval_s": interval_s,
-        "window": f"{time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}", "order latency": latency, "feed latency": "none",
+        "window": window_text((start_ns, end_ns)), "order latency": latency, "feed latency": "none",
         "queue": QUEUE, "fees": ", ".join(rates) or "none",
     }  # fmt: skip
     if answering is not None:
@@ -164,7 +164,7 @@ def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tupl
         < window_ns[1]
         <= -(-span_ns[1] // SECOND_NS) * SECOND_NS
     ):
-        span, got = ("-".join(time_of_day_text(one) for one in pair) for pair in (span_ns, window_ns))
+        span, got = map(window_text, (span_ns, window_ns))
         raise BacktestError(f"window: expected FROM-TO within {span}, got {got}; choose another window")
     return window_ns
 

@@ -19,7 +19,7 @@ from serl.agents.calibration.costs import (
     pooled_orders,
     population_costs,
 )
-from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days, hours_text
+from serl.agents.calibration.days import CalibrationDay, NamedDay, cut_days
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
@@ -27,6 +27,7 @@ from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, TrainingM
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
 from serl.agents.calibration.score import HeldOutScores, mean_scores, score, score_ceiling, score_floor
 from serl.agents.calibration.search import Trial, search
+from serl.agents.realism.days import window_text
 from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
@@ -201,9 +202,9 @@ def to_json(found: Calibration) -> dict[str, Any]:
                 {"name": day.name, "origin": day.origin, "symbol": day.symbol.name, "test": day.train is None} for day in found.days
             ],
         },
-        "train": {"window": hours_text(plan.train), "messages": found.measured.counts},
+        "train": {"window": window_text(plan.train), "messages": found.measured.counts},
         "score": {
-            "window": hours_text(plan.held_out),
+            "window": window_text(plan.held_out),
             **_scored_json(found.scored),
             "days": [
                 {

@@ -9,10 +9,9 @@ from serl.agents.calibration.caveats import TOUCH_ONLY, TOUCH_ONLY_OPTION
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.measure import check_window
 from serl.agents.calibration.objective import Window
-from serl.agents.realism.days import day_origin
+from serl.agents.realism.days import day_origin, window_text
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import build_tape
-from serl.exchange.config import time_of_day_text
 from serl.history.day import Day, SymbolReference, select_symbol
 
 LEVELS_MAX = 10
@@ -101,16 +100,11 @@ def _levels_shown(day: Day, levels: int) -> int:
     return min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX)
 
 
-def hours_text(times: tuple[int, int]) -> str:
-    """'10:00:00-13:00:00' of nanoseconds after midnight."""
-    return "-".join(map(time_of_day_text, times))
-
-
 def _check_separate(train: tuple[int, int], held_out: tuple[int, int]) -> None:
     """Held-out hours that were trained on would say nothing about others."""
     if train[0] < held_out[1] and held_out[0] < train[1]:
         raise CalibrationError(
-            f"expected separate windows for training and scoring, got {hours_text(train)} and {hours_text(held_out)}, which "
+            f"expected separate windows for training and scoring, got {window_text(train)} and {window_text(held_out)}, which "
             "overlap; change --train or --score"
         )
 

@@ -13,6 +13,7 @@ from serl.agents.impact.regression import Line
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
+from serl.agents.realism.days import window_text
 from serl.exchange.config import time_of_day_text
 
 NOTE = (
@@ -144,8 +145,7 @@ def draw(found: OfiImpact) -> bytes:
 
 def _hours(found: OfiImpact, *, fitted: bool) -> str:
     edges, split = found.intervals.edges_ns.tolist(), found.split_ns
-    start, end = (edges[0], split) if fitted else (split, edges[-1])
-    return f"{time_of_day_text(start)}-{time_of_day_text(end)}"
+    return window_text((edges[0], split) if fitted else (split, edges[-1]))
 
 
 def _moves(found: OfiImpact) -> list[str]:

@@ -10,6 +10,7 @@ from serl.agents.impact.replay import ReplayImpact
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
+from serl.agents.realism.days import window_text
 from serl.exchange.config import time_of_day_text
 
 COLOURS = ("#f39c12", "#27ae60", "#2471a3", "#c0392b", "#2c3e50")
@@ -33,7 +34,7 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
         "data": {"name": name, "origin": origin, "symbol": found.symbol},
         "answering": None if found.answering is None else found.answering.describe(),
         "side": found.side.name.lower(),
-        "window": f"{time_of_day_text(found.start_ns)}-{time_of_day_text(found.end_ns)}",
+        "window": window_text((found.start_ns, found.end_ns)),
         "window_lots": found.window_lots,
         "day_lots": found.day_lots,
         "sigma_window_ticks": found.sigma_ticks if math.isfinite(found.sigma_ticks) else None,

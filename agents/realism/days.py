@@ -31,6 +31,11 @@ def parse_window(text: str) -> tuple[int, int]:
     return start_ns, end_ns
 
 
+def window_text(window: tuple[int, int]) -> str:
+    """'13:00:00-16:00:00' of (start, end) in ns after midnight."""
+    return "-".join(map(time_of_day_text, window))
+
+
 @dataclass(frozen=True)
 class DayWindow:
     """A window of a day, and where it comes from."""
@@ -47,7 +52,7 @@ class DayWindow:
     @property
     def window(self) -> str:
         """The window as FROM-TO."""
-        return f"{time_of_day_text(self.start_ns)}-{time_of_day_text(self.end_ns)}"
+        return window_text((self.start_ns, self.end_ns))
 
     def halves(self) -> tuple["DayWindow", "DayWindow"]:
         """The two halves in time."""
