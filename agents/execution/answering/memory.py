@@ -2,7 +2,7 @@
 
     I(t) = c sign(N) sqrt|N|,  N(t) = sum of signed lots q_i g(t - t_i),  g(t) = sum of w_k exp(-t / tau_k) + a part that stays
 
-g approximates (1 + t / 10 s)^-beta, so that an update is O(K) whatever was traded. A price that is a function of N alone charges a
+See serl.agents.impact_memory. An update is O(K) whatever was traded. A price that is a function of N alone charges a
 purchase what a sale of the same lots gives back; g only falls, so time gives nothing either.
 """
 
@@ -10,19 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serl.agents.impact_memory import PARTS, TIMES_S
 from serl.exchange.compiling import inlined
 
-TIMES_S = (20.0, 200.0, 2000.0, 20_000.0)
-PARTS = len(TIMES_S) + 1
-"""Exponentials, and the part that stays."""
-FIRST_S = 10.0
-"""The power law begins here: what is younger is remembered in full."""
-EXPONENT = 0.2
-"""beta. The propagator's, (1 - gamma) / 2 with trade signs that decorrelate as t^-gamma, gamma from .5 to .6 (Bouchaud, Gefen, Potters and
-Wyart 2004, arXiv cond-mat/0307332). docs/answering.md says what it gives."""
-DAY_S = 23_400.0
 UPDATE_NS = 1_000_000_000
 """What fades in time is looked at when history's next command falls into another second: less than a hundredth of it fades in one."""
 
@@ -44,33 +35,6 @@ ANSWER = np.dtype(
 """The state of one book that answers."""
 
 _RATES_PER_NS = np.array([1e-9 / time_s for time_s in TIMES_S] + [0.0])
-
-
-def memory_weights(exponent: float = EXPONENT) -> NDArray[np.float64]:
-    """(K + 1,) weights of the exponentials and of what stays, least squares of g relative to the power law; none is negative.
-
-    Within 3 % of it over a trading day with the exponent .2, 9 % with .5.
-    """
-    times = np.concatenate([[0.0], np.geomspace(1.0, DAY_S, 300)])
-    wanted = (1 + times / FIRST_S) ** -exponent
-    parts = np.column_stack([np.exp(-times / time_s) for time_s in TIMES_S] + [np.ones_like(times)])
-    best, error_min = np.zeros(PARTS), math.inf
-    for chosen in range(1, 1 << PARTS):  # least squares without negative weights: of all subsets the best
-        used = [part for part in range(PARTS) if chosen >> part & 1]
-        relative = parts[:, used] / wanted[:, np.newaxis]
-        found = np.linalg.lstsq(relative, np.ones_like(wanted), rcond=None)[0]
-        error = float(((relative @ found - 1) ** 2).sum())
-        if (found >= 0).all() and error < error_min:
-            best, error_min = np.zeros(PARTS), error
-            best[used] = found
-    weights: NDArray[np.float64] = best / best.sum()
-    return weights
-
-
-def mean_memory(weights: NDArray[np.float64], duration_s: float) -> float:
-    """Mean of g from 0 to a time: the share of an order that is remembered at its end if it was worked evenly so long."""
-    times = np.array(TIMES_S)
-    return float((weights[:-1] * times * (1 - np.exp(-duration_s / times))).sum() / duration_s + weights[-1])
 
 
 @inlined

@@ -6,23 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.answering.memory import ANSWER, EXPONENT, mean_memory, memory_weights
+from serl.agents.execution.answering.memory import ANSWER
 from serl.agents.execution.answering.record import HistoryRecord, record_history
 from serl.agents.execution.answering.rules import Answers
+from serl.agents.impact_memory import EXPONENT, PREFACTOR, REFERENCE_S, mean_memory, memory_weights
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
 FITTED, SQUARE_ROOT, NONE = "fitted", "square_root", "none"
 SECOND_NS = 1_000_000_000
-WINDOWS_S = (60.0, 300.0)
-REFERENCE_S = WINDOWS_S[-1]
-"""The coefficient is that of lots that are worked evenly over this time: the longer window of the fit."""
+WINDOWS_S = (60.0, REFERENCE_S)
 OPENING_S = 60.0
 """Left out of the fit: the book of the first minute is not yet that of the day."""
 WINDOWS_MIN = 20
-PREFACTOR = 1.0
-"""Y of the square-root law I = Y sigma_D sqrt(Q / V_D): of order 1 wherever it was measured (Sato and Kanazawa 2024, arXiv 2411.13965)."""
 Z_95 = 1.96
 
 

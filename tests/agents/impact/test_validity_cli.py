@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from serl.agents.execution.answering.memory import mean_memory
-from serl.agents.execution.answering.model import REFERENCE_S, answering_day
+from serl.agents.execution.answering.model import answering_day
 from serl.agents.impact.cli import impact
 from serl.agents.impact.errors import ImpactError
 from serl.agents.impact.responses import STEPS
 from serl.agents.impact.validity_replay import replayed_responses
 from serl.agents.impact.validity_simulated import simulated_responses
+from serl.agents.impact_memory import REFERENCE_S, mean_memory
 from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.tape import SECOND_NS
 from serl.exchange.records import Side

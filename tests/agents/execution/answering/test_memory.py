@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serl.agents.execution.answering.memory import TIMES_S, mean_memory, memory_weights
+from serl.agents.impact_memory import TIMES_S, mean_memory, memory_weights
 
 
 @pytest.mark.parametrize(("exponent", "error"), [(0.2, 0.03), (0.5, 0.1)])

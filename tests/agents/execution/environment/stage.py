@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from serl.agents.execution.answering.memory import mean_memory, memory_weights
-from serl.agents.execution.answering.model import REFERENCE_S, AnsweringDay
+from serl.agents.execution.answering.model import AnsweringDay
 from serl.agents.execution.answering.record import record_history
 from serl.agents.execution.environment.bars import BarDays
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.agents.impact_memory import REFERENCE_S, mean_memory, memory_weights
 from serl.exchange.records import COMMAND, CommandKind, Rows, Side, TimeInForce
 from serl.history.day import Day, Reference, SymbolReference
 

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from serl.agents.execution.answering.memory import memory_weights
 from serl.agents.execution.answering.model import answering_day, answering_days
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.impact_memory import memory_weights
 from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
