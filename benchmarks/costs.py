@@ -1,4 +1,5 @@
-"""`python -m benchmarks.costs DAY`: what execution costs in hours of a replayed day, and in populations (docs/calibration.md).
+"""`python -m benchmarks.costs DAY`: what execution costs in hours of a day, replayed and answering, and in populations
+(docs/calibration.md).
 
 Pairs of a buy and a sell of .5 to 5 % of the volume in ten minutes; 95 % intervals over blocks of the day, and over simulated days.
 """
@@ -8,19 +9,10 @@ from pathlib import Path
 
 from serl.agents.calibration.calibrate import COST_DAYS, SCORE_SEED
 from serl.agents.calibration.costs import COSTS, SCORE_PAIRS, ExecutionCosts, day_costs, day_orders, population_costs
+from serl.agents.execution.answering.model import NONE, SQUARE_ROOT
 from serl.agents.realism.days import load_day
-from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.population import load_population
 from serl.exchange.config import time_of_day_ns
-
-
-def with_attention(population: PopulationConfig, attention: float | None) -> PopulationConfig:
-    """The population with this attention of its flow; None: as it is."""
-    if attention is None:
-        return population
-    groups = [
-        group.model_copy(update={"profile": {**group.profile, "attention": attention}}) for group in population.groups
-    ]
-    return population.model_copy(update={"groups": groups})
 
 
 def line(name: str, found: ExecutionCosts) -> str:
@@ -34,17 +26,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.costs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("day", type=Path)
     parser.add_argument("--populations", nargs="+", default=["amzn"])
-    parser.add_argument("--attention", type=float)
     parser.add_argument("--hours", default="13:00-16:00")
     parser.add_argument("--seeds", type=int, default=COST_DAYS)
     arguments = parser.parse_args()
     start_ns, end_ns = map(time_of_day_ns, arguments.hours.split("-"))
     day = load_day(arguments.day)
     print(" " * 24 + "".join(f"{cost.name + ', bps':>24}" for cost in COSTS))
-    print(line(f"{arguments.hours}, replayed", day_costs([day], start_ns, end_ns)), flush=True)
+    for answers, name in ((NONE, "replayed"), (SQUARE_ROOT, "answering")):
+        print(line(f"{arguments.hours}, {name}", day_costs([day], start_ns, end_ns, answers)), flush=True)
     orders = day_orders(day, start_ns, end_ns, SCORE_PAIRS)
     for name in arguments.populations:
-        population = with_attention(load_population(name), arguments.attention)
+        population = load_population(name)
         seeds = [SCORE_SEED + 100 + number for number in range(arguments.seeds)]
         print(line(Path(name).name, population_costs(population, seeds, orders)), flush=True)
 

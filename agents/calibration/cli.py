@@ -194,7 +194,7 @@ def _print_costs(console: object, costs: "dict[str, ExecutionCosts]", hours: str
     from serl.agents.calibration.costs import COSTS
 
     assert isinstance(console, Console)
-    rows = {"train": "training hours, replayed", "real": f"{hours}, replayed"}
+    rows = {"train": "training hours, answering", "real": f"{hours}, answering"}
     table = Table(title="costs of execution, bps")
     for head in ("", *(cost.name for cost in COSTS)):
         table.add_column(head, justify="left" if not head else "right")

@@ -15,7 +15,13 @@ from serl.agents.traders.shipped import POPULATION
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="Simulated days.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the first of them.")
 @click.option("--symbol", help="Symbol of the day; by default the first.")
-def ranking(day: Path, population: str, output: Path, hours: str, seeds: int, seed: int, symbol: str | None) -> None:
+@click.option(
+    "--answering", type=click.Choice(["fitted", "square_root"]),
+    help="Let the day give way to the orders, as the population does, with the impact fitted on the day or that of the square-root law.",
+)  # fmt: skip
+def ranking(
+    day: Path, population: str, output: Path, hours: str, seeds: int, seed: int, symbol: str | None, answering: str | None
+) -> None:  # fmt: skip
     """Work the same orders with eleven fixed policies in a replay of DAY and in simulated days of POPULATION.
 
     A policy that is learnt or chosen in a population is useful in the market only if both rank policies alike. Shows the
@@ -31,6 +37,7 @@ def ranking(day: Path, population: str, output: Path, hours: str, seeds: int, se
 
     from serl.agents.calibration.ranking import POLICIES, rank
     from serl.agents.calibration.ranking_report import sentences, summary_table, write_ranking
+    from serl.agents.execution.answering.model import NONE
     from serl.agents.pages.page import check_path
     from serl.agents.realism.days import day_origin, load_day, parse_window
     from serl.agents.traders.population import load_population
@@ -48,9 +55,9 @@ def ranking(day: Path, population: str, output: Path, hours: str, seeds: int, se
         task = progress.add_task("ranking", total=2 * len(POLICIES), doing=f"replaying {day.name}")
         found = rank(
             one_symbol, config, start_ns, end_ns, range(seed, seed + seeds),
-            on_policy=lambda name: progress.update(task, advance=1, doing=name),
+            on_policy=lambda name: progress.update(task, advance=1, doing=name), answers=answering or NONE,
         )  # fmt: skip
-    title = f"{day.name} and {config.name}, {hours}"
+    title = f"{day.name}{f' answering ({answering})' if answering else ''} and {config.name}, {hours}"
     data = f"{day_origin(history)}; population {config.name} sha256 {fingerprint(config)[:16]}"
     written = write_ranking(found, data, title, seed, output)
     console.print(summary_table(found, title))

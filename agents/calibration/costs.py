@@ -1,7 +1,7 @@
 """What execution costs in a market: three differences between ways to work the same parent orders, on a real day and in a population.
 
-A policy that learns in a population is ranked there, so a population must rank simple policies as the day does that it was fitted to. The day is
-replayed: its history does not react to our orders, so what it charges is a lower bound.
+A policy that learns in a population is ranked there, so a population must rank simple policies as the day does that it was fitted to. The day
+answers our orders (docs/answering.md) by the square-root law, as the flow of a population does: what they charge beyond it is compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.answering.model import SQUARE_ROOT, answering_days
 from serl.agents.execution.data import volume_lots_per_s
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
@@ -115,12 +116,13 @@ def pooled_orders(days: Sequence[Day], start_ns: int, end_ns: int, pairs: int) -
     return ParentOrders(max(one.start_ns for one in each), min(one.end_ns for one in each), volume, pairs)
 
 
-def day_costs(days: Sequence[Day], start_ns: int, end_ns: int) -> ExecutionCosts:
-    """COSTS in hours of replayed days with one symbol, DAY_PAIRS pairs of orders over all days, as many in each. ConfigError if these are
-    shorter than an order."""
+def day_costs(days: Sequence[Day], start_ns: int, end_ns: int, answers: str = SQUARE_ROOT) -> ExecutionCosts:
+    """COSTS in hours of replayed days with one symbol, DAY_PAIRS pairs of orders over all days, as many in each. answers: whether the days give
+    way, and by which law. ConfigError if the hours are shorter than an order, or errors as `answering_days`."""
     pairs = -(-DAY_PAIRS // len(days))
     orders = [day_orders(day, start_ns, end_ns, pairs).sample([number]) for number, day in enumerate(days)]
-    return _estimated(*_measured(ReplayMarket(list(days), ENVIRONMENTS), np.concatenate(orders)))
+    market = ReplayMarket(list(days), ENVIRONMENTS, answers=answering_days(days, answers))
+    return _estimated(*_measured(market, np.concatenate(orders)))
 
 
 def population_costs(population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders) -> ExecutionCosts:

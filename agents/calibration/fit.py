@@ -8,71 +8,59 @@ import numpy as np
 
 from serl.agents.calibration.measure import MeasuredFlow
 from serl.agents.calibration.poisson import PoissonRates
+from serl.agents.impact_memory import PREFACTOR, REFERENCE_S, mean_memory, memory_weights
 from serl.agents.realism.tape import Floats
+from serl.agents.traders.flow_tables import KINDS, MARKET_KIND
 from serl.agents.traders.population import PopulationConfig, check_population
 
 LATENCY_US = 1.0
 ACTIVITY_S, TREND_S = 1200.0, 300.0
-PATIENT_LOG_S = math.log(3600.0)
-PARTICIPATION = 0.1
-"""Participation of the metaorders whose impact `impact_y` sets."""
 
 
 @dataclass(frozen=True)
 class FreeParameters:
     """Parameters without an estimate in closed form, which the search sets. Factors multiply the measured value."""
 
-    noise: float = 0.5
+    noise: float = 1.3
     """Steps of the reference price, relative to the measured volatility per event."""
-    noise_activity: float = 0.5
+    noise_activity: float = 0.4
     """Exponent of the activity in the size of these steps."""
-    trend_feedback: float = 0.5
+    trend_feedback: float = 1.0
     """Effect of past trends on the variance of these steps."""
-    lean: float = 3.0
-    restoring: float = 1.0
-    patient_share: float = 0.2
-    """Share of orders that are never cancelled: the tape shows the lifetimes of cancelled orders only."""
+    lean: float = 0.8
+    cancel_lean: float = 0.15
+    """Strength of the same for cancellations, relative to limit orders."""
+    informed: float = 3.5
+    """How strongly market orders take the side of the reference price."""
+    restoring: float = 0.15
     distance: float = 1.0
     """Factor on distances behind the touch."""
-    inside: float = 1.0
+    inside: float = 1.1
     """Factor on the share of orders inside the spread."""
-    touch_cancels: float = 1.0
+    touch_cancels: float = 1.1
     """Factor on the share of cancellations at the touch."""
-    visible: float = 1.0
+    visible: float = 0.8
     """Factor on the visible quantity."""
-    speed: float = 1.0
+    takes: float = 0.9
+    """Factor on the odds of market orders."""
+    speed: float = 0.9
     """Factor on the waits."""
     activity: float = 1.0
     """Factor on the standard deviation of the activity."""
-    impact_y: float = 0.6
-    """Prefactor Y of the square-root law to which the impact of trades is scaled."""
-    attention: float = 0.5
-    """Share of events at which the orders of others count as the touch. It changes nothing as long as nobody else trades."""
 
 
 def _rounded(values: Floats) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values).ravel()]
 
 
-def impact_ticks(measured: MeasuredFlow, prefactor: float) -> float:
-    """The flow's impact per mean market order such that I = Y sigma sqrt(Q / V) at PARTICIPATION.
+def impact_ticks_per_root_lot(measured: MeasuredFlow) -> float:
+    """c of the square-root law, see serl.agents.impact_memory. The windows stand for a day: sigma and the root of the volume grow alike with time.
 
-    At a participation f, the kernel sum over k of 2^-k exp(-v / 4^k), with v in mean market orders, adds up over a metaorder
-    of Q lots to f impact (2 sqrt(pi) / ln 4) sqrt(Q / (f unit)), for 1 << v << the largest scale.
+    It is not fitted: a day does not show which of its trades belong together, or move with the price rather than move it.
     """
-    day_sigma = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0)
-    units = measured.volume_lots / measured.mean_market_lots
-    return prefactor * day_sigma * math.log(4.0) / (2.0 * math.sqrt(math.pi * PARTICIPATION * units))
-
-
-def add_patient_orders(tables: Floats, share: float) -> Floats:
-    """[..., POINTS] quantile tables in which this share of orders waits PATIENT_LOG_S and the others wait as before."""
-    points = np.linspace(0.0, 1.0, tables.shape[-1])
-    stretched = [
-        np.where(points < 1.0 - share, np.interp(points / max(1e-9, 1.0 - share), points, row), PATIENT_LOG_S)
-        for row in tables
-    ]
-    return np.stack(stretched) if share > 0 else tables
+    minutes = measured.duration_s / 60.0
+    coefficient = PREFACTOR * measured.volatility_ticks * math.sqrt(minutes / measured.volume_lots)
+    return coefficient / math.sqrt(mean_memory(memory_weights(), REFERENCE_S))
 
 
 def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> dict[str, Any]:
@@ -81,6 +69,7 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
     per_event = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0 / events)
     return {
         "next_share": _rounded(measured.next_share),
+        "kind_odds": _rounded(measured.kind_odds * np.where(np.arange(KINDS) == MARKET_KIND, free.takes, 1.0)),
         "wait_log_s": _rounded(measured.wait_log_s + math.log(free.speed)),
         "spread_edges_ticks": _rounded(measured.spread_edges_ticks),
         "inside_share": _rounded(np.minimum(1.0, measured.inside_share * free.inside)),
@@ -91,22 +80,27 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "market_lots": _rounded(measured.market_lots),
         "sweep_share": measured.sweep_share,
         "through_share": measured.through_share,
-        "patience_log_s": _rounded(add_patient_orders(measured.patience_log_s, free.patient_share)),
-        "near_ticks": measured.near_ticks,
+        "cancel_edges_ticks": _rounded(measured.cancel_edges_ticks),
+        "cancel_odds": _rounded(measured.cancel_odds),
         "visible_levels": levels,
         "lots_per_tick": measured.lots_per_tick * free.visible,
         "far_ticks": 3.0 * measured.visible_ticks,
         "restoring": free.restoring,
         "lean": free.lean,
         "lean_ticks": 0.5 * measured.spread_ticks,
-        "attention": free.attention,
+        "cancel_lean": free.cancel_lean,
+        "informed": free.informed,
         "noise_ticks": per_event * free.noise,
         "noise_activity": free.noise_activity,
         "trend_feedback": free.trend_feedback,
         "trend_events": TREND_S * events / measured.duration_s,
-        "impact_ticks": impact_ticks(measured, free.impact_y),
-        "impact_lots": measured.mean_market_lots,
+        "impact_ticks_per_root_lot": impact_ticks_per_root_lot(measured),
         "repeat_share": measured.repeat_share,
+        "burst_share": measured.bursts.share,
+        "burst_events": measured.bursts.events,
+        "score_by_trade": measured.bursts.score_by_trade,
+        "market_quiet": measured.bursts.market_quiet,
+        "market_by_trade": measured.bursts.market_by_trade,
         "activity_deviation": measured.activity_deviation * free.activity,
         "activity_events": ACTIVITY_S * events / measured.duration_s,
         "activity_curve": _rounded(measured.activity_curve),

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.calibration.bursts import Bursts, measure_bursts
+from serl.agents.calibration.cancellations import cancel_edges, cancel_odds
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.facts import minute_series
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
@@ -20,6 +22,7 @@ STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
 """Shares of messages below the edges between spread states."""
 MINUTES_MIN, KIND_MIN = 5, 50
 """Minimum length of the training window, and minimum number of messages of each kind in it."""
+FITTING_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class MeasuredFlow:
     """Of all windows together, like the counts and the volume."""
     next_share: Floats
     """[kind, next kind] of limit, market, cancel."""
+    kind_odds: Floats
+    """[spread state, kind] factors on these shares."""
     wait_log_s: Floats
     """[kind, next kind, point] ln seconds."""
     spread_edges_ticks: Floats
@@ -52,9 +57,10 @@ class MeasuredFlow:
     through_share: float
     repeat_share: float
     """Excess share of market orders on the side of the previous one, over coin flips."""
-    patience_log_s: Floats
-    """[at the touch, near, far; point] ln seconds from arrival to cancellation."""
-    near_ticks: float
+    cancel_edges_ticks: Floats
+    """[4] edges between the distance bands of cancelled orders."""
+    cancel_odds: Floats
+    """[distance band, step of the age] see cancellations.py."""
     lots_per_tick: float
     """Lots on the visible levels per tick that they span, geometric mean over messages and sides."""
     visible_ticks: float
@@ -65,6 +71,7 @@ class MeasuredFlow:
     volume_lots: float
     volatility_ticks: float
     """Standard deviation of the mid's moves over one minute."""
+    bursts: Bursts
     activity_deviation: float
     """Standard deviation of the logarithm of messages per minute, beyond that of a Poisson process with their mean."""
     activity_curve: Floats
@@ -130,9 +137,10 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
     kind = _pool(windows, lambda window: window.kind.astype(np.int64))
     states, edges = _spread_states(windows)
     inside, fraction, distances, limit_lots = _limit_orders(windows, states)
-    near, patience = _patience(windows)
+    cancel_edges_ticks = _cancel_edges(windows)
     sweep, through, market_lots, repeat = _market_orders(windows)
     shares, waits = _renewal(windows)
+    odds = _kind_odds(windows, states)
     reach, density = _depth(windows)
     spreads = _pool(windows, lambda window: (window.ask - window.bid)[1:][window.two_sided[1:]])
     steps = _pool(windows, lambda window: np.diff(window.time_ns, append=end_ns)[window.two_sided[1:]])
@@ -143,6 +151,7 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
         counts={name: int((kind == code).sum()) for code, name in ((LIMIT, "limit"), (MARKET, "market"), (CANCEL, "cancel"))},
         duration_s=len(windows) * (end_ns - start_ns) / SECOND_NS,
         next_share=shares,
+        kind_odds=odds,
         wait_log_s=waits,
         spread_edges_ticks=edges,
         inside_share=inside,
@@ -154,14 +163,15 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
         sweep_share=sweep,
         through_share=through,
         repeat_share=repeat,
-        patience_log_s=patience,
-        near_ticks=near,
+        cancel_edges_ticks=cancel_edges_ticks,
+        cancel_odds=cancel_odds(windows, cancel_edges_ticks),
         lots_per_tick=float(np.exp(np.log(density).mean())),
         visible_ticks=float(reach.mean()),
         spread_ticks=float(np.average(spreads, weights=np.maximum(1, steps))),
         mean_market_lots=float(_pool(windows, lambda window: window.qty_lots[window.trades]).mean()),
         volume_lots=float(volume.sum()),
         volatility_ticks=float(moves.std()),
+        bursts=measure_bursts(windows),
         activity_deviation=deviation,
         activity_curve=curve,
         first_mid_ticks=float(np.mean([window.mid[1:][window.two_sided[1:]][0] for window in windows])),
@@ -243,24 +253,20 @@ def _quantiles_or_pooled(part: Ints | Floats, pool: Ints | Floats) -> Floats:
     return quantiles(part if len(part) >= POINTS else pool)
 
 
-def _patience(windows: Sequence[Tape]) -> tuple[float, Floats]:
-    """(near distance, ln seconds to cancellation at the touch, near and far)."""
-    rows = []
+def _cancel_edges(windows: Sequence[Tape]) -> Floats:
+    """See cancellations.py. CalibrationError if too few of the cancelled orders arrived in the windows."""
+    known, distances = 0, []
     for window in windows:
-        known = (window.entered_ns >= window.time_ns[0]) & window.first_cancel
-        cancels = np.flatnonzero((window.kind == CANCEL) & known & window.two_sided[:-1])
-        rows.append((own_touch_distance(window, cancels), window.time_ns[cancels] - window.entered_ns[cancels]))
-    distance, lifetime_ns = (np.concatenate(column) for column in zip(*rows, strict=True))
-    if len(distance) < KIND_MIN:
+        cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
+        known += int((window.entered_ns[cancels] >= window.time_ns[0]).sum())
+        distances.append(own_touch_distance(window, cancels))
+    if known < KIND_MIN:
         raise CalibrationError(
-            f"training window: expected at least {KIND_MIN} cancellations of orders that arrived in it, got {len(distance)}; "
+            f"training window: expected at least {KIND_MIN} cancellations of orders that arrived in it, got {known}; "
             "give a longer one"
         )
-    log_s = np.log(np.maximum(1, lifetime_ns) / SECOND_NS)
-    behind = distance[distance > 0]
-    near = float(np.median(behind)) if len(behind) else 1.0
-    bands = (distance <= 0, (distance > 0) & (distance <= near), distance > near)
-    return near, np.stack([_quantiles_or_pooled(log_s[chosen], log_s) for chosen in bands])
+    distance = np.concatenate(distances)
+    return cancel_edges(distance[distance > 0].astype(np.float64))
 
 
 def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, float]:
@@ -289,6 +295,25 @@ def _renewal(windows: Sequence[Tape]) -> tuple[Floats, Floats]:
     parts = [wait[(before == one) & (after == two)] for one in range(3) for two in range(3)]
     tables = [log_quantiles(part if len(part) >= POINTS else wait) for part in parts]
     return counts / counts.sum(axis=1, keepdims=True), np.stack(tables).reshape(3, 3, POINTS)
+
+
+def _kind_odds(windows: Sequence[Tape], states: list[Ints]) -> Floats:
+    """[spread state, kind] factors by which the shares after each kind become those at a spread.
+
+    Iterative proportional fitting (Deming, Stephan 1940): with them, the expected number of each kind in each state is the one counted.
+    """
+    counts = np.zeros((len(STATE_SHARES) + 1, 3, 3))
+    for window, state in zip(windows, states, strict=True):
+        kind, seen = window.kind.astype(np.int64), window.two_sided[1:-1]
+        np.add.at(counts, (state[1:][seen], kind[:-1][seen], kind[1:][seen]), 1.0)
+    shares = counts.sum(axis=0) + 1.0
+    shares /= shares.sum(axis=1, keepdims=True)
+    odds, after, kinds = np.ones(counts.shape[:2]), counts.sum(axis=2), counts.sum(axis=1)
+    for _ in range(FITTING_STEPS):
+        expected = shares * odds[:, None, :]
+        expected /= expected.sum(axis=2, keepdims=True)
+        odds *= (kinds + 0.5) / ((after[:, :, None] * expected).sum(axis=1) + 0.5)
+    return odds
 
 
 def _mid_by_minute(window: Tape, start_ns: int, end_ns: int) -> Floats:

@@ -21,8 +21,9 @@ from serl.agents.traders.simulate import simulate
 from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
-VOLATILITY_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.01
-"""Penalties added to the mean L1: for a volatility off by a factor of e, a response off by 100 %, and each missing stylised fact."""
+VOLATILITY_WEIGHT, VOLUME_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.01
+"""Penalties added to the mean L1: for a volatility and a number of trades off by a factor of e, a response off by 100 %, and each missing stylised
+fact."""
 COST_WEIGHT = 0.02
 """Penalty for a mean distance of one bp from the day's costs of execution. One bp decides which policy is better, so it weighs as much as a
 difference in the mean L1 that is beyond doubt, about five half-widths of the interval of a held-out score."""
@@ -85,6 +86,8 @@ class TrainingMoments(NamedTuple):
     span: Span
     samples: list[Floats]
     """[score] values of all days as one sample."""
+    trades: float
+    """Market orders; mean over the days."""
     volatilities: Floats
     """[step], see realised_volatilities."""
     responses: Floats
@@ -96,7 +99,8 @@ class TrainingMoments(NamedTuple):
         span, tapes = windows[0].span, [window.tape for window in windows]
         samples = [np.concatenate([score.values(tape) for tape in tapes]) for score in SCORES]
         responses = np.asarray(np.mean([market_order_responses(tape) for tape in tapes], axis=0))
-        return cls(span, samples, realised_volatilities(tapes, span.start_ns, span.end_ns), responses)
+        trades = float(np.mean([tape.trades.sum() for tape in tapes]))
+        return cls(span, samples, trades, realised_volatilities(tapes, span.start_ns, span.end_ns), responses)
 
 
 def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:
@@ -169,4 +173,5 @@ def _loss(population: PopulationConfig, seed: int, real: TrainingMoments) -> tup
     response_error = np.abs(market_order_responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
     missing = facts_missing(measure_facts(tape, real.span.start_ns, real.span.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
+    penalty += VOLUME_WEIGHT * abs(math.log(max(1, tape.trades.sum()) / real.trades))
     return mean + float(penalty), mean

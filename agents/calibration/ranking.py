@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.calibration.costs import ENVIRONMENTS, ParentOrders, day_orders, worked
+from serl.agents.execution.answering.model import NONE, answering_days
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -93,12 +94,15 @@ class Ranking:
 
 
 def rank(
-    day: Day, population: PopulationConfig, start_ns: int, end_ns: int, seeds: Sequence[int], on_policy: Progress = lambda name: None
+    day: Day, population: PopulationConfig, start_ns: int, end_ns: int, seeds: Sequence[int], on_policy: Progress = lambda name: None,
+    answers: str = NONE,
 ) -> Ranking:  # fmt: skip
     """Works the same kind of orders in hours of a day with one symbol and in simulated days. ConfigError if the hours are shorter than an
-    order. on_policy: called with the name of each policy and market before it is worked."""
+    order. on_policy: called with the name of each policy and market before it is worked. answers: whether the day gives way, and by which law
+    (docs/answering.md)."""
     orders = day_orders(day, start_ns, end_ns, DAY_PAIRS)
-    real = advantages(ReplayMarket([day], ENVIRONMENTS), orders, [0], "day", on_policy)
+    replayed = ReplayMarket([day], ENVIRONMENTS, answers=answering_days([day], answers))
+    real = advantages(replayed, orders, [0], "day", on_policy)
     fewer = dataclasses.replace(orders, pairs=POPULATION_PAIRS)
     market = DynamicMarket(population, min(ENVIRONMENTS, 2 * POPULATION_PAIRS * len(seeds)))
     try:

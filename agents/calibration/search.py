@@ -14,20 +14,20 @@ from serl.agents.calibration.fit import FreeParameters
 from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {
-    "noise": (0.1, 2.0),
+    "noise": (0.3, 2.5),
     "noise_activity": (0.0, 2.0),
     "trend_feedback": (0.0, 3.0),
-    "lean": (0.5, 6.0),
-    "restoring": (0.1, 4.0),
-    "patient_share": (0.0, 0.6),
+    "lean": (0.2, 3.0),
+    "cancel_lean": (0.0, 1.0),
+    "informed": (0.0, 8.0),
+    "restoring": (0.1, 2.0),
     "distance": (0.7, 1.4),
-    "inside": (0.3, 1.5),
+    "inside": (0.5, 1.5),
     "touch_cancels": (0.6, 2.0),
     "visible": (0.6, 2.0),
+    "takes": (0.4, 1.4),
     "speed": (0.7, 1.4),
     "activity": (0.5, 2.0),
-    "impact_y": (0.3, 1.5),
-    "attention": (0.0, 1.0),
 }
 """Bounds of each free parameter."""
 STUDY = "calibration"
@@ -65,7 +65,8 @@ def search(
     optuna = import_optuna()
     if trials < 1:
         raise CalibrationError(f"trials: expected 1 or more, got {trials}; give more")
-    study = _open_study(optuna, journal, resume, {**settings, "seed": seed})
+    ranges = {name: list(bounds) for name, bounds in RANGES.items()}
+    study = _open_study(optuna, journal, resume, {**settings, "seed": seed, "ranges": ranges})
     complete = len(_complete_trials(optuna, study))
     while complete < trials:
         study.sampler = optuna.samplers.TPESampler(seed=1000 * seed + complete, n_startup_trials=FIRST_RANDOM_TRIALS)

@@ -3,11 +3,18 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from serl.agents.traders.flow_reference import reference_ticks
-from serl.agents.traders.flow_tables import draw_lots, quantile, side_excess, spread_state, view_ticks
-from serl.agents.traders.random import mix, uniform
+from serl.agents.traders.flow_tables import (
+    CANCEL_AGES,
+    CANCEL_BANDS,
+    age_step,
+    draw_lots,
+    quantile,
+    side_excess,
+    spread_state,
+    view_ticks,
+)
+from serl.agents.traders.random import uniform
 from serl.agents.traders.trader_api import (
     BUY,
     SELL,
@@ -17,20 +24,18 @@ from serl.agents.traders.trader_api import (
     own_price,
     own_side,
     own_since,
-    post,
     value_at,
 )
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import apart, inlined
 
 OPENING_ORDERS = 40
 SWEEP_MAX = 16
 
 
 @inlined
-def reference_lean(profile: Any, market: Any) -> float:
-    """How far the reference price is above the mid, in lean_ticks bounded to [-3, 3], times the strength."""
-    gap = (reference_ticks(profile, market) - mid_ticks(market)) / profile.lean_ticks
-    return profile.lean * min(3.0, max(-3.0, gap))
+def reference_gap(profile: Any, market: Any) -> float:
+    """How far the reference price is above the mid, in lean_ticks, bounded to [-3, 3]."""
+    return min(3.0, max(-3.0, (reference_ticks(profile, market) - mid_ticks(market)) / profile.lean_ticks))
 
 
 @inlined
@@ -73,8 +78,8 @@ def overlook_others(market: Any) -> None:
 
 
 @inlined
-def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
-    """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread."""
+def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> int:
+    """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread; returns its side."""
     spread, state = market.ask_ticks - market.bid_ticks, spread_state(profile, market)
     inside_draw, distance_draw = uniform(agent), uniform(agent)
     inside = inside_draw < profile.inside_share[state] and spread > 1
@@ -88,11 +93,12 @@ def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean
     odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
     lots = draw_lots(agent, profile.limit_lots, 0 if inside else 1 if distance == 0 else 2)
-    # One tick short of the best opposite order, which need not be in the touch that is seen (overlook_others).
-    price = min(market.bid_ticks - distance, market.ask_price[0] - 1)
-    if side == SELL:
-        price = max(market.ask_ticks + distance, market.bid_price[0] + 1)
-    post(requests, side, price, lots)
+    # Another trader's order ahead of the touch that is seen (overlook_others) is taken if this one reaches it.
+    if side == BUY:
+        limit(requests, BUY, min(market.bid_ticks - distance, market.ask_ticks - 1), lots)
+    else:
+        limit(requests, SELL, max(market.ask_ticks + distance, market.bid_ticks + 1), lots)
+    return side
 
 
 @inlined
@@ -103,42 +109,45 @@ def ticks_behind_touch(market: Any, index: int) -> int:
 
 
 @inlined
-def _patience_log_s(profile: Any, market: Any, index: int, distance: int) -> float:
-    """ln of how long an order stays, s. Hashing the order's time and price replaces a stored random number per order."""
-    word = np.uint64(own_since(market, index)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(own_price(market, index))
-    probability = np.float64(np.int64(mix(word) >> np.uint64(12))) * 2.0**-52
-    band = 0 if distance <= 0 else 1 if distance <= profile.near_ticks else 2
-    return quantile(profile.patience_log_s, band, probability)
+def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, tilt: float) -> float:
+    """How likely own order `index` is the one that is cancelled, relative to others; 0 if it is out of view, or not at (behind) the touch."""
+    side = own_side(market, index)
+    distance = ticks_behind_touch(market, index)
+    if own_price(market, index) == 0 or (distance <= 0) != at_touch:
+        return 0.0
+    if distance > view_ticks(profile, market, 0 if side == BUY else 1):
+        return 0.0
+    band = 0
+    while band < CANCEL_BANDS - 1 and distance > profile.cancel_edges_ticks[band]:
+        band += 1
+    step = age_step(math.log(max(1e-9, 1e-9 * (market.time_ns - own_since(market, index)))))
+    return profile.cancel_odds[CANCEL_AGES * band + step] * math.exp(tilt if side == SELL else -tilt)
 
 
-@inlined
-def _most_overdue(profile: Any, market: Any, at_touch: bool, tilt: float) -> int:
-    """The visible order at the touch, or behind it, whose age most exceeds its patience; -1 if there is none."""
-    chosen, longest = -1, -1e300
-    bid_view, ask_view = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
+@apart
+def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: float) -> int:
+    """A random order in view at the touch, or behind it; -1 if there is none."""
+    total = 0.0
     for index in range(market.orders_open):
-        if own_price(market, index) == 0:
-            continue
-        distance = ticks_behind_touch(market, index)
-        if (distance <= 0) != at_touch or distance > (bid_view if own_side(market, index) == BUY else ask_view):
-            continue
-        age_s = max(1e-9, 1e-9 * (market.time_ns - own_since(market, index)))
-        overdue = math.log(age_s) - _patience_log_s(profile, market, index, distance)
-        overdue += tilt if own_side(market, index) == SELL else -tilt
-        if overdue > longest:
-            chosen, longest = index, overdue
+        total += _cancel_weight(profile, market, index, at_touch, tilt)
+    chosen, left = -1, draw * total
+    for index in range(market.orders_open):
+        weight = _cancel_weight(profile, market, index, at_touch, tilt)
+        if weight > 0.0 and left >= 0.0:
+            chosen = index
+            left -= weight
     return chosen
 
 
 @inlined
-def cancel_overdue(profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
-    """Cancels the most overdue order; orders against the reference price or on the denser side go sooner."""
+def cancel_order(profile: Any, market: Any, requests: Any, lean: float, draw: float, order_draw: float) -> None:
+    """Cancels an order by its distance and age; orders against the reference price or on the denser side go sooner. O(own orders)."""
     at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
     excess = side_excess(market, profile, 0) - side_excess(market, profile, 1)
-    tilt = lean if at_touch else 0.25 * lean - profile.restoring * excess
-    chosen = _most_overdue(profile, market, at_touch, tilt)
+    tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean - profile.restoring * excess)
+    chosen = _draw_order(profile, market, at_touch, tilt, order_draw)
     if chosen < 0:
-        chosen = _most_overdue(profile, market, not at_touch, tilt)
+        chosen = _draw_order(profile, market, not at_touch, tilt, order_draw)
     if chosen >= 0:
         cancel(requests, market, chosen)
 

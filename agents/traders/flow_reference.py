@@ -1,22 +1,28 @@
-"""The memory of kinds/flow.py: reference price, impact of past trades, activity, hidden parent orders."""
+"""The memory of kinds/flow.py: reference price, impact of other traders, activity, hidden parent orders."""
 
 import math
 from typing import Any
 
-from serl.agents.traders.flow_tables import CURVE_STEPS, KINDS, quantile
+import numpy as np
+
+from serl.agents.impact_memory import PARTS, TIMES_S, memory_weights
+from serl.agents.traders.flow_tables import CURVE_STEPS, KINDS, RECENT_TRADES_DECAY, RECENT_TRADES_MAX, quantile
 from serl.agents.traders.random import below, normal, uniform
-from serl.agents.traders.trader_api import BUY, flow_field, flow_rows, recall, remember, value_at
+from serl.agents.traders.trader_api import recall, remember, value_at
 from serl.exchange.compiling import inlined
 
-IMPACT_SCALES, PARENTS = 8, 10
-SCALE_RATIO = 4.0
+PARENTS = 10
 TREND_MAX = 3.0
 """Bound on the trend in its feedback, standard deviations."""
-STARTED, FLOW_COUNT, NOISE, TREND, FAST, SLOW, LAST_PARENT, IMPACT = range(8)
-PARENT = IMPACT + IMPACT_SCALES
+STARTED, TRADED, POSITION, UPDATED, NOISE, TREND, FAST, SLOW, BURST, RECENT_TRADES, LAST_PARENT, SENT_SIGN, TAKEN = (
+    range(13)
+)
+PARENT = TAKEN + PARTS
 MEMORY_SLOTS = PARENT + PARENTS
-"""Indices of the memory: seven numbers by name, impact by scale, then each parent's remaining orders signed by its side."""
+"""Indices of the memory: numbers by name, what others have taken by part of the impact's memory, then each parent's remaining orders signed by
+its side."""
 PARENT_LENGTH_MAX = 1e4
+_WEIGHTS, _TIMES_NS = memory_weights(), np.array([1e9 * time_s for time_s in TIMES_S])
 
 
 @inlined
@@ -27,10 +33,13 @@ def _start_parent(agent: Any, profile: Any, market: Any, parent: int) -> None:
 
 
 @inlined
-def start_parents(agent: Any, profile: Any, market: Any) -> None:
-    """Starts the first parent orders of the day."""
+def start_memory(agent: Any, profile: Any, market: Any) -> None:
+    """Starts the first parent orders of the day; what was traded before has no impact."""
     for parent in range(PARENTS):
         _start_parent(agent, profile, market, parent)
+    remember(market, TRADED, 1.0 * market.traded_lots)
+    remember(market, POSITION, 1.0 * agent.position_lots)
+    remember(market, UPDATED, 1.0 * market.time_ns)
     remember(market, STARTED, 1.0)
 
 
@@ -64,35 +73,55 @@ def _step_noise(agent: Any, profile: Any, market: Any) -> None:
 
 
 @inlined
-def advance_reference(agent: Any, profile: Any, market: Any) -> None:
-    """Updates the reference price with the trades since the last event and a step of noise.
+def taken_lots(market: Any) -> float:
+    """N of serl.agents.impact_memory: signed lots, + bought."""
+    lots = 0.0
+    for part in range(PARTS):
+        lots += recall(market, TAKEN + part)
+    return lots
 
-    The impact kernel is a sum of exponentials of the volume traded since, at scales 4, 16, .. units with weights
-    1/2, 1/4, ..: close to the inverse square root between one unit and the largest scale.
+
+@inlined
+def _counted_lots(market: Any, bought: float) -> float:
+    """What counts of the lots that others bought from the flow, and its position has lost.
+
+    Where the flow has just sent an order on the other side, it took what others had offered. Its own trades follow the reference price
+    (`informed_sign`) whoever rests, so such fills count only where they take back what others took before, as in a day that answers: else one
+    could push the price and leave at it.
     """
-    new_rows = min(int(market.flow_count - recall(market, FLOW_COUNT)), flow_rows(market))
-    remember(market, FLOW_COUNT, 1.0 * market.flow_count)
-    for back in range(new_rows - 1, -1, -1):
-        side = flow_field(market, back, 1)
-        if side >= 2:
-            units = flow_field(market, back, 3) / profile.impact_lots
-            signed = units if side == 2 + BUY else -units
-            scale, weight = SCALE_RATIO, 0.5
-            for index in range(IMPACT_SCALES):
-                before = recall(market, IMPACT + index)
-                remember(market, IMPACT + index, before * math.exp(-units / scale) + signed * weight)
-                scale *= SCALE_RATIO
-                weight *= 0.5
+    if recall(market, SENT_SIGN) * bought >= 0.0:
+        return bought
+    lots = taken_lots(market)
+    return math.copysign(min(abs(bought), abs(lots)), bought) if bought * lots < 0.0 else 0.0
+
+
+@inlined
+def advance_reference(agent: Any, profile: Any, market: Any) -> None:
+    """Updates the reference price with what others have taken since the last event and a step of noise."""
+    passed_ns = market.time_ns - recall(market, UPDATED)
+    recent = RECENT_TRADES_DECAY * recall(market, RECENT_TRADES)
+    remember(market, RECENT_TRADES, recent + (1.0 if market.traded_lots > recall(market, TRADED) else 0.0))
+    remember(market, TRADED, 1.0 * market.traded_lots)
+    remember(market, UPDATED, 1.0 * market.time_ns)
+    for part in range(PARTS - 1):
+        before = recall(market, TAKEN + part)
+        if before != 0.0:
+            remember(market, TAKEN + part, before * math.exp(-passed_ns / _TIMES_NS[part]))
+    bought = recall(market, POSITION) - agent.position_lots
+    remember(market, POSITION, 1.0 * agent.position_lots)
+    if bought != 0.0:
+        counted = _counted_lots(market, bought)
+        for part in range(PARTS):
+            remember(market, TAKEN + part, recall(market, TAKEN + part) + _WEIGHTS[part] * counted)
     _step_noise(agent, profile, market)
 
 
 @inlined
 def reference_ticks(profile: Any, market: Any) -> float:
-    """The reference price: fundamental value, noise, and the impact of past trades."""
-    impact = 0.0
-    for index in range(IMPACT_SCALES):
-        impact += recall(market, IMPACT + index)
-    return value_at(market, market.time_ns) + recall(market, NOISE) + profile.impact_ticks * impact
+    """The reference price: fundamental value, noise, and the impact of what others have taken."""
+    lots = taken_lots(market)
+    impact = math.copysign(profile.impact_ticks_per_root_lot * math.sqrt(abs(lots)), lots)
+    return value_at(market, market.time_ns) + recall(market, NOISE) + impact
 
 
 @inlined
@@ -110,11 +139,17 @@ def _mean_revert(agent: Any, market: Any, slot: int, events: float) -> None:
 
 @inlined
 def draw_wait_ns(agent: Any, profile: Any, market: Any, kind: int, next_kind: int) -> float:
-    """Time from an event of `kind` to the next one, of `next_kind`."""
+    """Time from an event of `kind` to the next one, of `next_kind`. Short waits follow each other and trades: a part of their normal score
+    is a process with memory, and recent trades lower it."""
     _mean_revert(agent, market, SLOW, profile.activity_events)
     _mean_revert(agent, market, FAST, 0.1 * profile.activity_events)
+    _mean_revert(agent, market, BURST, profile.burst_events)
+    share = profile.burst_share
+    score = math.sqrt(share) * recall(market, BURST) + math.sqrt(1.0 - share) * normal(agent)
+    score += profile.score_by_trade * min(RECENT_TRADES_MAX, recall(market, RECENT_TRADES))
+    probability = 0.5 * math.erfc(-math.sqrt(0.5) * score)
     part = CURVE_STEPS * (market.time_ns - market.open_ns) // max(1, market.close_ns - market.open_ns)
     # Waits are measured per event, and a high activity has more of the events: the factor corrects the mean.
     speed = math.exp(0.5 * profile.activity_deviation**2 + activity(profile, market))
     speed *= profile.activity_curve[min(max(0, part), CURVE_STEPS - 1)]
-    return 1e9 * math.exp(quantile(profile.wait_log_s, KINDS * kind + next_kind, uniform(agent))) / speed
+    return 1e9 * math.exp(quantile(profile.wait_log_s, KINDS * kind + next_kind, probability)) / speed

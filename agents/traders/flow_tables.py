@@ -10,6 +10,12 @@ POINTS = 33
 """Points of a quantile table, at probabilities 0, 1/32, .. 1."""
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
 BANDS, SPREAD_STATES, CURVE_STEPS = 3, 6, 13
+CANCEL_BANDS, CANCEL_AGES = 5, 16
+RECENT_TRADES_MAX = 4.0
+RECENT_TRADES_DECAY = math.exp(-1.0 / 6.0)
+"""What is left of a recent trade after each event: the memory with which the samples of GOOG and AMZN are fitted best (docs/calibration.md)."""
+AGE_LOG_S_MIN, AGE_STEP = -11.5, 1.15
+"""ln seconds: the ages of cancelled orders are counted in steps from 10 us to a quarter of an hour."""
 
 
 def uniform_table(low: float, high: float) -> list[float]:
@@ -67,13 +73,42 @@ def side_excess(market: Any, profile: Any, side: int) -> float:
 
 
 @inlined
-def draw_next_kind(agent: Any, profile: Any, kind: int) -> int:
-    """The kind of the event that follows an event of `kind`."""
-    draw = uniform(agent)
-    if draw < profile.next_share[KINDS * kind + LIMIT_KIND]:
+def market_share(profile: Any, kind: int, recent_trades: float) -> float:
+    """The share of market orders after an event of `kind`, which is higher after recent trades."""
+    share = profile.next_share[KINDS * kind + MARKET_KIND]
+    if kind == MARKET_KIND:
+        return share
+    return share * (profile.market_quiet + profile.market_by_trade * min(RECENT_TRADES_MAX, recent_trades))
+
+
+@inlined
+def expected_kind(profile: Any, kind: int, recent_trades: float, draw: float) -> int:
+    """The kind of the event that follows an event of `kind`, at any spread."""
+    limits = profile.next_share[KINDS * kind + LIMIT_KIND]
+    takes = market_share(profile, kind, recent_trades)
+    place = draw * (limits + takes + profile.next_share[KINDS * kind + CANCEL_KIND])
+    if place < limits:
         return LIMIT_KIND
-    draw -= profile.next_share[KINDS * kind + LIMIT_KIND]
-    return MARKET_KIND if draw < profile.next_share[KINDS * kind + MARKET_KIND] else CANCEL_KIND
+    return MARKET_KIND if place < limits + takes else CANCEL_KIND
+
+
+@inlined
+def kind_at_spread(profile: Any, market: Any, kind: int, recent_trades: float, draw: float) -> int:
+    """The kind of the event that follows an event of `kind`, at the spread of the book."""
+    state = KINDS * spread_state(profile, market)
+    limits = profile.next_share[KINDS * kind + LIMIT_KIND] * profile.kind_odds[state + LIMIT_KIND]
+    takes = market_share(profile, kind, recent_trades) * profile.kind_odds[state + MARKET_KIND]
+    cancels = profile.next_share[KINDS * kind + CANCEL_KIND] * profile.kind_odds[state + CANCEL_KIND]
+    place = draw * (limits + takes + cancels)
+    if place < limits:
+        return LIMIT_KIND
+    return MARKET_KIND if place < limits + takes else CANCEL_KIND
+
+
+@inlined
+def age_step(age_log_s: float) -> int:
+    """The step of an age, 0 .. CANCEL_AGES - 1."""
+    return min(CANCEL_AGES - 1, max(0, int((age_log_s - AGE_LOG_S_MIN) / AGE_STEP)))
 
 
 @inlined

@@ -2,42 +2,49 @@
 
 The kind and time of the next event follow a Markov renewal process over limit orders, market orders and cancellations: each
 pair of consecutive kinds has its own distribution of waits, which covers both reactions within a millisecond and lulls of
-seconds. A slowly varying activity scales the waits. The price of an order depends on the spread, its lifetime on its
-distance from the touch. Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike,
-Farmer 2005). Prices and sides lean towards a reference price: the fundamental value, plus noise, plus the impact of all
-trades, which decays as the inverse square root of the volume traded since (Bouchaud, Gefen, Potters, Wyart 2004; Tóth et
-al. 2011).
+seconds. A slowly varying activity scales the waits. The spread decides about kinds too: market orders come when it is narrow.
+The price of an order depends on the spread; which order is cancelled depends on its age and its distance from the touch.
+Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike, Farmer 2005), unless the order is
+informed: then it takes the side on which the reference price lies. Prices and sides lean towards that price too. It is the
+fundamental value, plus noise, plus the impact of what other traders take: the square root of what is remembered of it, as
+in a day that answers (serl.agents.impact_memory).
 """
 
+import math
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from serl.agents.traders.flow_book import (
     cancel_far,
-    cancel_overdue,
+    cancel_order,
     open_book,
     overlook_others,
     place_limit_order,
-    reference_lean,
+    reference_gap,
 )
 from serl.agents.traders.flow_reference import (
     MEMORY_SLOTS,
+    RECENT_TRADES,
+    SENT_SIGN,
+    STARTED,
     advance_reference,
     draw_parent_sign,
     draw_wait_ns,
-    start_parents,
+    start_memory,
 )
 from serl.agents.traders.flow_tables import (
     BANDS,
+    CANCEL_AGES,
+    CANCEL_BANDS,
     CURVE_STEPS,
     KINDS,
     LIMIT_KIND,
     MARKET_KIND,
     SPREAD_STATES,
     draw_lots,
-    draw_next_kind,
+    expected_kind,
+    kind_at_spread,
     restore_density,
     uniform_table,
 )
@@ -46,10 +53,9 @@ from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.trader_api import BUY, SELL, market_order, recall, remember, sleep, take, two_sided
 from serl.exchange.compiling import inlined
 
-NEXT_KIND = MEMORY_SLOTS
-DRAWS_PER_EVENT, ATTENTION_DRAW = 256, 200
-"""Random numbers reserved for each event; opening a book uses the most. The one for the attention is taken from behind the others, so that
-populations that differ in their attention alone have the same day until somebody else sends an order."""
+LAST_KIND, KIND_DRAW = MEMORY_SLOTS, MEMORY_SLOTS + 1
+DRAWS_PER_EVENT = 256
+"""Random numbers reserved for each event; opening a book uses the most."""
 
 
 def _table(low: float, high: float, copies: int = 1) -> Any:
@@ -67,6 +73,8 @@ class FlowProfile(Profile):
 
     next_share: tuple[float, ...] = _numbers(0.4, 0.03, 0.57, 0.4, 0.25, 0.35, 0.63, 0.02, 0.35)
     """Shares of limit, market, cancel after each of limit, market, cancel."""
+    kind_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(SPREAD_STATES * KINDS)))
+    """Factors on these shares: [spread state, kind]."""
     wait_log_s: tuple[float, ...] = _table(-10.0, 1.0, KINDS * KINDS)
     """ln seconds between two events: [first kind, second kind, point]."""
     spread_edges_ticks: tuple[float, ...] = _numbers(1.0, 2.0, 3.0, 5.0, 8.0)
@@ -85,31 +93,40 @@ class FlowProfile(Profile):
     """Sizes of market orders that do not exhaust the touch."""
     sweep_share: float = Field(0.3, ge=0, le=1, description="share of market orders that take exactly the touch")
     through_share: float = Field(0.1, ge=0, le=1, description="share of market orders that trade through the touch")
-    patience_log_s: tuple[float, ...] = _table(-6.0, 4.0, BANDS)
-    """ln seconds from an order to its cancellation: [at the touch, near, far; point]."""
-    near_ticks: float = Field(5.0, gt=0, description="orders up to this distance behind the touch are near")
+    cancel_edges_ticks: tuple[float, ...] = _numbers(0.0, 2.0, 5.0, 10.0)
+    """Cancelled orders are in distance band k behind the k-th edge; band 0 is the touch."""
+    cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(CANCEL_BANDS * CANCEL_AGES)))
+    """How likely an order is the one that is cancelled, relative to others: [distance band, step of its age]."""
     visible_levels: int = Field(10, ge=1, le=10)
     lots_per_tick: float = Field(
         50.0, gt=0, description="density on the visible levels of a side that the flow returns to"
     )
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are cancelled")
     restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
-    lean: float = Field(1.0, ge=0, description="how strongly the flow leans towards the reference price")
+    lean: float = Field(1.0, ge=0, description="how strongly limit orders lean towards the reference price")
+    cancel_lean: float = Field(0.1, ge=0, description="how strongly cancellations do, relative to limit orders")
+    informed: float = Field(1.0, ge=0, description="how strongly market orders take the side of the reference price")
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
     noise_ticks: float = Field(0.3, ge=0, description="standard deviation of the reference's step at an event")
     noise_activity: float = Field(0.5, ge=0, description="exponent of the activity in the size of that step")
     trend_feedback: float = Field(0.5, ge=0, description="effect of the squared trend on the variance of that step")
     trend_events: float = Field(1000.0, gt=1, description="memory of the trend, events")
-    impact_ticks: float = Field(1.0, ge=0, description="immediate impact of one unit of volume on the reference")
-    impact_lots: float = Field(100.0, gt=0, description="unit of volume: a mean market order")
+    impact_ticks_per_root_lot: float = Field(
+        0.3,
+        ge=0,
+        description="impact on the reference of what others take, per root of a lot that is remembered in full",
+    )
     parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
     repeat_share: float = Field(0.5, ge=0, le=1, description="share of market orders with the same parent as the last")
-    attention: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="share of events at which other traders' orders ahead of all of the flow's own count as the touch",
+    burst_share: float = Field(
+        0.0, ge=0, lt=1, description="share of the variance of a wait's normal score that has a memory"
     )
+    burst_events: float = Field(5.0, gt=0, description="this memory, events")
+    score_by_trade: float = Field(0.0, ge=-3, le=0, description="change of that score for each recent trade")
+    market_quiet: float = Field(
+        1.0, ge=0, description="factor on the share of market orders without recent trades, after other events"
+    )
+    market_by_trade: float = Field(0.0, ge=0, description="added to it for each recent trade")
     activity_deviation: float = Field(0.5, ge=0, description="standard deviation of the logarithm of the activity")
     activity_events: float = Field(
         2000.0, gt=1, description="memory of the activity's slow half, events; the fast half has a tenth"
@@ -119,13 +136,9 @@ class FlowProfile(Profile):
 
 
 @inlined
-def draw_ahead(agent: Any, count: int) -> float:
-    """The random number `count` places ahead; the next draw is the same as without it."""
-    draws = agent.draws
-    agent.draws = draws + np.uint64(count)
-    drawn = uniform(agent)
-    agent.draws = draws
-    return drawn
+def informed_sign(profile: Any, sign: float, gap: float, draw: float) -> float:
+    """The sign of a market order: the parent order's, or that of the gap to the reference price, the more often the wider it is."""
+    return -sign if sign * gap < 0.0 and draw > math.exp(-profile.informed * abs(gap)) else sign
 
 
 @inlined
@@ -144,34 +157,42 @@ def send_market_order(agent: Any, profile: Any, market: Any, requests: Any, sign
         take(requests, side, price, min(lots, max(1, touch_lots - 1)))
 
 
-@trader("flow", FlowProfile, memory=MEMORY_SLOTS + 1, depth=10)
+@trader("flow", FlowProfile, memory=MEMORY_SLOTS + 2, depth=10)
 def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event per wake-up. Memory: that of flow_reference.py and the kind of the next event. O(own orders) to cancel.
+    """One event per wake-up. Memory: that of flow_reference.py, the kind of the last event and the draw for the kind of the next. O(own orders).
 
-    The times, intended kinds, noise and parent sides do not depend on the book: a market with an extra order continues with
-    the same random numbers (common random numbers), and differs only by the reaction.
+    Every event has its own random numbers, the same with and without the orders of others, so both markets differ by the reaction only.
     """
     agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
-    if recall(market, 0) == 0.0:
-        start_parents(agent, profile, market)
+    if recall(market, STARTED) == 0.0:
+        start_memory(agent, profile, market)
     advance_reference(agent, profile, market)
-    kind = int(recall(market, NEXT_KIND))
-    next_kind = draw_next_kind(agent, profile, kind)
-    remember(market, NEXT_KIND, 1.0 * next_kind)
-    wait_ns = draw_wait_ns(agent, profile, market, kind, next_kind)
-    sign = draw_parent_sign(agent, profile, market) if kind == MARKET_KIND else 0.0
-    density_draw, draw = uniform(agent), uniform(agent)
-    attention_draw = draw_ahead(agent, ATTENTION_DRAW)
+    last_kind, kind_draw = int(recall(market, LAST_KIND)), recall(market, KIND_DRAW)
+    next_draw, density_draw, draw = uniform(agent), uniform(agent), uniform(agent)
+    order_draw = uniform(agent)
+    recent_trades = recall(market, RECENT_TRADES)
+    kind = expected_kind(profile, last_kind, recent_trades, kind_draw)
     if two_sided(market):
-        if attention_draw >= profile.attention:
-            overlook_others(market)
-        lean, actual_kind = reference_lean(profile, market), restore_density(profile, market, kind, density_draw)
-        if actual_kind == MARKET_KIND:
+        overlook_others(market)
+        kind = restore_density(
+            profile, market, kind_at_spread(profile, market, last_kind, recent_trades, kind_draw), density_draw
+        )
+    remember(market, LAST_KIND, 1.0 * kind)
+    remember(market, KIND_DRAW, next_draw)
+    next_kind = expected_kind(profile, kind, recent_trades, next_draw)
+    wait_ns = draw_wait_ns(agent, profile, market, kind, next_kind)
+    remember(market, SENT_SIGN, 0.0)
+    if two_sided(market):
+        gap = reference_gap(profile, market)
+        if kind == MARKET_KIND:
+            sign = informed_sign(profile, draw_parent_sign(agent, profile, market), gap, order_draw)
+            remember(market, SENT_SIGN, sign)
             send_market_order(agent, profile, market, requests, sign)
-        elif actual_kind == LIMIT_KIND:
-            place_limit_order(agent, profile, market, requests, lean, draw)
+        elif kind == LIMIT_KIND:
+            side = place_limit_order(agent, profile, market, requests, profile.lean * gap, draw)
+            remember(market, SENT_SIGN, 1.0 if side == BUY else -1.0)
         else:
-            cancel_overdue(profile, market, requests, lean, draw)
+            cancel_order(profile, market, requests, profile.lean * gap, draw, order_draw)
         cancel_far(profile, market, requests)
     else:
         open_book(agent, profile, market, requests)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from serl.agents.calibration.costs import COSTS, day_costs, day_orders, population_costs
+from serl.agents.execution.answering.model import NONE
 from serl.agents.realism.tape import HOUR_NS
-from serl.agents.traders.simulate import simulate
 from serl.history.importing import import_day
-from tests.agents.calibration.sample import HELD_OUT, OPEN_NS, flow, poisson_day
+from tests.agents.calibration.sample import HELD_OUT, flow, poisson_day
 
 SAMPLE = (
     Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster" / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"
@@ -35,21 +35,10 @@ def test_a_day_and_a_population_are_measured_alike() -> None:
 
 
 @pytest.mark.long
-def test_a_flow_without_attention_has_the_same_day_alone_and_makes_resting_at_the_mid_cheaper() -> None:
-    """The flow takes a tiny order inside the spread for the touch, unless it overlooks it."""
-    careful, careless = flow(attention=1.0), flow(attention=0.0)
-    ends_ns = OPEN_NS + 20 * 60 * 10**9
-    assert simulate(careful, 1, ends_ns).commands.tobytes() == simulate(careless, 1, ends_ns).commands.tobytes()
-    orders = day_orders(poisson_day(), *HELD_OUT, pairs=4)
-    seen, overlooked = (population_costs(one, range(5), orders).values for one in (careful, careless))
-    assert overlooked[2] > seen[2] + 0.5
-
-
-@pytest.mark.long
 @pytest.mark.skipif(not SAMPLE.is_file(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
 def test_the_replayed_day_of_amzn() -> None:
     """The numbers of an independent measurement: -.2, -.4 and +.15 bps."""
-    passive, touch, mid = day_costs([import_day(SAMPLE)], 13 * HOUR_NS, 16 * HOUR_NS).estimates.values()
+    passive, touch, mid = day_costs([import_day(SAMPLE)], 13 * HOUR_NS, 16 * HOUR_NS, NONE).estimates.values()
     assert passive.low < 0.5 and passive.high > -0.5
     assert -0.55 < touch.low < touch.high < -0.3
     assert 0.0 < mid.low < 0.15 < mid.high

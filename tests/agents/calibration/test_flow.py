@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from serl.agents.realism.tape import MINUTE_NS, build_tape
-from serl.agents.traders.simulate import simulate
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Tape, build_tape
+from serl.agents.traders.population import PopulationConfig, check_population
+from serl.agents.traders.simulate import Simulation, simulate
 from tests.agents.calibration.sample import OPEN_NS, flow
 
 END_NS = OPEN_NS + 20 * MINUTE_NS
@@ -24,3 +25,72 @@ def test_wide_spreads_attract_orders_inside() -> None:
         tape = build_tape(simulate(flow(inside_share=(share,) * 6), 1, END_NS))
         spreads.append(np.nanmean((tape.ask - tape.bid)[1:][tape.two_sided[1:]]))
     assert spreads[0] > 1.5 * spreads[1]
+
+
+def response_ticks(tape: Tape, after_s: float) -> float:
+    """Mean move of the mid from before each trade until later, towards the trade."""
+    trades = np.flatnonzero(tape.trades & tape.two_sided[:-1] & (tape.time_ns < END_NS - 60 * SECOND_NS))
+    later = np.searchsorted(tape.time_ns, tape.time_ns[trades] + int(after_s * SECOND_NS), side="right")
+    moves = tape.sign[trades] * (tape.mid[later] - tape.mid[trades])
+    return float(np.nanmean(moves))
+
+
+def test_informed_orders_are_followed_by_the_price() -> None:
+    """Without them, what a market order moves comes back."""
+    found = []
+    for informed in (0.0, 4.0):
+        tapes = [build_tape(simulate(flow(informed=informed, noise_ticks=0.5), seed, END_NS)) for seed in (1, 2, 3)]
+        found.append(np.mean([response_ticks(tape, 30.0) for tape in tapes]))
+    assert found[1] > found[0] + 1.0 and found[1] > 0
+
+
+def test_market_orders_come_when_the_spread_is_narrow() -> None:
+    """As the odds by spread say; with equal odds they do not care."""
+    odds = np.ones((6, 3))
+    odds[:2, 1], odds[4:, 1] = 4.0, 0.25
+    spreads = []
+    for chosen in (np.ones((6, 3)), odds):
+        tape = build_tape(simulate(flow(kind_odds=chosen.ravel().tolist()), 1, END_NS))
+        wide = (tape.ask - tape.bid)[:-1]
+        spreads.append(wide[tape.trades & tape.two_sided[:-1]].mean() / wide[tape.two_sided[:-1]].mean())
+    assert spreads[1] < 0.85 * spreads[0]
+
+
+def mean_mid(population: PopulationConfig, seed: int) -> float:
+    """From five minutes after the open."""
+    tape = build_tape(simulate(population, seed, END_NS))
+    return float(np.nanmean(tape.mid[1:][tape.time_ns > OPEN_NS + 5 * MINUTE_NS]))
+
+
+def beside(population: PopulationConfig, trader: str, **profile: float) -> PopulationConfig:
+    """The population and one more trader."""
+    group = {"trader": trader, "latency_us": 1.0, "start_spread_s": 0.0, "profile": profile}
+    values = population.model_dump()
+    modules = ["tests.agents.traders.sample_traders"]
+    return check_population(values | {"modules": modules, "groups": [*values["groups"], group]}, "beside")
+
+
+def with_buyer(population: PopulationConfig, lots: int) -> PopulationConfig:
+    schedule = {"start_s": 300.0, "participation": 0.0, "duration_s": 600.0, "child_lots": 50}
+    return beside(population, "metaorder", order_lots=lots, **schedule)
+
+
+def test_only_what_others_take_moves_the_reference_price() -> None:
+    """Alone, the flow has the same day whatever its impact; a stranger's metaorder pays more where it is larger."""
+    small, large = (flow(impact_ticks_per_root_lot=ticks) for ticks in (0.02, 0.5))
+    assert simulate(small, 1, END_NS).commands.tobytes() == simulate(large, 1, END_NS).commands.tobytes()
+    paid = [
+        np.mean([mean_mid(with_buyer(one, 5000), seed) - mean_mid(with_buyer(one, 0), seed) for seed in (1, 2, 3)])
+        for one in (small, large)
+    ]
+    assert paid[1] > paid[0] + 1.0 and paid[0] > -0.5
+
+
+def test_fills_of_others_resting_orders_move_no_price() -> None:
+    """They would pay whoever rests on both sides (docs/answering.md). The bidder is filled, by limit orders too: none keeps a tick away."""
+    still, moved = (Simulation(beside(flow(impact_ticks_per_root_lot=ticks), "bidder"), 1) for ticks in (0.0, 0.5))
+    for simulation in (still, moved):
+        simulation.advance(END_NS)
+    assert still.commands.tobytes() == moved.commands.tobytes()
+    last = still.population.traders - 1
+    assert still.crowd.traders.agents["position_lots"][last] > 100

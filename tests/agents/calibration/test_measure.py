@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import FreeParameters, add_patient_orders, flow_population, impact_ticks
+from serl.agents.calibration.fit import FreeParameters, flow_population, impact_ticks_per_root_lot
 from serl.agents.calibration.measure import log_quantiles, measure_flow, quantiles
 from serl.agents.calibration.poisson import measure_poisson
+from serl.agents.impact_memory import REFERENCE_S, mean_memory, memory_weights
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
 from serl.agents.traders.flow_tables import POINTS
 from serl.agents.traders.simulate import simulate
@@ -56,7 +57,7 @@ def test_a_calibrated_flow_has_the_measurements_of_its_day() -> None:
     for name, count in known.counts.items():
         assert abs(again.counts[name] / count - 1) < 0.25, name
     assert np.allclose(again.next_share[:, 1], known.next_share[:, 1], atol=0.03)
-    assert np.allclose(again.market_lots[4:28], known.market_lots[4:28], rtol=0.2)
+    assert np.allclose(again.market_lots[8:28], known.market_lots[8:28], rtol=0.2)
     assert np.allclose(again.wait_log_s[0, 2, 8:26], known.wait_log_s[0, 2, 8:26], atol=0.3)
     assert 0.5 < again.spread_ticks / known.spread_ticks < 2
 
@@ -73,17 +74,12 @@ def test_quantiles_preserve_atoms_and_the_mean_of_the_tail() -> None:
     assert drawn.mean() == pytest.approx(waits.mean(), rel=0.1)
 
 
-def test_patient_orders_do_not_change_the_others() -> None:
-    tables = np.stack([np.linspace(-5, 3, POINTS)])
-    changed = add_patient_orders(tables, 0.25)[0]
-    assert changed[0] == -5 and changed[12] == pytest.approx(np.interp(0.5, np.linspace(0, 1, POINTS), tables[0]))
-    assert (changed[24:] > 8).all() and (changed[:24] <= 3).all()
-    assert (add_patient_orders(tables, 0.0) == tables).all()
-
-
-def test_impact_grows_with_the_prefactor() -> None:
+def test_the_impact_of_others_is_that_of_the_square_root_law() -> None:
+    """A hundredth of the volume, worked evenly over the reference time, moves the price by a tenth of sigma at its end."""
     known = measure_flow([window(*TRAIN, levels=10)], *TRAIN)
-    assert impact_ticks(known, 1.0) == pytest.approx(2 * impact_ticks(known, 0.5)) and impact_ticks(known, 1.0) > 0
+    lots = 0.01 * known.volume_lots * mean_memory(memory_weights(), REFERENCE_S)
+    sigma_ticks = known.volatility_ticks * (known.duration_s / 60) ** 0.5
+    assert impact_ticks_per_root_lot(known) * lots**0.5 == pytest.approx(0.1 * sigma_ticks)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,19 @@ from typing import Any
 from pydantic import Field
 
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.trader_api import BUY, SELL, cancel, limit, market_order, recall, remember, sleep
+from serl.agents.traders.trader_api import (
+    BUY,
+    SELL,
+    cancel,
+    cancel_all,
+    limit,
+    market_order,
+    post,
+    recall,
+    remember,
+    sleep,
+    two_sided,
+)
 
 
 class FlooderProfile(Profile):
@@ -54,3 +66,16 @@ def absurd(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         cancel(requests, market, index)
     remember(market, 0, 1.0)
     sleep(requests, market, 1e9)
+
+
+class BidderProfile(Profile):
+    lots: int = Field(20, ge=0)
+
+
+@trader("bidder", BidderProfile)
+def bidder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Rests a bid in the middle of the spread, and renews it; it never takes."""
+    cancel_all(requests, market)
+    if two_sided(market) and market.ask_ticks - market.bid_ticks > 2:
+        post(requests, BUY, (market.bid_ticks + market.ask_ticks) // 2, int(profile.lots))
+    sleep(requests, market, 2e9)

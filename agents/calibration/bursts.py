@@ -1,0 +1,96 @@
+"""How messages cluster within seconds: short waits follow short waits, and a trade brings haste and more trades for some messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from serl.agents.realism.messages import CANCEL, MARKET
+from serl.agents.realism.tape import Bools, Floats, Ints, Tape
+from serl.agents.traders.flow_tables import RECENT_TRADES_DECAY
+
+LAGS = np.arange(1, 11)
+TAIL_LAG = 50
+"""What waits share at this lag is the slowly varying activity."""
+EXCESS_MIN, SCORE_MIN = 1e-3, -3.0
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Waits are compared by their normal score: the standard normal quantile of their rank among the waits between the same two kinds."""
+
+    share: float
+    """Share of the score's variance with a memory, beyond trades and activity."""
+    events: float
+    """This memory."""
+    score_by_trade: float
+    """Mean score for each recent trade, negative: messages hurry."""
+    market_quiet: float
+    """Market orders without a recent trade, relative to the mean; after limit orders and cancellations."""
+    market_by_trade: float
+    """More of them for each recent trade, relative to the mean."""
+
+
+def measure_bursts(windows: Sequence[Tape]) -> Bursts:
+    """Over all windows."""
+    kinds = [window.kind.astype(np.int64) for window in windows]
+    recents = [recent_trades(kind == MARKET) for kind in kinds]
+    scores = _normal_scores(windows, kinds)
+    before_wait = np.concatenate([recent[:-1] for recent in recents])
+    start, slope = _line(before_wait, np.concatenate(scores))
+    left = [score - start - slope * recent[:-1] for score, recent in zip(scores, recents, strict=True)]
+    share, events = _memory(left)
+    after_other = [kind[:-1] != MARKET for kind in kinds]
+    recent = np.concatenate([one[1:][after] for one, after in zip(recents, after_other, strict=True)])
+    takes = np.concatenate([kind[1:][after] == MARKET for kind, after in zip(kinds, after_other, strict=True)])
+    quiet, each = _line(recent, takes.astype(np.float64))
+    mean = max(1e-9, float(takes.mean()))
+    return Bursts(share, events, min(0.0, max(SCORE_MIN, slope)), max(0.0, quiet / mean), max(0.0, each / mean))
+
+
+def recent_trades(trades: Bools) -> Floats:
+    """[message] trades before each message, each weighted by RECENT_TRADES_DECAY to the power of the messages in between."""
+    recent = np.zeros(len(trades))
+    for place in np.flatnonzero(trades):
+        # after a hundred messages a trade has a weight below 1e-7
+        until = min(len(trades), place + 101)
+        recent[place + 1 : until] += RECENT_TRADES_DECAY ** np.arange(until - place - 1)
+    return recent
+
+
+def _normal_scores(windows: Sequence[Tape], kinds: list[Ints]) -> list[Floats]:
+    """[day][message but the last] score of the wait after the message. Ties are in the order of their time."""
+    waits = np.concatenate([np.diff(window.time_ns) for window in windows])
+    pairs = np.concatenate([(CANCEL + 1) * kind[:-1] + kind[1:] for kind in kinds])
+    scores, quantile = np.zeros(len(waits)), NormalDist().inv_cdf
+    grid = np.array([quantile((point + 0.5) / 1024) for point in range(1024)])
+    for pair in np.unique(pairs):
+        chosen = np.flatnonzero(pairs == pair)
+        rank = np.empty(len(chosen))
+        rank[np.argsort(waits[chosen], kind="stable")] = np.arange(len(chosen))
+        scores[chosen] = grid[(1024 * (rank + 0.5) / len(chosen)).astype(np.int64)]
+    return np.split(scores, np.cumsum([len(kind) - 1 for kind in kinds])[:-1])
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """(intercept, slope) by least squares; slope 0 where x does not vary."""
+    spread = float(x.var())
+    slope = float(np.mean((x - x.mean()) * (y - y.mean()))) / spread if spread > 0 else 0.0
+    return float(y.mean()) - slope * float(x.mean()), slope
+
+
+def _memory(scores: list[Floats]) -> tuple[float, float]:
+    """(share, events) of share exp(-lag / events), fitted on logarithms to the autocorrelations at LAGS above that at TAIL_LAG."""
+    tail = _autocorrelation(scores, TAIL_LAG)
+    excess = np.array([max(EXCESS_MIN, _autocorrelation(scores, int(lag)) - tail) for lag in LAGS])
+    start, slope = _line(LAGS.astype(np.float64), np.log(excess))
+    return min(0.9, float(np.exp(start))), min(float(TAIL_LAG), -1.0 / min(-1.0 / TAIL_LAG, slope))
+
+
+def _autocorrelation(scores: list[Floats], lag: int) -> float:
+    """Pooled over the days."""
+    pairs = [(score[lag:], score[:-lag]) for score in scores if len(score) > lag]
+    products = sum(float(late @ early) for late, early in pairs)
+    squares = sum(0.5 * float(late @ late + early @ early) for late, early in pairs)
+    return products / squares if squares > 0 else 0.0

@@ -1,0 +1,151 @@
+"""Which orders are cancelled: how much likelier one is than another, by its distance from the touch and its age.
+
+The partial likelihood of Cox (1975) in its simplest form: a cancellation at the touch is one of the orders at the touch then, one behind it one
+of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from serl.agents.realism.messages import CANCEL, LIMIT
+from serl.agents.realism.tape import Floats, Tape
+from serl.agents.traders.flow_tables import CANCEL_AGES, CANCEL_BANDS, age_step
+from serl.exchange.compiling import allocating, allocating_inner
+from serl.exchange.records import Side
+
+BUY = int(Side.BUY)
+SIDE, PRICE, LOTS, TIME = range(4)
+"""Columns of the open orders."""
+
+
+def cancel_edges(behind_ticks: Floats) -> Floats:
+    """[CANCEL_BANDS - 1] edges of the distance bands: the touch, and the quarters of the distances of orders cancelled behind it."""
+    quarters = np.arange(1, CANCEL_BANDS - 1) / (CANCEL_BANDS - 1)
+    return np.append(
+        0.0, np.quantile(behind_ticks, quarters) if len(behind_ticks) else np.arange(1.0, CANCEL_BANDS - 1)
+    )
+
+
+def cancel_odds(windows: Sequence[Tape], edges_ticks: Floats) -> Floats:
+    """[distance band, step of the age] cancellations for each order that was there at a cancellation, over all windows.
+
+    Orders that arrived before the window are not known, and count neither as cancelled nor as there. A cell in which there were none has the
+    odds of its side of the touch: each cell is given one more order, with these.
+    """
+    cancelled, there = np.zeros((2, CANCEL_BANDS, CANCEL_AGES))
+    for window in windows:
+        most = int((window.kind == LIMIT).sum()) + 1
+        orders = np.zeros((most, TIME + 1), np.int64)
+        _count(
+            window.kind, window.side, window.price_ticks, window.qty_lots, window.time_ns, window.entered_ns, window.book_ticks, edges_ticks,
+            orders, cancelled, there,
+        )  # fmt: skip
+    odds = np.zeros_like(there)
+    for bands in (slice(0, 1), slice(1, None)):
+        mean = (cancelled[bands].sum() + 1.0) / (there[bands].sum() + 1.0)
+        odds[bands] = (cancelled[bands] + mean) / (there[bands] + 1.0)
+    return odds
+
+
+@allocating
+def _count(
+    kind: Any, side: Any, price_ticks: Any, qty_lots: Any, time_ns: Any, entered_ns: Any, book_ticks: Any, edges_ticks: Any, orders: Any,
+    cancelled: Any, there: Any,
+) -> None:  # fmt: skip
+    """Adds a window's cancellations. orders: room for the open ones, the columns SIDE to TIME. O(messages x open orders)."""
+    count = 0
+    for message in range(len(kind)):
+        if kind[message] == LIMIT:
+            orders[count, SIDE], orders[count, PRICE] = side[message], price_ticks[message]
+            orders[count, LOTS], orders[count, TIME] = qty_lots[message], time_ns[message]
+            count += 1
+            continue
+        book = book_ticks[message]
+        if kind[message] == CANCEL:
+            if book[0, 0] > 0 and book[1, 0] > 0 and entered_ns[message] >= time_ns[0]:
+                distance_ticks = _distance_ticks(book, side[message], price_ticks[message])
+                band = _band(edges_ticks, distance_ticks)
+                cancelled[band, _age_step(time_ns[message] - entered_ns[message])] += 1.0
+                _count_there(orders, count, book, edges_ticks, distance_ticks <= 0, time_ns[message], there)
+            _reduce(orders, count, side[message], price_ticks[message], entered_ns[message], qty_lots[message])
+        else:
+            _trade(orders, count, side[message], price_ticks[message], qty_lots[message])
+        count = _keep_open(orders, count, book_ticks[message + 1])
+
+
+@allocating_inner
+def _count_there(
+    orders: Any, count: int, book: Any, edges_ticks: Any, at_touch: bool, time_ns: int, there: Any
+) -> None:
+    """Adds the orders in view at the touch, or behind it."""
+    for index in range(count):
+        side, price = orders[index, SIDE], orders[index, PRICE]
+        distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
+        in_view = last == 0 or distance_ticks <= _distance_ticks(book, side, last)
+        if in_view and (distance_ticks <= 0) == at_touch:
+            there[_band(edges_ticks, distance_ticks), _age_step(time_ns - orders[index, TIME])] += 1.0
+
+
+@allocating_inner
+def _reduce(orders: Any, count: int, side: int, price_ticks: int, entered_ns: int, lots: int) -> None:
+    """Takes lots from the order that is cancelled, or in part, if it is known."""
+    for index in range(count):
+        same_time = orders[index, TIME] == entered_ns
+        if same_time and orders[index, PRICE] == price_ticks and orders[index, SIDE] == side:
+            orders[index, LOTS] -= lots
+            return
+
+
+@allocating_inner
+def _trade(orders: Any, count: int, side: int, worst_ticks: int, lots: int) -> None:
+    """Takes the lots of a market order from the opposite orders up to its worst price, by price and then time."""
+    sign = 1 if side == BUY else -1
+    while lots > 0:
+        best = -1
+        for index in range(count):
+            ahead = sign * (worst_ticks - orders[index, PRICE])
+            if orders[index, SIDE] == side or orders[index, LOTS] <= 0 or ahead < 0:
+                continue
+            # orders are in the order of their arrival: the first of a price is the oldest
+            if best < 0 or ahead > sign * (worst_ticks - orders[best, PRICE]):
+                best = index
+        if best < 0:
+            return
+        taken = min(lots, orders[best, LOTS])
+        orders[best, LOTS] -= taken
+        lots -= taken
+
+
+@allocating_inner
+def _keep_open(orders: Any, count: int, book: Any) -> int:
+    """Drops orders without lots, and those ahead of the book's touch, which are gone; returns how many stay, in their order."""
+    kept = 0
+    for index in range(count):
+        side, price = orders[index, SIDE], orders[index, PRICE]
+        if orders[index, LOTS] > 0 and book[side, 0] > 0 and _distance_ticks(book, side, price) >= 0:
+            orders[kept] = orders[index]
+            kept += 1
+    return kept
+
+
+@allocating_inner
+def _distance_ticks(book: Any, side: int, price_ticks: int) -> int:
+    """Ticks from the touch of its side back to a price."""
+    touch = book[side, 0]
+    return touch - price_ticks if side == BUY else price_ticks - touch
+
+
+@allocating_inner
+def _band(edges_ticks: Any, distance_ticks: int) -> int:
+    band = 0
+    while band < len(edges_ticks) and distance_ticks > edges_ticks[band]:
+        band += 1
+    return band
+
+
+@allocating_inner
+def _age_step(age_ns: int) -> int:
+    return age_step(math.log(max(1e-9, 1e-9 * age_ns)))

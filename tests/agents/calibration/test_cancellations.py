@@ -1,0 +1,75 @@
+"""Which orders are cancelled, measured on tapes whose answer is known."""
+
+import numpy as np
+
+from serl.agents.calibration.cancellations import cancel_edges, cancel_odds
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
+from serl.agents.realism.tape import SECOND_NS, Tape, build_tape
+from serl.agents.traders.flow_tables import AGE_LOG_S_MIN, AGE_STEP, CANCEL_AGES, CANCEL_BANDS
+from serl.agents.traders.simulate import simulate
+from serl.exchange.records import Side
+from tests.agents.calibration.sample import CANCEL_PER_S, TRAIN, flow, poisson_day
+
+BUY, SELL = int(Side.BUY), int(Side.SELL)
+EDGES = np.array([0.0, 2.0, 5.0, 10.0])
+
+
+def step(age_s: float) -> int:
+    return int((np.log(age_s) - AGE_LOG_S_MIN) / AGE_STEP)
+
+
+def tape(*messages: tuple[float, int, int, int, int, float]) -> Tape:
+    """(time in s, kind, side, price, lots, arrival in s); the book is 100 to 110 all the time."""
+    columns = list(zip(*messages, strict=True))
+    count = len(messages)
+    ticks = np.tile(np.array([[100, 90], [110, 120]]), (count + 1, 1, 1))
+    return Tape(
+        "A", (np.array(columns[0]) * SECOND_NS).astype(np.int64), np.array(columns[1], np.int8), np.array(columns[2], np.int8),
+        np.array(columns[3]), np.array(columns[4]), (np.array(columns[5]) * SECOND_NS).astype(np.int64), np.ones(count, bool),
+        ticks, np.full_like(ticks, 10),
+    )  # fmt: skip
+
+
+def test_a_cancellation_counts_all_orders_of_its_side_of_the_touch() -> None:
+    arrivals = [(0.0, LIMIT, BUY, 100, 5, -1), (10.0, LIMIT, BUY, 100, 5, -1), (10.5, LIMIT, SELL, 115, 5, -1)]
+    odds = cancel_odds([tape(*arrivals, (11.0, CANCEL, BUY, 100, 5, 10.0))], EDGES)
+    mean = (1 + 1) / (2 + 1)
+    assert odds[0, step(1.0)] == (1 + mean) / 2, "cancelled: one of one of this age"
+    assert odds[0, step(11.0)] == mean / 2, "it was there, and was not cancelled"
+    assert (odds[1:] == 1.0).all(), "the order behind the touch is not compared with it"
+
+
+def test_orders_that_traded_are_no_longer_there() -> None:
+    arrivals = [(0.0, LIMIT, BUY, 100, 5, -1), (10.0, LIMIT, BUY, 100, 5, -1)]
+    after = (11.0, CANCEL, BUY, 100, 5, 10.0)
+    partly = cancel_odds([tape(*arrivals, (10.5, MARKET, SELL, 100, 3, -1), after)], EDGES)
+    filled = cancel_odds([tape(*arrivals, (10.5, MARKET, SELL, 100, 5, -1), after)], EDGES)
+    assert partly[0, step(11.0)] == (2 / 3) / 2 and filled[0, step(11.0)] == 1.0, "the first order of the queue trades"
+
+
+def test_orders_from_before_the_window_are_not_compared() -> None:
+    odds = cancel_odds([tape((0.0, LIMIT, BUY, 100, 5, -1), (1.0, CANCEL, BUY, 100, 5, -1.0))], EDGES)
+    assert (odds == 1.0).all()
+
+
+def test_bands_are_quarters_of_the_distances() -> None:
+    assert cancel_edges(np.arange(1.0, 6.0)).tolist() == [0, 2, 3, 4]
+    assert cancel_edges(np.zeros(0)).tolist() == [0, 1, 2, 3]
+
+
+def test_cancellations_at_random_do_not_depend_on_the_age() -> None:
+    """Zero intelligence cancels each order at the same rate, whatever its age: odds are level, up to chance."""
+    window = build_tape(poisson_day(), 10).window(*TRAIN)
+    behind = cancel_odds([window], np.array([0.0, 1.0, 2.0, 3.0]))[1:4, step(0.3) : step(30.0)]
+    assert len(set(CANCEL_PER_S[:6])) == 1
+    assert np.abs(behind / behind.mean() - 1).max() < 0.35, behind
+
+
+def test_the_flow_cancels_by_the_odds_that_it_is_given() -> None:
+    """Young orders ten times as often: measured again, they are."""
+    odds = np.where(np.arange(CANCEL_AGES) < step(2.0), 10.0, 1.0)
+    population = flow(cancel_odds=np.tile(odds, CANCEL_BANDS).tolist(), cancel_lean=0.0)
+    window = build_tape(simulate(population, 1, TRAIN[1]), 10).window(*TRAIN)
+    found = cancel_odds([window], EDGES)
+    young, old = found[1:, step(0.3) : step(2.0)].mean(), found[1:, step(2.0) + 1 : step(60.0)].mean()
+    assert 5 < young / old < 20
