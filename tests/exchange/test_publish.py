@@ -16,6 +16,7 @@ import zmq
 from serl.clients.blocking import connect
 from serl.clients.session import Report
 from serl.exchange.config import socket_endpoints
+from serl.exchange.errors import Rejected
 from serl.exchange.feed import BATCH_EVENTS, Feed
 from serl.exchange.gateway.feed_state import CHANNELS, LOOP, NOBODY, PUBLISHED, PYTHON
 from serl.exchange.gateway.publish import publish_unpublished
@@ -187,13 +188,16 @@ def test_orders_expire_in_time(tmp_path: Path, is_followed: bool) -> None:
             for number in range(16):
                 time.sleep(0.02)  # the exchange has nothing to do meanwhile
                 expire_ns = time.time_ns() + (50_000_000 if number else 10**10)
-                client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
+                try:
+                    client.buy("A", 1, 100, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=expire_ns))
+                except Rejected:
+                    continue  # the machine was away for so long that the time had passed
                 if not number:
                     continue  # for this one the exchange loads its rule book
                 while not isinstance(report := client.wait(5.0), Report) or report.kind != EventKind.CANCELLED:
                     assert report is not None
                 late_ms.append((time.time_ns() - expire_ns) / 1e6)
-        assert np.median(late_ms) < 25, late_ms
+        assert len(late_ms) >= 5 and np.median(late_ms) < 25, late_ms
         feed.close()
 
 
