@@ -177,6 +177,9 @@ def describe_error(error: ValidationError) -> str:
     """A validation error in one line: field, what was expected, what it got."""
     parts = []
     for item in error.errors():
+        if not item["loc"] and item["type"] == "value_error":  # about the whole: its text says what it got
+            parts.append(item["msg"].removeprefix("Value error, "))
+            continue
         field = ".".join(str(part) for part in item["loc"])
         got = "" if item["type"] in ("missing", "extra_forbidden") else f", got {item['input']!r}"
         parts.append(f"{field}: {item['msg']}{got}")

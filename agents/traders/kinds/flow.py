@@ -13,7 +13,7 @@ in a day that answers (serl.agents.impact_memory).
 import math
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from serl.agents.traders.flow_book import (
     cancel_far,
@@ -54,6 +54,8 @@ from serl.agents.traders.trader_api import BUY, SELL, market_order, recall, reme
 from serl.exchange.compiling import inlined
 
 LAST_KIND, KIND_DRAW = MEMORY_SLOTS, MEMORY_SLOTS + 1
+EARLIER_FIELDS = frozenset({"attention", "impact_lots", "impact_ticks", "near_ticks", "patience_log_s"})
+"""Of the model before this one."""
 DRAWS_PER_EVENT = 256
 """Random numbers reserved for each event; opening a book uses the most."""
 
@@ -70,6 +72,17 @@ def _numbers(*values: float) -> Any:
 
 class FlowProfile(Profile):
     """Tables hold quantiles at POINTS equally spaced probabilities from 0 to 1, linear in between."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_model(cls, values: Any) -> Any:
+        earlier = sorted(EARLIER_FIELDS.intersection(values)) if isinstance(values, dict) else []
+        if earlier:
+            raise ValueError(
+                f"expected a population of this version, got one of an earlier `serl calibrate` ({', '.join(earlier)}); "
+                "calibrate its day again"
+            )
+        return values
 
     next_share: tuple[float, ...] = _numbers(0.4, 0.03, 0.57, 0.4, 0.25, 0.35, 0.63, 0.02, 0.35)
     """Shares of limit, market, cancel after each of limit, market, cancel."""

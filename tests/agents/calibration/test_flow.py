@@ -1,8 +1,10 @@
 """The flow trader."""
 
 import numpy as np
+import pytest
 
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Tape, build_tape
+from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.simulate import Simulation, simulate
 from tests.agents.calibration.sample import OPEN_NS, flow
@@ -94,3 +96,10 @@ def test_fills_of_others_resting_orders_move_no_price() -> None:
     assert still.commands.tobytes() == moved.commands.tobytes()
     last = still.population.traders - 1
     assert still.crowd.traders.agents["position_lots"][last] > 100
+
+
+def test_a_population_of_the_earlier_model_says_what_to_do() -> None:
+    with pytest.raises(
+        PopulationError, match=r"got one of an earlier `serl calibrate` \(attention, near_ticks\); calibrate its day"
+    ):
+        flow(attention=0.0, near_ticks=5.0)
