@@ -6,9 +6,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from serl.agents.realism.messages import CANCEL, MARKET
+from serl.agents.realism.messages import MARKET
 from serl.agents.realism.tape import Bools, Floats, Ints, Tape
-from serl.agents.traders.flow_tables import RECENT_TRADES_DECAY
+from serl.agents.traders.flow_tables import KINDS, RECENT_TRADES_DECAY
 
 LAGS = np.arange(1, 11)
 TAIL_LAG = 50
@@ -62,7 +62,7 @@ def recent_trades(trades: Bools) -> Floats:
 def _normal_scores(windows: Sequence[Tape], kinds: list[Ints]) -> list[Floats]:
     """[day][message but the last] score of the wait after the message. Ties are in the order of their time."""
     waits = np.concatenate([np.diff(window.time_ns) for window in windows])
-    pairs = np.concatenate([(CANCEL + 1) * kind[:-1] + kind[1:] for kind in kinds])
+    pairs = np.concatenate([KINDS * kind[:-1] + kind[1:] for kind in kinds])
     scores, quantile = np.zeros(len(waits)), NormalDist().inv_cdf
     grid = np.array([quantile((point + 0.5) / 1024) for point in range(1024)])
     for pair in np.unique(pairs):

@@ -4,7 +4,6 @@ The partial likelihood of Cox (1975) in its simplest form: a cancellation at the
 of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import Floats, Tape
-from serl.agents.traders.flow_tables import CANCEL_AGES, CANCEL_BANDS, age_step
+from serl.agents.traders.flow_tables import CANCEL_AGES, CANCEL_BANDS, age_step, cancel_band
 from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.records import Side
 
@@ -67,8 +66,8 @@ def _count(
         if kind[message] == CANCEL:
             if book[0, 0] > 0 and book[1, 0] > 0 and entered_ns[message] >= time_ns[0]:
                 distance_ticks = _distance_ticks(book, side[message], price_ticks[message])
-                band = _band(edges_ticks, distance_ticks)
-                cancelled[band, _age_step(time_ns[message] - entered_ns[message])] += 1.0
+                band = cancel_band(edges_ticks, distance_ticks)
+                cancelled[band, age_step(time_ns[message] - entered_ns[message])] += 1.0
                 _count_there(orders, count, book, edges_ticks, distance_ticks <= 0, time_ns[message], there)
             _reduce(orders, count, side[message], price_ticks[message], entered_ns[message], qty_lots[message])
         else:
@@ -86,7 +85,7 @@ def _count_there(
         distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
         in_view = last == 0 or distance_ticks <= _distance_ticks(book, side, last)
         if in_view and (distance_ticks <= 0) == at_touch:
-            there[_band(edges_ticks, distance_ticks), _age_step(time_ns - orders[index, TIME])] += 1.0
+            there[cancel_band(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])] += 1.0
 
 
 @allocating_inner
@@ -136,16 +135,3 @@ def _distance_ticks(book: Any, side: int, price_ticks: int) -> int:
     """Ticks from the touch of its side back to a price."""
     touch = book[side, 0]
     return touch - price_ticks if side == BUY else price_ticks - touch
-
-
-@allocating_inner
-def _band(edges_ticks: Any, distance_ticks: int) -> int:
-    band = 0
-    while band < len(edges_ticks) and distance_ticks > edges_ticks[band]:
-        band += 1
-    return band
-
-
-@allocating_inner
-def _age_step(age_ns: int) -> int:
-    return age_step(math.log(max(1e-9, 1e-9 * age_ns)))

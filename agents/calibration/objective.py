@@ -21,7 +21,7 @@ from serl.agents.traders.simulate import simulate
 from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
-VOLATILITY_WEIGHT, VOLUME_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.01
+VOLATILITY_WEIGHT, TRADES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.01
 """Penalties added to the mean L1: for a volatility and a number of trades off by a factor of e, a response off by 100 %, and each missing stylised
 fact."""
 COST_WEIGHT = 0.02
@@ -173,5 +173,5 @@ def _loss(population: PopulationConfig, seed: int, real: TrainingMoments) -> tup
     response_error = np.abs(market_order_responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
     missing = facts_missing(measure_facts(tape, real.span.start_ns, real.span.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
-    penalty += VOLUME_WEIGHT * abs(math.log(max(1, tape.trades.sum()) / real.trades))
+    penalty += TRADES_WEIGHT * abs(math.log(max(1, tape.trades.sum()) / real.trades))
     return mean + float(penalty), mean

@@ -6,8 +6,8 @@ from typing import Any
 from serl.agents.traders.flow_reference import reference_ticks
 from serl.agents.traders.flow_tables import (
     CANCEL_AGES,
-    CANCEL_BANDS,
     age_step,
+    cancel_band,
     draw_lots,
     quantile,
     side_excess,
@@ -117,10 +117,8 @@ def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, tilt: 
         return 0.0
     if distance > view_ticks(profile, market, 0 if side == BUY else 1):
         return 0.0
-    band = 0
-    while band < CANCEL_BANDS - 1 and distance > profile.cancel_edges_ticks[band]:
-        band += 1
-    step = age_step(math.log(max(1e-9, 1e-9 * (market.time_ns - own_since(market, index)))))
+    band = cancel_band(profile.cancel_edges_ticks, distance)
+    step = age_step(market.time_ns - own_since(market, index))
     return profile.cancel_odds[CANCEL_AGES * band + step] * math.exp(tilt if side == SELL else -tilt)
 
 

@@ -184,12 +184,12 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     next_draw, density_draw, draw = uniform(agent), uniform(agent), uniform(agent)
     order_draw = uniform(agent)
     recent_trades = recall(market, RECENT_TRADES)
-    kind = expected_kind(profile, last_kind, recent_trades, kind_draw)
     if two_sided(market):
         overlook_others(market)
-        kind = restore_density(
-            profile, market, kind_at_spread(profile, market, last_kind, recent_trades, kind_draw), density_draw
-        )
+        kind = kind_at_spread(profile, market, last_kind, recent_trades, kind_draw)
+        kind = restore_density(profile, market, kind, density_draw)
+    else:
+        kind = expected_kind(profile, last_kind, recent_trades, kind_draw)
     remember(market, LAST_KIND, 1.0 * kind)
     remember(market, KIND_DRAW, next_draw)
     next_kind = expected_kind(profile, kind, recent_trades, next_draw)
