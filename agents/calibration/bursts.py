@@ -24,6 +24,8 @@ class Bursts:
     """Share of the score's variance with a memory, beyond trades and activity."""
     events: float
     """This memory."""
+    score_quiet: float
+    """Mean score without a recent trade: that of all waits is 0."""
     score_by_trade: float
     """Mean score for each recent trade, negative: messages hurry."""
     market_quiet: float
@@ -37,8 +39,9 @@ def measure_bursts(windows: Sequence[Tape]) -> Bursts:
     kinds = [window.kind.astype(np.int64) for window in windows]
     recents = [recent_trades(kind == MARKET) for kind in kinds]
     scores = _normal_scores(windows, kinds)
-    before_wait = np.concatenate([recent[:-1] for recent in recents])
-    start, slope = _line(before_wait, np.concatenate(scores))
+    before_wait, all_scores = np.concatenate([recent[:-1] for recent in recents]), np.concatenate(scores)
+    slope = min(0.0, max(SCORE_MIN, _line(before_wait, all_scores)[1]))
+    start = float(all_scores.mean()) - slope * float(before_wait.mean())
     left = [score - start - slope * recent[:-1] for score, recent in zip(scores, recents, strict=True)]
     share, events = _memory(left)
     after_other = [kind[:-1] != MARKET for kind in kinds]
@@ -46,7 +49,7 @@ def measure_bursts(windows: Sequence[Tape]) -> Bursts:
     takes = np.concatenate([kind[1:][after] == MARKET for kind, after in zip(kinds, after_other, strict=True)])
     quiet, each = _line(recent, takes.astype(np.float64))
     mean = max(1e-9, float(takes.mean()))
-    return Bursts(share, events, min(0.0, max(SCORE_MIN, slope)), max(0.0, quiet / mean), max(0.0, each / mean))
+    return Bursts(share, events, start, slope, max(0.0, quiet / mean), max(0.0, each / mean))
 
 
 def recent_trades(trades: Bools) -> Floats:

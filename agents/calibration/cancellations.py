@@ -11,7 +11,14 @@ import numpy as np
 
 from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import Floats, Tape
-from serl.agents.traders.flow_tables import CANCEL_AGES, CANCEL_BANDS, age_step, cancel_band
+from serl.agents.traders.flow_tables import (
+    CANCEL_AGES,
+    CANCEL_SIZES,
+    DISTANCE_BANDS,
+    age_step,
+    distance_band,
+    size_class,
+)
 from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.records import Side
 
@@ -21,38 +28,39 @@ SIDE, PRICE, LOTS, TIME = range(4)
 
 
 def cancel_edges(behind_ticks: Floats) -> Floats:
-    """[CANCEL_BANDS - 1] edges of the distance bands: the touch, and the quarters of the distances of orders cancelled behind it."""
-    quarters = np.arange(1, CANCEL_BANDS - 1) / (CANCEL_BANDS - 1)
+    """[DISTANCE_BANDS - 1] edges of the distance bands: the touch, and the quarters of the distances of orders cancelled behind it."""
+    quarters = np.arange(1, DISTANCE_BANDS - 1) / (DISTANCE_BANDS - 1)
     return np.append(
-        0.0, np.quantile(behind_ticks, quarters) if len(behind_ticks) else np.arange(1.0, CANCEL_BANDS - 1)
+        0.0, np.quantile(behind_ticks, quarters) if len(behind_ticks) else np.arange(1.0, DISTANCE_BANDS - 1)
     )
 
 
-def cancel_odds(windows: Sequence[Tape], edges_ticks: Floats) -> Floats:
-    """[distance band, step of the age] cancellations for each order that was there at a cancellation, over all windows.
+def cancel_odds(windows: Sequence[Tape], edges_ticks: Floats, edges_lots: Floats) -> Floats:
+    """[distance band, step of the age, size class] cancellations for each order that was there at a cancellation, over all windows.
 
     Orders that arrived before the window are not known, and count neither as cancelled nor as there. A cell in which there were none has the
     odds of its side of the touch: each cell is given one more order, with these.
     """
-    cancelled, there = np.zeros((2, CANCEL_BANDS, CANCEL_AGES))
+    cancelled, there = np.zeros((2, DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES))
     for window in windows:
         most = int((window.kind == LIMIT).sum()) + 1
         orders = np.zeros((most, TIME + 1), np.int64)
         _count(
-            window.kind, window.side, window.price_ticks, window.qty_lots, window.time_ns, window.entered_ns, window.book_ticks, edges_ticks,
+            window.kind, window.side, window.price_ticks, window.qty_lots, window.time_ns, window.entered_ns, window.book_ticks, edges_ticks, edges_lots,
             orders, cancelled, there,
         )  # fmt: skip
     odds = np.zeros_like(there)
     for bands in (slice(0, 1), slice(1, None)):
         mean = (cancelled[bands].sum() + 1.0) / (there[bands].sum() + 1.0)
-        odds[bands] = (cancelled[bands] + mean) / (there[bands] + 1.0)
+        any_size = (cancelled[bands].sum(axis=2) + mean) / (there[bands].sum(axis=2) + 1.0)
+        odds[bands] = (cancelled[bands] + any_size[:, :, np.newaxis]) / (there[bands] + 1.0)
     return odds
 
 
 @allocating
 def _count(
-    kind: Any, side: Any, price_ticks: Any, qty_lots: Any, time_ns: Any, entered_ns: Any, book_ticks: Any, edges_ticks: Any, orders: Any,
-    cancelled: Any, there: Any,
+    kind: Any, side: Any, price_ticks: Any, qty_lots: Any, time_ns: Any, entered_ns: Any, book_ticks: Any, edges_ticks: Any, edges_lots: Any,
+    orders: Any, cancelled: Any, there: Any,
 ) -> None:  # fmt: skip
     """Adds a window's cancellations. orders: room for the open ones, the columns SIDE to TIME. O(messages x open orders)."""
     count = 0
@@ -64,12 +72,14 @@ def _count(
             continue
         book = book_ticks[message]
         if kind[message] == CANCEL:
-            if book[0, 0] > 0 and book[1, 0] > 0 and entered_ns[message] >= time_ns[0]:
+            index = _find(orders, count, side[message], price_ticks[message], entered_ns[message])
+            if index >= 0 and book[0, 0] > 0 and book[1, 0] > 0:
                 distance_ticks = _distance_ticks(book, side[message], price_ticks[message])
-                band = cancel_band(edges_ticks, distance_ticks)
-                cancelled[band, age_step(time_ns[message] - entered_ns[message])] += 1.0
-                _count_there(orders, count, book, edges_ticks, distance_ticks <= 0, time_ns[message], there)
-            _reduce(orders, count, side[message], price_ticks[message], entered_ns[message], qty_lots[message])
+                band, age = distance_band(edges_ticks, distance_ticks), age_step(time_ns[message] - entered_ns[message])
+                cancelled[band, age, size_class(edges_lots, orders[index, LOTS])] += 1.0
+                _count_there(orders, count, book, edges_ticks, edges_lots, distance_ticks <= 0, time_ns[message], there)
+            if index >= 0:
+                orders[index, LOTS] -= qty_lots[message]
         else:
             _trade(orders, count, side[message], price_ticks[message], qty_lots[message])
         count = _keep_open(orders, count, book_ticks[message + 1])
@@ -77,7 +87,7 @@ def _count(
 
 @allocating_inner
 def _count_there(
-    orders: Any, count: int, book: Any, edges_ticks: Any, at_touch: bool, time_ns: int, there: Any
+    orders: Any, count: int, book: Any, edges_ticks: Any, edges_lots: Any, at_touch: bool, time_ns: int, there: Any
 ) -> None:
     """Adds the orders in view at the touch, or behind it."""
     for index in range(count):
@@ -85,17 +95,18 @@ def _count_there(
         distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
         in_view = last == 0 or distance_ticks <= _distance_ticks(book, side, last)
         if in_view and (distance_ticks <= 0) == at_touch:
-            there[cancel_band(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])] += 1.0
+            band, age = distance_band(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])
+            there[band, age, size_class(edges_lots, orders[index, LOTS])] += 1.0
 
 
 @allocating_inner
-def _reduce(orders: Any, count: int, side: int, price_ticks: int, entered_ns: int, lots: int) -> None:
-    """Takes lots from the order that is cancelled, or in part, if it is known."""
+def _find(orders: Any, count: int, side: int, price_ticks: int, entered_ns: int) -> int:
+    """The order that is cancelled, or in part; -1 if it is not known."""
     for index in range(count):
         same_time = orders[index, TIME] == entered_ns
         if same_time and orders[index, PRICE] == price_ticks and orders[index, SIDE] == side:
-            orders[index, LOTS] -= lots
-            return
+            return index
+    return -1
 
 
 @allocating_inner

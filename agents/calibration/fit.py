@@ -21,27 +21,27 @@ ACTIVITY_S, TREND_S = 1200.0, 300.0
 class FreeParameters:
     """Parameters without an estimate in closed form, which the search sets. Factors multiply the measured value."""
 
-    noise: float = 1.3
+    noise: float = 1.4
     """Steps of the reference price, relative to the measured volatility per event."""
     noise_activity: float = 0.4
     """Exponent of the activity in the size of these steps."""
-    trend_feedback: float = 1.0
+    trend_feedback: float = 0.3
     """Effect of past trends on the variance of these steps."""
-    lean: float = 0.8
+    lean: float = 0.6
     cancel_lean: float = 0.15
     """Strength of the same for cancellations, relative to limit orders."""
-    informed: float = 3.5
+    push: float = 2.5
+    """How strongly limit orders and cancellations lean to the side of recent market orders."""
+    informed: float = 4.0
     """How strongly market orders take the side of the reference price."""
-    restoring: float = 0.15
-    distance: float = 1.0
+    restoring: float = 0.25
+    distance: float = 1.05
     """Factor on distances behind the touch."""
-    inside: float = 1.1
+    inside: float = 0.93
     """Factor on the share of orders inside the spread."""
     touch_cancels: float = 1.1
     """Factor on the share of cancellations at the touch."""
-    visible: float = 0.8
-    """Factor on the visible quantity."""
-    takes: float = 0.9
+    takes: float = 1.0
     """Factor on the odds of market orders."""
     speed: float = 0.9
     """Factor on the waits."""
@@ -80,15 +80,21 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "market_lots": _rounded(measured.market_lots),
         "sweep_share": measured.sweep_share,
         "through_share": measured.through_share,
-        "cancel_edges_ticks": _rounded(measured.cancel_edges_ticks),
+        "through_lots": _rounded(measured.through_lots),
+        "band_edges_ticks": _rounded(measured.band_edges_ticks),
+        "cancel_edges_lots": _rounded(measured.cancel_edges_lots),
         "cancel_odds": _rounded(measured.cancel_odds),
         "visible_levels": levels,
-        "lots_per_tick": measured.lots_per_tick * free.visible,
-        "far_ticks": 3.0 * measured.visible_ticks,
+        "lots_per_tick": measured.lots_per_tick,
+        "reserve_ticks": measured.visible_ticks + measured.spread_ticks,
+        "reserve_gap_ticks": measured.deep_gap_ticks,
+        "reserve_lots": _rounded(measured.deep_lots),
+        "far_ticks": measured.visible_ticks + 2.0 * measured.spread_ticks,
         "restoring": free.restoring,
         "lean": free.lean,
         "lean_ticks": 0.5 * measured.spread_ticks,
         "cancel_lean": free.cancel_lean,
+        "push": free.push,
         "informed": free.informed,
         "noise_ticks": per_event * free.noise,
         "noise_activity": free.noise_activity,
@@ -98,6 +104,7 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "repeat_share": measured.repeat_share,
         "burst_share": measured.bursts.share,
         "burst_events": measured.bursts.events,
+        "score_quiet": measured.bursts.score_quiet,
         "score_by_trade": measured.bursts.score_by_trade,
         "market_quiet": measured.bursts.market_quiet,
         "market_by_trade": measured.bursts.market_by_trade,

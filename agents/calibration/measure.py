@@ -15,11 +15,13 @@ from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.facts import minute_series
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
-from serl.agents.traders.flow_tables import CURVE_STEPS, POINTS
+from serl.agents.traders.flow_tables import CURVE_STEPS, INSIDE_BAND, POINTS
 from serl.exchange.records import Side
 
 STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
 """Shares of messages below the edges between spread states."""
+SIZE_SHARES = (0.45, 0.9)
+"""Shares of limit orders below the edges between size classes."""
 MINUTES_MIN, KIND_MIN = 5, 50
 """Minimum length of the training window, and minimum number of messages of each kind in it."""
 FITTING_STEPS = 100
@@ -55,14 +57,22 @@ class MeasuredFlow:
     """[point] sizes of market orders that do not exhaust the touch."""
     sweep_share: float
     through_share: float
+    through_lots: Floats
+    """[point] lots beyond those at the touch of market orders that trade through it."""
     repeat_share: float
     """Excess share of market orders on the side of the previous one, over coin flips."""
-    cancel_edges_ticks: Floats
+    band_edges_ticks: Floats
     """[4] edges between the distance bands of cancelled orders."""
+    cancel_edges_lots: Floats
+    """[2] edges between the size classes of orders: the quantiles SIZE_SHARES of limit orders."""
     cancel_odds: Floats
-    """[distance band, step of the age] see cancellations.py."""
+    """[distance band, step of the age, size class] see cancellations.py."""
     lots_per_tick: float
     """Lots on the visible levels per tick that they span, geometric mean over messages and sides."""
+    deep_gap_ticks: float
+    """Mean distance between the last two visible levels."""
+    deep_lots: Floats
+    """[point] lots on the last visible level."""
     visible_ticks: float
     """Mean distance of the last visible level from its touch."""
     spread_ticks: float
@@ -136,12 +146,13 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
         check_window(window, start_ns, end_ns)
     kind = _pool(windows, lambda window: window.kind.astype(np.int64))
     states, edges = _spread_states(windows)
-    inside, fraction, distances, limit_lots = _limit_orders(windows, states)
-    cancel_edges_ticks = _cancel_edges(windows)
-    sweep, through, market_lots, repeat = _market_orders(windows)
+    band_edges_ticks = _cancel_edges(windows)
+    inside, fraction, distances, limit_lots = _limit_orders(windows, states, band_edges_ticks)
+    cancel_edges_lots = np.quantile(_pool(windows, lambda window: window.qty_lots[window.kind == LIMIT]), SIZE_SHARES)
+    sweep, through, market_lots, through_lots, repeat = _market_orders(windows)
     shares, waits = _renewal(windows)
     odds = _kind_odds(windows, states)
-    reach, density = _depth(windows)
+    reach, density, gap, deep_lots = _depth(windows)
     spreads = _pool(windows, lambda window: (window.ask - window.bid)[1:][window.two_sided[1:]])
     steps = _pool(windows, lambda window: np.diff(window.time_ns, append=end_ns)[window.two_sided[1:]])
     moves = _pool(windows, lambda window: np.diff(_mid_by_minute(window, start_ns, end_ns)))
@@ -162,10 +173,14 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
         market_lots=market_lots,
         sweep_share=sweep,
         through_share=through,
+        through_lots=through_lots,
         repeat_share=repeat,
-        cancel_edges_ticks=cancel_edges_ticks,
-        cancel_odds=cancel_odds(windows, cancel_edges_ticks),
+        band_edges_ticks=band_edges_ticks,
+        cancel_edges_lots=cancel_edges_lots,
+        cancel_odds=cancel_odds(windows, band_edges_ticks, cancel_edges_lots),
         lots_per_tick=float(np.exp(np.log(density).mean())),
+        deep_gap_ticks=float(gap.mean()),
+        deep_lots=quantiles(deep_lots),
         visible_ticks=float(reach.mean()),
         spread_ticks=float(np.average(spreads, weights=np.maximum(1, steps))),
         mean_market_lots=float(_pool(windows, lambda window: window.qty_lots[window.trades]).mean()),
@@ -183,21 +198,23 @@ def _pool(windows: Sequence[Tape], values: Callable[[Tape], Any]) -> Any:
     return np.concatenate([values(window) for window in windows])
 
 
-def _depth(windows: Sequence[Tape]) -> tuple[Ints, Floats]:
+def _depth(windows: Sequence[Tape]) -> tuple[Ints, Floats, Ints, Ints]:
     """(ticks from the touch to the last visible level, lots per tick), over the messages and sides of full books."""
-    reaches, densities = [], []
+    reaches, densities, gaps, deep = [], [], [], []
     for window in windows:
         ticks, lots = window.book_ticks[1:], window.book_lots[1:]
         full = (ticks[:, :, -1] > 0).all(axis=1)
         reach = np.maximum(1, np.abs(ticks[:, :, -1] - ticks[:, :, 0])[full])
         reaches.append(reach)
         densities.append(lots.sum(axis=2)[full] / reach)
+        gaps.append(np.abs(ticks[:, :, -1] - ticks[:, :, -2])[full] if ticks.shape[2] > 1 else reach)
+        deep.append(lots[:, :, -1][full].ravel())
     found = np.concatenate(reaches)
     if not len(found):
         raise CalibrationError(
             f"levels: expected a book that shows {windows[0].levels} levels on both sides at some time, got none; give fewer --levels"
         )
-    return found, np.concatenate(densities)
+    return found, np.concatenate(densities), np.concatenate(gaps), np.concatenate(deep)
 
 
 def own_touch_distance(window: Tape, messages: Ints) -> Ints:
@@ -214,7 +231,9 @@ def _spread_states(windows: Sequence[Tape]) -> tuple[list[Ints], Floats]:
     return [np.searchsorted(edges, spread, side="left") for spread in spreads], edges
 
 
-def _limit_orders(windows: Sequence[Tape], states: list[Ints]) -> tuple[Floats, Floats, Floats, Floats]:
+def _limit_orders(
+    windows: Sequence[Tape], states: list[Ints], band_edges_ticks: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
     """(share inside by spread state, fractions of the spread, distances by spread state, sizes by band)."""
     rows = []
     for window, state in zip(windows, states, strict=True):
@@ -228,7 +247,8 @@ def _limit_orders(windows: Sequence[Tape], states: list[Ints]) -> tuple[Floats, 
     tables = [
         _quantiles_or_pooled(distance[~inside & (at == number)], behind) for number in range(len(STATE_SHARES) + 1)
     ]
-    bands = [_quantiles_or_pooled(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
+    band = np.where(inside, INSIDE_BAND, np.searchsorted(band_edges_ticks, distance, side="left"))
+    bands = [_quantiles_or_pooled(lots[band == number], lots) for number in range(INSIDE_BAND + 1)]
     return _share_by_state(inside, at), fraction, np.stack(tables), np.stack(bands)
 
 
@@ -269,8 +289,9 @@ def _cancel_edges(windows: Sequence[Tape]) -> Floats:
     return cancel_edges(distance[distance > 0].astype(np.float64))
 
 
-def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, float]:
-    """(share that takes the touch exactly, share that trades through it, sizes of the others, share of repeated sides)."""
+def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, Floats, float]:
+    """(share that takes the touch exactly, share that trades through it, sizes of those that do neither, lots of those that trade through it beyond
+    the touch, share of repeated sides)."""
     rows, repeats = [], []
     for window in windows:
         orders = np.flatnonzero(window.trades & window.two_sided[:-1])
@@ -278,12 +299,12 @@ def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, float
         touch_ticks, touch_lots = window.book_ticks[orders, opposite, 0], window.book_lots[orders, opposite, 0]
         lots, signs = window.qty_lots[orders], window.sign[orders]
         through = window.price_ticks[orders] != touch_ticks
-        rows.append((lots, through, ~through & (lots == touch_lots)))
+        rows.append((lots, through, ~through & (lots == touch_lots), np.maximum(1, lots - touch_lots)))
         repeats.append(signs[1:] == signs[:-1])
-    lots, through, sweep = (np.concatenate(column) for column in zip(*rows, strict=True))
-    others = lots[~through & ~sweep]
+    lots, through, sweep, beyond = (np.concatenate(column) for column in zip(*rows, strict=True))
+    others, deeper = (_quantiles_or_pooled(sample, lots) for sample in (lots[~through & ~sweep], beyond[through]))
     repeat = max(0.0, 2.0 * float(np.concatenate(repeats).mean()) - 1.0)
-    return float(sweep.mean()), float(through.mean()), _quantiles_or_pooled(others, lots), repeat
+    return float(sweep.mean()), float(through.mean()), others, deeper, repeat
 
 
 def _renewal(windows: Sequence[Tape]) -> tuple[Floats, Floats]:

@@ -21,9 +21,9 @@ from serl.agents.traders.simulate import simulate
 from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
-VOLATILITY_WEIGHT, TRADES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.01
-"""Penalties added to the mean L1: for a volatility and a number of trades off by a factor of e, a response off by 100 %, and each missing stylised
-fact."""
+VOLATILITY_WEIGHT, TRADES_WEIGHT, MESSAGES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.1, 0.01
+"""Penalties added to the mean L1: for a volatility and numbers of trades and of messages off by a factor of e, responses off by 100 %, and each
+missing stylised fact."""
 COST_WEIGHT = 0.02
 """Penalty for a mean distance of one bp from the day's costs of execution. One bp decides which policy is better, so it weighs as much as a
 difference in the mean L1 that is beyond doubt, about five half-widths of the interval of a held-out score."""
@@ -88,19 +88,29 @@ class TrainingMoments(NamedTuple):
     """[score] values of all days as one sample."""
     trades: float
     """Market orders; mean over the days."""
+    messages: float
+    """Mean over the days."""
     volatilities: Floats
     """[step], see realised_volatilities."""
     responses: Floats
-    """[touch unchanged, changed; lag] ticks, see market_order_responses; mean over the days."""
+    """[type, lag] ticks, see responses; mean over the days."""
 
     @classmethod
     def measure(cls, windows: Sequence[Window]) -> "TrainingMoments":
         """Of the days' windows, which have the same hours and levels."""
         span, tapes = windows[0].span, [window.tape for window in windows]
         samples = [np.concatenate([score.values(tape) for tape in tapes]) for score in SCORES]
-        responses = np.asarray(np.mean([market_order_responses(tape) for tape in tapes], axis=0))
         trades = float(np.mean([tape.trades.sum() for tape in tapes]))
-        return cls(span, samples, trades, realised_volatilities(tapes, span.start_ns, span.end_ns), responses)
+        messages = float(np.mean([len(tape) for tape in tapes]))
+        volatilities = realised_volatilities(tapes, span.start_ns, span.end_ns)
+        return cls(
+            span,
+            samples,
+            trades,
+            messages,
+            volatilities,
+            np.asarray(np.mean([responses(tape) for tape in tapes], axis=0)),
+        )
 
 
 def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:
@@ -116,9 +126,9 @@ def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> 
     return np.array(found)
 
 
-def market_order_responses(tape: Tape) -> Floats:
-    """[touch unchanged, changed; lag] response of the mid to market orders, ticks; 0 where there are none."""
-    return np.nan_to_num(impact_response(tape, 0, np.random.default_rng(0)).mean_ticks[:2])
+def responses(tape: Tape) -> Floats:
+    """[type, lag] responses of the mid to events of each type at the touch (impact_response.py), ticks; 0 where there are none."""
+    return np.nan_to_num(impact_response(tape, 0, np.random.default_rng(0)).mean_ticks)
 
 
 def simulated_window(population: PopulationConfig, seed: int, span: Span) -> Tape:
@@ -170,8 +180,9 @@ def _loss(population: PopulationConfig, seed: int, real: TrainingMoments) -> tup
             np.maximum(1e-9, realised_volatilities([tape], real.span.start_ns, real.span.end_ns)) / real.volatilities
         )
     )
-    response_error = np.abs(market_order_responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
+    response_error = np.abs(responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
     missing = facts_missing(measure_facts(tape, real.span.start_ns, real.span.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
     penalty += TRADES_WEIGHT * abs(math.log(max(1, tape.trades.sum()) / real.trades))
+    penalty += MESSAGES_WEIGHT * abs(math.log(max(1, len(tape)) / real.messages))
     return mean + float(penalty), mean

@@ -3,14 +3,18 @@
 import math
 from typing import Any
 
+from serl.agents.traders.flow_density import density_excess
 from serl.agents.traders.flow_reference import reference_ticks
 from serl.agents.traders.flow_tables import (
     CANCEL_AGES,
+    CANCEL_SIZES,
+    DISTANCE_BANDS,
+    INSIDE_BAND,
     age_step,
-    cancel_band,
+    distance_band,
     draw_lots,
     quantile,
-    side_excess,
+    size_class,
     spread_state,
     view_ticks,
 )
@@ -21,6 +25,7 @@ from serl.agents.traders.trader_api import (
     cancel,
     limit,
     mid_ticks,
+    own_lots,
     own_price,
     own_side,
     own_since,
@@ -45,7 +50,7 @@ def open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     half = max(1, int(0.5 * profile.spread_edges_ticks[2]))
     for _ in range(OPENING_ORDERS):
         distance_ticks = half + int(quantile(profile.distance_ticks, 2, uniform(agent)))
-        lots = draw_lots(agent, profile.limit_lots, 2)
+        lots = draw_lots(agent, profile.limit_lots, DISTANCE_BANDS - 1)
         if market.bid_ticks == 0:
             limit(
                 requests, BUY, min(middle, market.ask_ticks if market.ask_ticks > 0 else middle) - distance_ticks, lots
@@ -55,16 +60,24 @@ def open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 
 @inlined
-def overlook_others(market: Any) -> None:
-    """Sets the touch of each side in the view to the best price of the flow's own orders there; the lots at the touch include those of others
-    on the way. Levels stay as they are. Nothing changes where nobody else is ahead."""
-    bid, ask = 0, 0
+def own_range(market: Any) -> Any:
+    """(best bid, deepest bid, best ask, deepest ask) of the flow's own orders, 0 on a side without. O(own orders)."""
+    bid, deep_bid, ask, deep_ask = 0, 0, 0, 0
     for index in range(market.orders_open):
         price = own_price(market, index)
-        if price > 0 and own_side(market, index) == BUY:
-            bid = max(bid, price)
-        elif price > 0:
-            ask = price if ask == 0 else min(ask, price)
+        if price == 0:
+            continue
+        if own_side(market, index) == BUY:
+            bid, deep_bid = max(bid, price), price if deep_bid == 0 else min(deep_bid, price)
+        else:
+            ask, deep_ask = price if ask == 0 else min(ask, price), max(deep_ask, price)
+    return bid, deep_bid, ask, deep_ask
+
+
+@inlined
+def overlook_others(market: Any, bid: int, ask: int) -> None:
+    """Sets the touch of each side in the view to `bid` and `ask`, the best of the flow's own orders there; the lots at the touch include those of
+    others on the way. Levels stay as they are. Nothing changes where nobody else is ahead."""
     if 0 < bid < market.bid_ticks:
         lots = 0
         for level in range(market.bid_levels):
@@ -89,10 +102,12 @@ def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean
     else:
         distance = int(math.floor(quantile(profile.distance_ticks, state, distance_draw) + 0.5))
     # Orders inside the spread lean towards the reference; orders behind the touch refill the thinner side.
-    thin = side_excess(market, profile, 1) - side_excess(market, profile, 0)
+    thin = density_excess(profile, market, 1) - density_excess(profile, market, 0)
     odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
-    lots = draw_lots(agent, profile.limit_lots, 0 if inside else 1 if distance == 0 else 2)
+    lots = draw_lots(
+        agent, profile.limit_lots, INSIDE_BAND if inside else distance_band(profile.band_edges_ticks, distance)
+    )
     # Another trader's order ahead of the touch that is seen (overlook_others) is taken if this one reaches it.
     if side == BUY:
         limit(requests, BUY, min(market.bid_ticks - distance, market.ask_ticks - 1), lots)
@@ -109,31 +124,38 @@ def ticks_behind_touch(market: Any, index: int) -> int:
 
 
 @inlined
-def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, tilt: float) -> float:
+def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, view: int, factor: float) -> float:
     """How likely own order `index` is the one that is cancelled, relative to others; 0 if it is out of view, or not at (behind) the touch."""
-    side = own_side(market, index)
     distance = ticks_behind_touch(market, index)
-    if own_price(market, index) == 0 or (distance <= 0) != at_touch:
+    if own_price(market, index) == 0 or (distance <= 0) != at_touch or distance > view:
         return 0.0
-    if distance > view_ticks(profile, market, 0 if side == BUY else 1):
-        return 0.0
-    band = cancel_band(profile.cancel_edges_ticks, distance)
+    band = distance_band(profile.band_edges_ticks, distance)
     step = age_step(market.time_ns - own_since(market, index))
-    return profile.cancel_odds[CANCEL_AGES * band + step] * math.exp(tilt if side == SELL else -tilt)
+    size = size_class(profile.cancel_edges_lots, own_lots(market, index))
+    return profile.cancel_odds[CANCEL_SIZES * (CANCEL_AGES * band + step) + size] * factor
 
 
 @apart
 def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: float) -> int:
     """A random order in view at the touch, or behind it; -1 if there is none."""
+    bid_view, ask_view = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
+    ask_factor = math.exp(tilt)
+    bid_factor = 1.0 / ask_factor
     total = 0.0
     for index in range(market.orders_open):
-        total += _cancel_weight(profile, market, index, at_touch, tilt)
+        buys = own_side(market, index) == BUY
+        view, factor = bid_view if buys else ask_view, bid_factor if buys else ask_factor
+        total += _cancel_weight(profile, market, index, at_touch, view, factor)
     chosen, left = -1, draw * total
     for index in range(market.orders_open):
-        weight = _cancel_weight(profile, market, index, at_touch, tilt)
-        if weight > 0.0 and left >= 0.0:
+        buys = own_side(market, index) == BUY
+        view, factor = bid_view if buys else ask_view, bid_factor if buys else ask_factor
+        weight = _cancel_weight(profile, market, index, at_touch, view, factor)
+        if weight > 0.0:
             chosen = index
             left -= weight
+            if left < 0.0:
+                break
     return chosen
 
 
@@ -141,7 +163,7 @@ def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: fl
 def cancel_order(profile: Any, market: Any, requests: Any, lean: float, draw: float, order_draw: float) -> None:
     """Cancels an order by its distance and age; orders against the reference price or on the denser side go sooner. O(own orders)."""
     at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
-    excess = side_excess(market, profile, 0) - side_excess(market, profile, 1)
+    excess = density_excess(profile, market, 0) - density_excess(profile, market, 1)
     tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean - profile.restoring * excess)
     chosen = _draw_order(profile, market, at_touch, tilt, order_draw)
     if chosen < 0:
@@ -151,8 +173,30 @@ def cancel_order(profile: Any, market: Any, requests: Any, lean: float, draw: fl
 
 
 @inlined
+def _full(profile: Any, market: Any, side: int) -> bool:
+    """Whether a side has as many levels as are visible."""
+    return (market.bid_levels if side == BUY else market.ask_levels) >= profile.visible_levels
+
+
+@inlined
+def keep_reserve(
+    agent: Any, profile: Any, market: Any, requests: Any, deep_bid_ticks: int, deep_ask_ticks: int
+) -> None:
+    """Sends one more order behind the deepest own one of each side, until they reach reserve_ticks and all visible levels are there: what a move
+    of the price will uncover."""
+    for side in range(2):
+        gap_draw, lots = uniform(agent), draw_lots(agent, profile.reserve_lots, 0)
+        reach = market.bid_ticks - deep_bid_ticks if side == BUY else deep_ask_ticks - market.ask_ticks
+        if reach < profile.reserve_ticks or (profile.reserve_ticks > 0.0 and not _full(profile, market, side)):
+            gap = 1 + int(-math.log(1.0 - gap_draw) * (profile.reserve_gap_ticks - 1.0) + 0.5)
+            limit(requests, side, deep_bid_ticks - gap if side == BUY else deep_ask_ticks + gap, lots)
+
+
+@inlined
 def cancel_far(profile: Any, market: Any, requests: Any) -> None:
-    """Cancels orders that are too far from the touch."""
+    """Cancels orders that are too far from the touch, on sides that are full without them."""
+    bids_full, asks_full = _full(profile, market, BUY), _full(profile, market, SELL)
     for index in range(min(market.orders_open, SWEEP_MAX)):
-        if own_price(market, index) > 0 and ticks_behind_touch(market, index) > profile.far_ticks:
+        full = bids_full if own_side(market, index) == BUY else asks_full
+        if full and own_price(market, index) > 0 and ticks_behind_touch(market, index) > profile.far_ticks:
             cancel(requests, market, index)

@@ -146,7 +146,7 @@ def draw_wait_ns(agent: Any, profile: Any, market: Any, kind: int, next_kind: in
     _mean_revert(agent, market, BURST, profile.burst_events)
     share = profile.burst_share
     score = math.sqrt(share) * recall(market, BURST) + math.sqrt(1.0 - share) * normal(agent)
-    score += profile.score_by_trade * min(RECENT_TRADES_MAX, recall(market, RECENT_TRADES))
+    score += profile.score_quiet + profile.score_by_trade * min(RECENT_TRADES_MAX, recall(market, RECENT_TRADES))
     probability = 0.5 * math.erfc(-math.sqrt(0.5) * score)
     part = CURVE_STEPS * (market.time_ns - market.open_ns) // max(1, market.close_ns - market.open_ns)
     # Waits are measured per event, and a high activity has more of the events: the factor corrects the mean.

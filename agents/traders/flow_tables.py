@@ -9,8 +9,10 @@ from serl.exchange.compiling import inlined
 POINTS = 33
 """Points of a quantile table, at probabilities 0, 1/32, .. 1."""
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
-BANDS, SPREAD_STATES, CURVE_STEPS = 3, 6, 13
-CANCEL_BANDS, CANCEL_AGES = 5, 16
+SPREAD_STATES, CURVE_STEPS = 6, 13
+DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES = 5, 16, 3
+INSIDE_BAND = DISTANCE_BANDS
+"""Of orders inside the spread, in the tables of sizes."""
 RECENT_TRADES_MAX = 4.0
 RECENT_TRADES_DECAY = math.exp(-1.0 / 6.0)
 """What is left of a recent trade after each event. Of memories of 4, 6, 8, 12 and 20 messages, six explains the waits of the training hours of
@@ -64,16 +66,6 @@ def view_ticks(profile: Any, market: Any, side: int) -> int:
 
 
 @inlined
-def side_excess(market: Any, profile: Any, side: int) -> float:
-    """ln of a side's visible lots per tick relative to profile.lots_per_tick, bounded to [-2, 2]."""
-    lots = 0
-    for level in range(levels_in_view(profile, market, side)):
-        lots += market.bid_qty[level] if side == 0 else market.ask_qty[level]
-    density = max(1.0, 1.0 * lots) / max(1.0, 1.0 * view_ticks(profile, market, side))
-    return min(2.0, max(-2.0, math.log(density / profile.lots_per_tick)))
-
-
-@inlined
 def market_share(profile: Any, kind: int, recent_trades: float) -> float:
     """The share of market orders after an event of `kind`, which is higher after recent trades."""
     share = profile.next_share[KINDS * kind + MARKET_KIND]
@@ -107,12 +99,21 @@ def kind_at_spread(profile: Any, market: Any, kind: int, recent_trades: float, d
 
 
 @inlined
-def cancel_band(edges_ticks: Any, distance_ticks: int) -> int:
-    """The distance band of an order, 0 .. CANCEL_BANDS - 1."""
+def distance_band(edges_ticks: Any, distance_ticks: int) -> int:
+    """The distance band of an order, 0 .. DISTANCE_BANDS - 1."""
     band = 0
-    while band < CANCEL_BANDS - 1 and distance_ticks > edges_ticks[band]:
+    while band < DISTANCE_BANDS - 1 and distance_ticks > edges_ticks[band]:
         band += 1
     return band
+
+
+@inlined
+def size_class(edges_lots: Any, lots: int) -> int:
+    """The class of an order's size, 0 .. CANCEL_SIZES - 1."""
+    size = 0
+    while size < CANCEL_SIZES - 1 and lots > edges_lots[size]:
+        size += 1
+    return size
 
 
 @inlined
@@ -120,12 +121,3 @@ def age_step(age_ns: int) -> int:
     """The step of an order's age, 0 .. CANCEL_AGES - 1."""
     age_log_s = math.log(max(1e-9, 1e-9 * age_ns))
     return min(CANCEL_AGES - 1, max(0, int((age_log_s - AGE_LOG_S_MIN) / AGE_STEP)))
-
-
-@inlined
-def restore_density(profile: Any, market: Any, kind: int, draw: float) -> int:
-    """Pulls the book's density back: turns a limit order into a cancellation if the book is dense, and vice versa if it is thin."""
-    excess = 0.5 * (side_excess(market, profile, 0) + side_excess(market, profile, 1))
-    if kind != (LIMIT_KIND if excess > 0 else CANCEL_KIND) or draw < math.exp(-profile.restoring * abs(excess)):
-        return kind
-    return CANCEL_KIND if kind == LIMIT_KIND else LIMIT_KIND

@@ -18,13 +18,15 @@ from pydantic import Field, model_validator
 from serl.agents.traders.flow_book import (
     cancel_far,
     cancel_order,
+    keep_reserve,
     open_book,
     overlook_others,
+    own_range,
     place_limit_order,
     reference_gap,
 )
+from serl.agents.traders.flow_density import DENSITY_SLOTS, advance_density, restore_density
 from serl.agents.traders.flow_reference import (
-    MEMORY_SLOTS,
     RECENT_TRADES,
     SENT_SIGN,
     STARTED,
@@ -34,18 +36,19 @@ from serl.agents.traders.flow_reference import (
     start_memory,
 )
 from serl.agents.traders.flow_tables import (
-    BANDS,
     CANCEL_AGES,
-    CANCEL_BANDS,
+    CANCEL_SIZES,
     CURVE_STEPS,
+    DISTANCE_BANDS,
+    INSIDE_BAND,
     KINDS,
     LIMIT_KIND,
     MARKET_KIND,
+    RECENT_TRADES_DECAY,
     SPREAD_STATES,
     draw_lots,
     expected_kind,
     kind_at_spread,
-    restore_density,
     uniform_table,
 )
 from serl.agents.traders.random import uniform
@@ -53,9 +56,7 @@ from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.trader_api import BUY, SELL, market_order, recall, remember, sleep, take, two_sided
 from serl.exchange.compiling import inlined
 
-LAST_KIND, KIND_DRAW = MEMORY_SLOTS, MEMORY_SLOTS + 1
-EARLIER_FIELDS = frozenset({"attention", "impact_lots", "impact_ticks", "near_ticks", "patience_log_s"})
-"""Of the model before this one."""
+LAST_KIND, KIND_DRAW, PUSHED = DENSITY_SLOTS, DENSITY_SLOTS + 1, DENSITY_SLOTS + 2
 DRAWS_PER_EVENT = 256
 """Random numbers reserved for each event; opening a book uses the most."""
 
@@ -76,11 +77,9 @@ class FlowProfile(Profile):
     @model_validator(mode="before")
     @classmethod
     def _of_this_model(cls, values: Any) -> Any:
-        earlier = sorted(EARLIER_FIELDS.intersection(values)) if isinstance(values, dict) else []
-        if earlier:
+        if isinstance(values, dict) and "wait_log_s" in values and "cancel_edges_lots" not in values:
             raise ValueError(
-                f"expected a population of this version, got one of an earlier `serl calibrate` ({', '.join(earlier)}); "
-                "calibrate its day again"
+                "expected a population of this version, got one of an earlier `serl calibrate` (no cancel_edges_lots); calibrate its day again"
             )
         return values
 
@@ -100,23 +99,32 @@ class FlowProfile(Profile):
     """Distance of the other limit orders behind their own touch: [spread state, point]."""
     touch_cancel_share: tuple[float, ...] = _numbers(0.5, 0.4, 0.35, 0.3, 0.3, 0.3)
     """Share of cancellations that are at the touch, by spread state."""
-    limit_lots: tuple[float, ...] = _table(1.0, 200.0, BANDS)
-    """Sizes of limit orders: [inside the spread, at the touch, behind it; point]."""
+    limit_lots: tuple[float, ...] = _table(1.0, 200.0, INSIDE_BAND + 1)
+    """Sizes of limit orders: [distance band, then inside the spread; point]."""
     market_lots: tuple[float, ...] = _table(1.0, 200.0)
     """Sizes of market orders that do not exhaust the touch."""
     sweep_share: float = Field(0.3, ge=0, le=1, description="share of market orders that take exactly the touch")
     through_share: float = Field(0.1, ge=0, le=1, description="share of market orders that trade through the touch")
-    cancel_edges_ticks: tuple[float, ...] = _numbers(0.0, 2.0, 5.0, 10.0)
-    """Cancelled orders are in distance band k behind the k-th edge; band 0 is the touch."""
-    cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(CANCEL_BANDS * CANCEL_AGES)))
-    """How likely an order is the one that is cancelled, relative to others: [distance band, step of its age]."""
+    through_lots: tuple[float, ...] = _table(1.0, 200.0)
+    """How many lots more than those at the touch they take."""
+    band_edges_ticks: tuple[float, ...] = _numbers(0.0, 2.0, 5.0, 10.0)
+    """Orders are in distance band k behind the k-th edge; band 0 is the touch."""
+    cancel_edges_lots: tuple[float, ...] = _numbers(10.0, 100.0)
+    """Cancelled orders are in size class k above the k-th edge."""
+    cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(DISTANCE_BANDS * CANCEL_AGES * CANCEL_SIZES)))
+    """How likely an order is the one that is cancelled, relative to others: [distance band, step of its age, size class]."""
     visible_levels: int = Field(10, ge=1, le=10)
     lots_per_tick: float = Field(
         50.0, gt=0, description="density on the visible levels of a side that the flow returns to"
     )
+    reserve_ticks: float = Field(0.0, ge=0, description="own orders reach so far behind the touch")
+    reserve_gap_ticks: float = Field(1.0, ge=1, description="mean distance between those that are added there")
+    reserve_lots: tuple[float, ...] = _table(1.0, 200.0)
+    """Their sizes."""
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are cancelled")
     restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
     lean: float = Field(1.0, ge=0, description="how strongly limit orders lean towards the reference price")
+    push: float = Field(0.0, ge=0, description="added to the lean for each recent trade, towards its side")
     cancel_lean: float = Field(0.1, ge=0, description="how strongly cancellations do, relative to limit orders")
     informed: float = Field(1.0, ge=0, description="how strongly market orders take the side of the reference price")
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
@@ -135,6 +143,7 @@ class FlowProfile(Profile):
         0.0, ge=0, lt=1, description="share of the variance of a wait's normal score that has a memory"
     )
     burst_events: float = Field(5.0, gt=0, description="this memory, events")
+    score_quiet: float = Field(0.0, ge=0, le=3, description="that score without recent trades")
     score_by_trade: float = Field(0.0, ge=-3, le=0, description="change of that score for each recent trade")
     market_quiet: float = Field(
         1.0, ge=0, description="factor on the share of market orders without recent trades, after other events"
@@ -163,14 +172,14 @@ def send_market_order(agent: Any, profile: Any, market: Any, requests: Any, sign
     draw = uniform(agent)
     lots = draw_lots(agent, profile.market_lots, 0)
     if draw < profile.through_share:
-        market_order(requests, side, touch_lots + lots)
+        market_order(requests, side, touch_lots + draw_lots(agent, profile.through_lots, 0))
     elif draw < profile.through_share + profile.sweep_share:
         take(requests, side, price, touch_lots)
     else:
         take(requests, side, price, min(lots, max(1, touch_lots - 1)))
 
 
-@trader("flow", FlowProfile, memory=MEMORY_SLOTS + 2, depth=10)
+@trader("flow", FlowProfile, memory=DENSITY_SLOTS + 3, depth=10)
 def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     """One event per wake-up. Memory: that of flow_reference.py, the kind of the last event and the draw for the kind of the next. O(own orders).
 
@@ -184,8 +193,11 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     next_draw, density_draw, draw = uniform(agent), uniform(agent), uniform(agent)
     order_draw = uniform(agent)
     recent_trades = recall(market, RECENT_TRADES)
+    deep_bid_ticks, deep_ask_ticks = 0, 0
     if two_sided(market):
-        overlook_others(market)
+        own_bid_ticks, deep_bid_ticks, own_ask_ticks, deep_ask_ticks = own_range(market)
+        overlook_others(market, own_bid_ticks, own_ask_ticks)
+        advance_density(profile, market)
         kind = kind_at_spread(profile, market, last_kind, recent_trades, kind_draw)
         kind = restore_density(profile, market, kind, density_draw)
     else:
@@ -197,16 +209,22 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     remember(market, SENT_SIGN, 0.0)
     if two_sided(market):
         gap = reference_gap(profile, market)
+        pushed = RECENT_TRADES_DECAY * recall(market, PUSHED)
+        lean = profile.lean * gap + profile.push * pushed
         if kind == MARKET_KIND:
             sign = informed_sign(profile, draw_parent_sign(agent, profile, market), gap, order_draw)
             remember(market, SENT_SIGN, sign)
+            pushed += sign
             send_market_order(agent, profile, market, requests, sign)
         elif kind == LIMIT_KIND:
-            side = place_limit_order(agent, profile, market, requests, profile.lean * gap, draw)
+            side = place_limit_order(agent, profile, market, requests, lean, draw)
             remember(market, SENT_SIGN, 1.0 if side == BUY else -1.0)
         else:
-            cancel_order(profile, market, requests, profile.lean * gap, draw, order_draw)
+            cancel_order(profile, market, requests, lean, draw, order_draw)
+        remember(market, PUSHED, pushed)
         cancel_far(profile, market, requests)
+        if deep_bid_ticks > 0 and deep_ask_ticks > 0:
+            keep_reserve(agent, profile, market, requests, deep_bid_ticks, deep_ask_ticks)
     else:
         open_book(agent, profile, market, requests)
         wait_ns = max(wait_ns, 1e6 + 2.0 * agent.latency_ns)

@@ -11,6 +11,7 @@ from tests.agents.calibration.sample import TRAIN, flow, poisson_day
 
 NONE = {
     "burst_share": 0.0,
+    "score_quiet": 0.0,
     "score_by_trade": 0.0,
     "market_quiet": 1.0,
     "market_by_trade": 0.0,
@@ -42,3 +43,14 @@ def test_messages_at_random_do_not_cluster() -> None:
     found = measure_bursts([build_tape(poisson_day(), 10).window(*TRAIN)])
     assert found.share < 0.1 and abs(found.score_by_trade) < 0.05
     assert found.market_quiet == pytest.approx(1.0, abs=0.1) and found.market_by_trade < 0.3
+
+
+def test_haste_after_trades_makes_no_more_messages() -> None:
+    """Waits without a recent trade are longer for it: the measured scores have a mean of 0."""
+    found = measure_bursts([window(score_by_trade=-0.4)])
+    assert found.score_quiet > 0.02
+    counts = [
+        len(window(**haste))
+        for haste in ({}, {"score_by_trade": -0.4}, {"score_by_trade": -0.4, "score_quiet": found.score_quiet})
+    ]
+    assert counts[1] > 1.1 * counts[0] and abs(counts[2] / counts[0] - 1) < abs(counts[1] / counts[0] - 1) / 2

@@ -46,6 +46,16 @@ def test_informed_orders_are_followed_by_the_price() -> None:
     assert found[1] > found[0] + 1.0 and found[1] > 0
 
 
+def test_limit_orders_follow_the_side_of_recent_trades() -> None:
+    """The mid goes on within a second; the reference price does not, and brings it back."""
+    found = {}
+    for push in (0.0, 5.0):
+        tapes = [build_tape(simulate(flow(push=push, cancel_lean=1.0), seed, END_NS)) for seed in (1, 2, 3)]
+        found[push] = [np.mean([response_ticks(tape, after_s) for tape in tapes]) for after_s in (1.0, 60.0)]
+    assert found[5.0][0] > found[0.0][0] + 0.3
+    assert found[5.0][1] < found[5.0][0], found
+
+
 def test_market_orders_come_when_the_spread_is_narrow() -> None:
     """As the odds by spread say; with equal odds they do not care."""
     odds = np.ones((6, 3))
@@ -98,8 +108,39 @@ def test_fills_of_others_resting_orders_move_no_price() -> None:
     assert still.crowd.traders.agents["position_lots"][last] > 100
 
 
-def test_a_population_of_the_earlier_model_says_what_to_do() -> None:
+def test_the_book_is_as_dense_as_it_is_to_be_whatever_is_cancelled() -> None:
+    """More cancellations than limit orders: a pull by the distance alone would rest far below."""
+    shares = (0.36, 0.04, 0.6) * 3
+    tape = build_tape(
+        simulate(
+            flow(next_share=shares, lots_per_tick=40.0, restoring=0.5, reserve_ticks=60.0), 1, OPEN_NS + 60 * MINUTE_NS
+        )
+    )
+    later = (tape.time_ns > OPEN_NS + 20 * MINUTE_NS) & (tape.book_ticks[1:, :, -1] > 0).all(axis=1)
+    reach = np.abs(tape.book_ticks[1:, :, -1] - tape.book_ticks[1:, :, 0])[later]
+    density = tape.book_lots[1:].sum(axis=2)[later] / reach
+    assert abs(np.log(density).mean() - np.log(40.0)) < 0.15
+
+
+def test_orders_in_reserve_keep_the_book_full() -> None:
+    """All levels are shown although the price wanders away from where orders came before."""
+    missing = []
+    for reserve_ticks in (0.0, 60.0):
+        population = flow(
+            reserve_ticks=reserve_ticks,
+            reserve_gap_ticks=3.0,
+            noise_ticks=1.0,
+            lean=2.0,
+            distance_ticks=tuple(np.linspace(0, 6, 33)) * 6,
+        )
+        tape = build_tape(simulate(population, 1, END_NS))
+        later = tape.time_ns > OPEN_NS + 5 * MINUTE_NS
+        missing.append((tape.book_ticks[1:, :, -1] == 0).any(axis=1)[later].mean())
+    assert missing[0] > 0.1 and missing[1] < missing[0] / 10
+
+
+def test_a_population_of_an_earlier_model_says_what_to_do() -> None:
     with pytest.raises(
-        PopulationError, match=r"got one of an earlier `serl calibrate` \(attention, near_ticks\); calibrate its day"
+        PopulationError, match=r"got one of an earlier `serl calibrate` \(no cancel_edges_lots\); calibrate its day"
     ):
-        flow(attention=0.0, near_ticks=5.0)
+        flow(wait_log_s=(0.0,) * 297)

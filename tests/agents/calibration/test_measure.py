@@ -18,6 +18,7 @@ from tests.agents.calibration.sample import (
     MARKET_PER_S,
     OPEN_NS,
     TRAIN,
+    flow,
     poisson_day,
 )
 
@@ -60,6 +61,19 @@ def test_a_calibrated_flow_has_the_measurements_of_its_day() -> None:
     assert np.allclose(again.market_lots[8:28], known.market_lots[8:28], rtol=0.2)
     assert np.allclose(again.wait_log_s[0, 2, 8:26], known.wait_log_s[0, 2, 8:26], atol=0.3)
     assert 0.5 < again.spread_ticks / known.spread_ticks < 2
+
+
+def flow_tape(**profile: object) -> Tape:
+    return build_tape(simulate(flow(**profile), 1, HELD_OUT[1]), 10).window(TRAIN[0], HELD_OUT[1])
+
+
+def test_sizes_belong_to_their_distance() -> None:
+    """Orders of five lots at the touch, of fifty behind it, of eight inside the spread."""
+    lots = [5.0] * POINTS + [50.0] * 4 * POINTS + [8.0] * POINTS
+    tape = flow_tape(limit_lots=lots, market_lots=[1.0] * POINTS)
+    known = measure_flow([tape], TRAIN[0], HELD_OUT[1])
+    assert np.median(known.limit_lots, axis=1).tolist() == [5, 50, 50, 50, 50, 8]
+    assert np.median(known.deep_lots) >= 50
 
 
 def test_quantiles_preserve_atoms_and_the_mean_of_the_tail() -> None:

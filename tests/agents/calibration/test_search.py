@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
@@ -21,6 +22,18 @@ def test_every_free_parameter_is_searched_and_starts_within_its_range() -> None:
     first = dataclasses.asdict(FreeParameters())
     assert set(first) == set(RANGES)
     assert all(low <= first[name] <= high for name, (low, high) in RANGES.items())
+
+
+def test_the_first_trials_are_near_the_defaults(tmp_path: Path) -> None:
+    trials: list[Trial] = []
+    search(valley, tmp_path / "near", trials=12, seed=5, resume=False, settings={}, on_trial=trials.append)
+    steps = [
+        (getattr(trial.free, name) - getattr(FreeParameters(), name)) / (high - low)
+        for trial in trials
+        for name, (low, high) in RANGES.items()
+    ]
+    assert not any(steps[: len(RANGES)]) and 0.05 < np.std(steps) < 0.2
+    assert all(low <= getattr(trial.free, name) <= high for trial in trials for name, (low, high) in RANGES.items())
 
 
 @pytest.mark.long

@@ -26,8 +26,8 @@ NAMES = (
     "closing",
 )
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
-OFF_MEDIAN_MAX = {"amzn": 0.01}
-"""Maximum median distance from the value: without value traders the price drifts."""
+OFF_MEDIAN_MAX = {"amzn": 0.02}
+"""Maximum median distance from the value: without value traders the price drifts, by about .8 % in a day of AMZN."""
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(pytest.param(each, marks=pytest.mark.long) for each in ("basket", "pair"))])

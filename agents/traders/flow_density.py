@@ -1,0 +1,55 @@
+"""How much of the book kinds/flow.py keeps: the density that each side returns to, and what pulls it there.
+
+A side's density is the lots on its visible levels per tick that they span. The flow's pull is proportional to its distance from the measured mean,
+and to the sum of past distances (a PI controller): the tables alone make more or fewer orders than are cancelled and filled, and a pull by the
+distance alone would rest where both balance, far from the mean.
+"""
+
+import math
+from typing import Any
+
+from serl.agents.traders.flow_reference import MEMORY_SLOTS
+from serl.agents.traders.flow_tables import CANCEL_KIND, LIMIT_KIND, levels_in_view, view_ticks
+from serl.agents.traders.trader_api import recall, remember
+from serl.exchange.compiling import inlined
+
+PAST = MEMORY_SLOTS
+"""Index of the memory, by side: the sum of past distances."""
+DENSITY_SLOTS = PAST + 2
+"""The size of the memory so far."""
+PAST_EVENTS = 1000.0
+"""A distance that lasts for so many events counts twice."""
+PULL_MAX = 3.0
+
+
+@inlined
+def _distance(profile: Any, market: Any, side: int) -> float:
+    """ln of a side's density relative to profile.lots_per_tick, bounded to [-2, 2]."""
+    lots = 0
+    for level in range(levels_in_view(profile, market, side)):
+        lots += market.bid_qty[level] if side == 0 else market.ask_qty[level]
+    density = max(1.0, 1.0 * lots) / max(1.0, 1.0 * view_ticks(profile, market, side))
+    return min(2.0, max(-2.0, math.log(density / profile.lots_per_tick)))
+
+
+@inlined
+def advance_density(profile: Any, market: Any) -> None:
+    """Adds the distances of this event to the past ones."""
+    for side in range(2):
+        past = recall(market, PAST + side) + _distance(profile, market, side) / PAST_EVENTS
+        remember(market, PAST + side, min(PULL_MAX, max(-PULL_MAX, past)))
+
+
+@inlined
+def density_excess(profile: Any, market: Any, side: int) -> float:
+    """How strongly a side is pulled back, positive: it is too dense. Bounded to [-PULL_MAX, PULL_MAX]."""
+    return min(PULL_MAX, max(-PULL_MAX, _distance(profile, market, side) + recall(market, PAST + side)))
+
+
+@inlined
+def restore_density(profile: Any, market: Any, kind: int, draw: float) -> int:
+    """Pulls the book's density back: turns a limit order into a cancellation if the book is dense, and vice versa if it is thin."""
+    excess = 0.5 * (density_excess(profile, market, 0) + density_excess(profile, market, 1))
+    if kind != (LIMIT_KIND if excess > 0 else CANCEL_KIND) or draw < math.exp(-profile.restoring * abs(excess)):
+        return kind
+    return CANCEL_KIND if kind == LIMIT_KIND else LIMIT_KIND
