@@ -61,7 +61,7 @@ def test_a_search_finds_the_better_half_and_keeps_its_trials(tmp_path: Path) -> 
 
     for trials in (15, 30):
         best = search(draw, evaluate, tmp_path / "journal", trials, 2, lambda done: None, [{"x": 0.7}], 3)
-    assert seen == list(range(30))
+    assert sorted(seen) == list(range(30))  # two at a time
     assert len(best) == 3
     assert max(abs(one - 0.8) for one in best) < 0.1
 

@@ -181,7 +181,8 @@ def send_market_order(agent: Any, profile: Any, market: Any, requests: Any, sign
 
 @trader("flow", FlowProfile, memory=DENSITY_SLOTS + 3, depth=10)
 def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event per wake-up. Memory: that of flow_reference.py, the kind of the last event and the draw for the kind of the next. O(own orders).
+    """One event per wake-up. Memory: that of flow_reference.py and flow_density.py, the kind of the last event, the draw for the kind of the next, and
+    the signs of recent market orders. O(own orders).
 
     Every event has its own random numbers, the same with and without the orders of others, so both markets differ by the reaction only.
     """
