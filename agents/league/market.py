@@ -53,8 +53,8 @@ class LeagueMarket(DynamicMarket):
         kept: Any,
     ) -> Any:
         """See DynamicMarket."""
+        decides, orders, quotes = (np.ascontiguousarray(children[name]) for name in ("decides", "child", "quotes"))
         return advance(
-            self._markets, which, *span, buffers.row, self._env_states, self._maker_states, self._signs, children["decides"],
-            children["child"], children["quotes"], until_ns, self.latency_ns, buffers.events, self.frames, self._both_fills,
-            self.positions, *kept,
+            self._markets, which, *span, buffers.row, self._env_states, self._maker_states, self._signs, decides, orders, quotes, until_ns,
+            self.latency_ns, buffers.events, self.frames, self._both_fills, self.positions, *kept,
         )  # fmt: skip

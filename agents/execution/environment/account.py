@@ -96,7 +96,7 @@ class Accounts:
         """CHILD rows from actions: shares of the remaining quantity, in [0, 1]; the limit price is offset_ticks behind the same-side touch (negative:
         more aggressive)."""
         children = np.zeros(len(self.parents), CHILD)
-        parts = (np.asarray(part, np.float64) for part in (share, limit_share, offset_ticks))
+        parts = (np.ascontiguousarray(part, np.float64) for part in (share, limit_share, offset_ticks))
         _split_into_children(*parts, self.episodes, self.parents, frames, children)
         return children
 
