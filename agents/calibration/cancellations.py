@@ -1,4 +1,4 @@
-"""Which orders are cancelled: how much likelier one is than another, by its distance from the touch and its age.
+"""Which orders are cancelled: how much likelier one is than another, by its distance from the touch, its age and its size.
 
 The partial likelihood of Cox (1975) in its simplest form: a cancellation at the touch is one of the orders at the touch then, one behind it one
 of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
@@ -16,8 +16,7 @@ from serl.agents.traders.flow_tables import (
     CANCEL_SIZES,
     DISTANCE_BANDS,
     age_step,
-    distance_band,
-    size_class,
+    band_of,
 )
 from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.records import Side
@@ -38,8 +37,8 @@ def cancel_edges(behind_ticks: Floats) -> Floats:
 def cancel_odds(windows: Sequence[Tape], edges_ticks: Floats, edges_lots: Floats) -> Floats:
     """[distance band, step of the age, size class] cancellations for each order that was there at a cancellation, over all windows.
 
-    Orders that arrived before the window are not known, and count neither as cancelled nor as there. A cell in which there were none has the
-    odds of its side of the touch: each cell is given one more order, with these.
+    Orders that arrived before the window are not known, and count neither as cancelled nor as there. Each cell is given
+    one more order, with the odds of its distance and age at any size, and each of these one more, with the odds of its side of the touch.
     """
     cancelled, there = np.zeros((2, DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES))
     for window in windows:
@@ -75,8 +74,8 @@ def _count(
             index = _find(orders, count, side[message], price_ticks[message], entered_ns[message])
             if index >= 0 and book[0, 0] > 0 and book[1, 0] > 0:
                 distance_ticks = _distance_ticks(book, side[message], price_ticks[message])
-                band, age = distance_band(edges_ticks, distance_ticks), age_step(time_ns[message] - entered_ns[message])
-                cancelled[band, age, size_class(edges_lots, orders[index, LOTS])] += 1.0
+                band, age = band_of(edges_ticks, distance_ticks), age_step(time_ns[message] - entered_ns[message])
+                cancelled[band, age, band_of(edges_lots, orders[index, LOTS])] += 1.0
                 _count_there(orders, count, book, edges_ticks, edges_lots, distance_ticks <= 0, time_ns[message], there)
             if index >= 0:
                 orders[index, LOTS] -= qty_lots[message]
@@ -95,8 +94,8 @@ def _count_there(
         distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
         in_view = last == 0 or distance_ticks <= _distance_ticks(book, side, last)
         if in_view and (distance_ticks <= 0) == at_touch:
-            band, age = distance_band(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])
-            there[band, age, size_class(edges_lots, orders[index, LOTS])] += 1.0
+            band, age = band_of(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])
+            there[band, age, band_of(edges_lots, orders[index, LOTS])] += 1.0
 
 
 @allocating_inner

@@ -103,14 +103,8 @@ class TrainingMoments(NamedTuple):
         trades = float(np.mean([tape.trades.sum() for tape in tapes]))
         messages = float(np.mean([len(tape) for tape in tapes]))
         volatilities = realised_volatilities(tapes, span.start_ns, span.end_ns)
-        return cls(
-            span,
-            samples,
-            trades,
-            messages,
-            volatilities,
-            np.asarray(np.mean([responses(tape) for tape in tapes], axis=0)),
-        )
+        mean_responses = np.asarray(np.mean([responses(tape) for tape in tapes], axis=0))
+        return cls(span, samples, trades, messages, volatilities, mean_responses)
 
 
 def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from serl.agents.traders.flow_density import density_excess
 from serl.agents.traders.flow_reference import reference_ticks
 from serl.agents.traders.flow_tables import (
     CANCEL_AGES,
@@ -11,10 +10,9 @@ from serl.agents.traders.flow_tables import (
     DISTANCE_BANDS,
     INSIDE_BAND,
     age_step,
-    distance_band,
+    band_of,
     draw_lots,
     quantile,
-    size_class,
     spread_state,
     view_ticks,
 )
@@ -91,8 +89,13 @@ def overlook_others(market: Any, bid: int, ask: int) -> None:
 
 
 @inlined
-def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> int:
-    """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread; returns its side."""
+def place_limit_order(
+    agent: Any, profile: Any, market: Any, requests: Any, lean: float, thin: float, draw: float
+) -> int:
+    """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread; returns its side.
+
+    thin: by how much bids are thinner than asks, see flow_density.py.
+    """
     spread, state = market.ask_ticks - market.bid_ticks, spread_state(profile, market)
     inside_draw, distance_draw = uniform(agent), uniform(agent)
     inside = inside_draw < profile.inside_share[state] and spread > 1
@@ -102,12 +105,9 @@ def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean
     else:
         distance = int(math.floor(quantile(profile.distance_ticks, state, distance_draw) + 0.5))
     # Orders inside the spread lean towards the reference; orders behind the touch refill the thinner side.
-    thin = density_excess(profile, market, 1) - density_excess(profile, market, 0)
     odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
-    lots = draw_lots(
-        agent, profile.limit_lots, INSIDE_BAND if inside else distance_band(profile.band_edges_ticks, distance)
-    )
+    lots = draw_lots(agent, profile.limit_lots, INSIDE_BAND if inside else band_of(profile.band_edges_ticks, distance))
     # Another trader's order ahead of the touch that is seen (overlook_others) is taken if this one reaches it.
     if side == BUY:
         limit(requests, BUY, min(market.bid_ticks - distance, market.ask_ticks - 1), lots)
@@ -124,33 +124,32 @@ def ticks_behind_touch(market: Any, index: int) -> int:
 
 
 @inlined
-def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, view: int, factor: float) -> float:
-    """How likely own order `index` is the one that is cancelled, relative to others; 0 if it is out of view, or not at (behind) the touch."""
-    distance = ticks_behind_touch(market, index)
-    if own_price(market, index) == 0 or (distance <= 0) != at_touch or distance > view:
+def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, views: Any, factors: Any) -> float:
+    """How likely own order `index` is the one that is cancelled, relative to others; 0 if it is out of view, or not at (behind) the touch.
+
+    views: ticks that are in view of (bids, asks). factors: on the odds of either.
+    """
+    side, distance = own_side(market, index), ticks_behind_touch(market, index)
+    if own_price(market, index) == 0 or (distance <= 0) != at_touch or distance > views[side]:
         return 0.0
-    band = distance_band(profile.band_edges_ticks, distance)
+    band = band_of(profile.band_edges_ticks, distance)
     step = age_step(market.time_ns - own_since(market, index))
-    size = size_class(profile.cancel_edges_lots, own_lots(market, index))
-    return profile.cancel_odds[CANCEL_SIZES * (CANCEL_AGES * band + step) + size] * factor
+    size = band_of(profile.cancel_edges_lots, own_lots(market, index))
+    return profile.cancel_odds[CANCEL_SIZES * (CANCEL_AGES * band + step) + size] * factors[side]
 
 
 @apart
 def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: float) -> int:
     """A random order in view at the touch, or behind it; -1 if there is none."""
-    bid_view, ask_view = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
+    views = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
     ask_factor = math.exp(tilt)
-    bid_factor = 1.0 / ask_factor
+    factors = 1.0 / ask_factor, ask_factor
     total = 0.0
     for index in range(market.orders_open):
-        buys = own_side(market, index) == BUY
-        view, factor = bid_view if buys else ask_view, bid_factor if buys else ask_factor
-        total += _cancel_weight(profile, market, index, at_touch, view, factor)
+        total += _cancel_weight(profile, market, index, at_touch, views, factors)
     chosen, left = -1, draw * total
     for index in range(market.orders_open):
-        buys = own_side(market, index) == BUY
-        view, factor = bid_view if buys else ask_view, bid_factor if buys else ask_factor
-        weight = _cancel_weight(profile, market, index, at_touch, view, factor)
+        weight = _cancel_weight(profile, market, index, at_touch, views, factors)
         if weight > 0.0:
             chosen = index
             left -= weight
@@ -160,11 +159,12 @@ def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: fl
 
 
 @inlined
-def cancel_order(profile: Any, market: Any, requests: Any, lean: float, draw: float, order_draw: float) -> None:
+def cancel_order(
+    profile: Any, market: Any, requests: Any, lean: float, thin: float, draw: float, order_draw: float
+) -> None:
     """Cancels an order by its distance and age; orders against the reference price or on the denser side go sooner. O(own orders)."""
     at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
-    excess = density_excess(profile, market, 0) - density_excess(profile, market, 1)
-    tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean - profile.restoring * excess)
+    tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean + profile.restoring * thin)
     chosen = _draw_order(profile, market, at_touch, tilt, order_draw)
     if chosen < 0:
         chosen = _draw_order(profile, market, not at_touch, tilt, order_draw)

@@ -33,23 +33,28 @@ def _distance(profile: Any, market: Any, side: int) -> float:
 
 
 @inlined
-def advance_density(profile: Any, market: Any) -> None:
-    """Adds the distances of this event to the past ones."""
-    for side in range(2):
-        past = recall(market, PAST + side) + _distance(profile, market, side) / PAST_EVENTS
-        remember(market, PAST + side, min(PULL_MAX, max(-PULL_MAX, past)))
+def advance_density(profile: Any, market: Any) -> Any:
+    """(bids', asks') excess: how strongly each side is pulled back, positive if it is too dense, within PULL_MAX. Adds this event's distances to the
+    past ones."""
+    return _advance_side(profile, market, 0), _advance_side(profile, market, 1)
 
 
 @inlined
-def density_excess(profile: Any, market: Any, side: int) -> float:
-    """How strongly a side is pulled back, positive: it is too dense. Bounded to [-PULL_MAX, PULL_MAX]."""
-    return min(PULL_MAX, max(-PULL_MAX, _distance(profile, market, side) + recall(market, PAST + side)))
+def _advance_side(profile: Any, market: Any, side: int) -> float:
+    distance = _distance(profile, market, side)
+    past = _bounded(recall(market, PAST + side) + distance / PAST_EVENTS)
+    remember(market, PAST + side, past)
+    return _bounded(distance + past)
 
 
 @inlined
-def restore_density(profile: Any, market: Any, kind: int, draw: float) -> int:
+def _bounded(pull: float) -> float:
+    return min(PULL_MAX, max(-PULL_MAX, pull))
+
+
+@inlined
+def restore_density(profile: Any, kind: int, excess: float, draw: float) -> int:
     """Pulls the book's density back: turns a limit order into a cancellation if the book is dense, and vice versa if it is thin."""
-    excess = 0.5 * (density_excess(profile, market, 0) + density_excess(profile, market, 1))
     if kind != (LIMIT_KIND if excess > 0 else CANCEL_KIND) or draw < math.exp(-profile.restoring * abs(excess)):
         return kind
     return CANCEL_KIND if kind == LIMIT_KIND else LIMIT_KIND

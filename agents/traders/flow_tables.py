@@ -42,12 +42,18 @@ def draw_lots(agent: Any, table: Any, row: int) -> int:
 
 
 @inlined
+def band_of(edges: Any, value: Any) -> int:
+    """The number of edges, in ascending order, that lie below a value: 0 .. len(edges)."""
+    band = 0
+    while band < len(edges) and value > edges[band]:
+        band += 1
+    return band
+
+
+@inlined
 def spread_state(profile: Any, market: Any) -> int:
     """The spread's state, from 0 (narrow) to SPREAD_STATES - 1 (wide)."""
-    state = 0
-    while state < SPREAD_STATES - 1 and market.ask_ticks - market.bid_ticks > profile.spread_edges_ticks[state]:
-        state += 1
-    return state
+    return band_of(profile.spread_edges_ticks, market.ask_ticks - market.bid_ticks)
 
 
 @inlined
@@ -96,24 +102,6 @@ def kind_at_spread(profile: Any, market: Any, kind: int, recent_trades: float, d
     if place < limits:
         return LIMIT_KIND
     return MARKET_KIND if place < limits + takes else CANCEL_KIND
-
-
-@inlined
-def distance_band(edges_ticks: Any, distance_ticks: int) -> int:
-    """The distance band of an order, 0 .. DISTANCE_BANDS - 1."""
-    band = 0
-    while band < DISTANCE_BANDS - 1 and distance_ticks > edges_ticks[band]:
-        band += 1
-    return band
-
-
-@inlined
-def size_class(edges_lots: Any, lots: int) -> int:
-    """The class of an order's size, 0 .. CANCEL_SIZES - 1."""
-    size = 0
-    while size < CANCEL_SIZES - 1 and lots > edges_lots[size]:
-        size += 1
-    return size
 
 
 @inlined

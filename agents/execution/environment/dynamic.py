@@ -183,9 +183,8 @@ class DynamicMarket:
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
-        until_ns = np.ascontiguousarray(
-            until_ns
-        )  # a strided array is another type, for which everything would be compiled again
+        # A strided array is another type, for which everything would be compiled again.
+        until_ns = np.ascontiguousarray(until_ns)
 
         def run(first: int, buffers: Buffers) -> None:
             self._run_some((first, len(which), threads), which, children, until_ns, buffers)

@@ -3,7 +3,7 @@
 The kind and time of the next event follow a Markov renewal process over limit orders, market orders and cancellations: each
 pair of consecutive kinds has its own distribution of waits, which covers both reactions within a millisecond and lulls of
 seconds. A slowly varying activity scales the waits. The spread decides about kinds too: market orders come when it is narrow.
-The price of an order depends on the spread; which order is cancelled depends on its age and its distance from the touch.
+The price of an order depends on the spread; which order is cancelled depends on its age, its size and its distance from the touch.
 Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike, Farmer 2005), unless the order is
 informed: then it takes the side on which the reference price lies. Prices and sides lean towards that price too. It is the
 fundamental value, plus noise, plus the impact of what other traders take: the square root of what is remembered of it, as
@@ -195,12 +195,13 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     order_draw = uniform(agent)
     recent_trades = recall(market, RECENT_TRADES)
     deep_bid_ticks, deep_ask_ticks = 0, 0
+    bid_excess, ask_excess = 0.0, 0.0
     if two_sided(market):
         own_bid_ticks, deep_bid_ticks, own_ask_ticks, deep_ask_ticks = own_range(market)
         overlook_others(market, own_bid_ticks, own_ask_ticks)
-        advance_density(profile, market)
+        bid_excess, ask_excess = advance_density(profile, market)
         kind = kind_at_spread(profile, market, last_kind, recent_trades, kind_draw)
-        kind = restore_density(profile, market, kind, density_draw)
+        kind = restore_density(profile, kind, 0.5 * (bid_excess + ask_excess), density_draw)
     else:
         kind = expected_kind(profile, last_kind, recent_trades, kind_draw)
     remember(market, LAST_KIND, 1.0 * kind)
@@ -218,10 +219,10 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
             pushed += sign
             send_market_order(agent, profile, market, requests, sign)
         elif kind == LIMIT_KIND:
-            side = place_limit_order(agent, profile, market, requests, lean, draw)
+            side = place_limit_order(agent, profile, market, requests, lean, ask_excess - bid_excess, draw)
             remember(market, SENT_SIGN, 1.0 if side == BUY else -1.0)
         else:
-            cancel_order(profile, market, requests, lean, draw, order_draw)
+            cancel_order(profile, market, requests, lean, ask_excess - bid_excess, draw, order_draw)
         remember(market, PUSHED, pushed)
         cancel_far(profile, market, requests)
         if deep_bid_ticks > 0 and deep_ask_ticks > 0:
