@@ -139,6 +139,24 @@ def test_orders_in_reserve_keep_the_book_full() -> None:
     assert missing[0] > 0.1 and missing[1] < missing[0] / 10
 
 
+def test_orders_in_reserve_reach_as_far_as_they_are_to() -> None:
+    """Whether or not all levels are shown; without them nothing stands beyond where orders come."""
+    reaches = []
+    for reserve_ticks in (0.0, 60.0):
+        simulation = Simulation(
+            flow(
+                reserve_ticks=reserve_ticks,
+                reserve_gap_ticks=3.0,
+                visible_levels=2,
+                distance_ticks=tuple(np.linspace(0, 6, 33)) * 6,
+            ),
+            1,
+        )
+        simulation.advance(END_NS)
+        reaches.append([abs(side[-1][0] - side[0][0]) for side in simulation.market.book(0, 200)])
+    assert min(reaches[1]) >= 60 > 2 * max(reaches[0])
+
+
 def test_a_population_of_an_earlier_model_says_what_to_do() -> None:
     with pytest.raises(
         PopulationError, match=r"got one of an earlier `serl calibrate` \(no cancel_edges_lots\); calibrate its day"
