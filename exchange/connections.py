@@ -45,8 +45,8 @@ AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
 READ_BYTE_S = 7.5e-10
 """Processor time for which libzmq's thread reads, stores and frees a byte of a message without end: .7 s a GB, most of it the system's, for memory."""
-PART, PAUSE_S = 64, 0.001
-"""Descriptors that are read at once, which takes about 0.1 ms, and the time between two parts."""
+PART, PART_DESCRIPTORS, PAUSE_S = 64, 512, 0.001
+"""Connections, and descriptors, of which at most so many are read at once, which takes about 0.1 ms; and the time between two parts."""
 
 
 class Connections:
@@ -89,8 +89,9 @@ class Connections:
         suspects = False
         if not self._parts:
             self._began_s, self._took_s, self._read_stop, self._stop = began, 0.0, 0, self._descriptors_stop(began)
-        start, self._read_stop = self._read_stop, min(self._read_stop + PART, self._stop)
-        self._parts.append(open_sockets(start, self._read_stop, self._ports))
+        stop = min(self._read_stop + PART_DESCRIPTORS, self._stop)
+        part, self._read_stop = open_sockets(self._read_stop, stop, self._ports, PART)
+        self._parts.append(part)
         if self._read_stop == self._stop:
             found, self._parts = np.concatenate(self._parts), []
             self._highest = int(found["descriptor"].max(initial=0))
@@ -123,7 +124,9 @@ class Connections:
         known = descriptors < len(self._read_bytes)
         before[0, descriptors[known]] = self._read_bytes[descriptors[known]]
         before[1, descriptors[known]] = self._is_over[descriptors[known]]
-        read = np.isin(descriptors, [*self._refusals.heard, *spoke]) | (received < before[0, descriptors])
+        has_spoken = np.zeros(self._highest + 1, np.bool_)
+        has_spoken[[each for each in (*self._refusals.heard, *spoke) if each <= self._highest]] = True
+        read = has_spoken[descriptors] | (received < before[0, descriptors])
         self._refusals.heard.clear()
         if drained == self._drained:  # messages of the orders socket may wait for the loop
             read |= found["port"] == self._orders_port

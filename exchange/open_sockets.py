@@ -28,19 +28,24 @@ OPEN = np.dtype([("descriptor", "<i8"), ("port", "<i8"), ("received", "<i8")], a
 
 
 @compiled
-def _scan(
-    start: int, stop: int, low_port: int, high_port: int, counts: bool, scratch: Any, names: Any, found: Any
-) -> int:
-    """Fills `found` with the connections of descriptors from `start` to below `stop` to ports from low_port to high_port. Returns their number. scratch: int64
-    (64,); names: the same memory as bytes."""
+def _scan(start: int, stop: int, ports: Any, counts: bool, scratch: Any, names: Any, found: Any) -> tuple[int, int]:
+    """Fills `found` with the connections of descriptors from `start` on, below `stop`, to these ports. Returns (their number, the first descriptor that was
+    not read). scratch: int64 (64,); names: the same memory as bytes."""
     address, size = scratch.ctypes.data, scratch[62:]
     count = 0
     for descriptor in range(start, stop):
+        if count == found.size:
+            return count, descriptor
         size[0] = 128
         if _getsockname(np.int32(descriptor), address, size.ctypes.data) != 0:
             continue
         family, port = names[_FAMILY_AT], (int64(names[2]) << 8) | int64(names[3])
-        if (family != _INET and family != _INET6) or port < low_port or port > high_port:
+        if family != _INET and family != _INET6:
+            continue
+        is_ours = False
+        for ours in ports:
+            is_ours |= port == ours
+        if not is_ours:
             continue
         size[0] = 128
         if _getpeername(np.int32(descriptor), address, size.ctypes.data) != 0:  # it listens, or has ended
@@ -55,14 +60,14 @@ def _scan(
         found[count].port = port
         found[count].received = received
         count += 1
-    return count
+    return count, stop
 
 
-def open_sockets(start: int, stop: int, ports: frozenset[int]) -> NDArray[np.void]:
-    """The connections to these ports with descriptors from `start` to below `stop`: OPEN rows in the order of their descriptors."""
-    found = np.zeros(stop - start, OPEN)
-    if not ports:
-        return found[:0]
-    scratch = np.zeros(64, np.int64)
-    count = _scan(start, stop, min(ports), max(ports), COUNTS_BYTES, scratch, scratch.view(np.uint8), found)
-    return found[:count][np.isin(found["port"][:count], list(ports))]
+def open_sockets(start: int, stop: int, ports: frozenset[int], count_max: int) -> tuple[NDArray[np.void], int]:
+    """The first `count_max` connections to these ports with descriptors from `start` on, below `stop`: OPEN rows in the order of their descriptors, and the
+    first descriptor that was not read."""
+    found, scratch = np.zeros(count_max, OPEN), np.zeros(64, np.int64)
+    count, after = _scan(
+        start, stop, np.array(list(ports), np.int64), COUNTS_BYTES, scratch, scratch.view(np.uint8), found
+    )
+    return found[:count], after

@@ -38,4 +38,4 @@ def warm_loop() -> None:
     list_orders(state, -1, np.zeros(0, ORDER))
     move_entries(state.table, np.zeros_like(state.table))
     warm_feed(state, events)
-    open_sockets(0, 0, frozenset({0}))
+    open_sockets(0, 0, frozenset({0}), 1)

@@ -1,7 +1,9 @@
 """What sources of work besides orders get of the exchange's time: counted with a clock that only the work moves."""
 
+import socket
 import time
 from collections import Counter, deque
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from serl.exchange.budget import BURST_S, Budget, Shares
 from serl.exchange.config import LimitsConfig
 from serl.exchange.connections import Connections
 from serl.exchange.gateway.state import new_gateway
-from serl.exchange.open_sockets import OPEN
+from serl.exchange.open_sockets import COUNTS_BYTES, OPEN, open_sockets
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.requests import Requests
 from serl.exchange.strangers import ANSWERS_MIN, Strangers
@@ -114,14 +116,14 @@ def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count
     """How often `count` connections are looked at in ten seconds of a busy loop, if a look takes took_s."""
     seen = [0]
 
-    def open_sockets(start: int, _stop: int, _ports: object) -> np.ndarray:
+    def open_sockets(start: int, stop: int, *_: object) -> tuple[np.ndarray, int]:
         if start > 0:
-            return np.zeros(0, OPEN)
+            return np.zeros(0, OPEN), stop
         seen[0] += 1
         clock.now_s += took_s
         found = np.zeros(count, OPEN)
         found["descriptor"], found["port"] = np.arange(count) + 10, 5570
-        return found
+        return found, stop
 
     monkeypatch.setattr(connections, "open_sockets", open_sockets)
     refusals = Refusals()
@@ -148,9 +150,9 @@ def test_a_flood_delays_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime(monkeypatch)
     monkeypatch.setattr(connections, "processor_time_s", lambda: 0.0)
 
-    def open_sockets(_start: int, _stop: int, _ports: object) -> np.ndarray:
+    def open_sockets(_start: int, stop: int, *_: object) -> tuple[np.ndarray, int]:
         clock.now_s += 0.005
-        return np.zeros(0, OPEN)
+        return np.zeros(0, OPEN), stop
 
     monkeypatch.setattr(connections, "open_sockets", open_sockets)
     watch = Connections([5570], 1000, 1 << 24, Refusals(), lambda seconds: None)
@@ -165,8 +167,8 @@ def test_a_message_without_end_is_charged_to_strangers(monkeypatch: pytest.Monke
     found = np.zeros(1, OPEN)
     found["descriptor"], found["port"] = 10, 5571
 
-    def open_sockets(start: int, _stop: int, _ports: object) -> np.ndarray:
-        return found if start == 0 else np.zeros(0, OPEN)
+    def open_sockets(start: int, stop: int, *_: object) -> tuple[np.ndarray, int]:
+        return found if start == 0 else np.zeros(0, OPEN), stop
 
     monkeypatch.setattr(connections, "open_sockets", open_sockets)
     monkeypatch.setattr(connections, "_queued_bytes", lambda row: 0)
@@ -222,3 +224,24 @@ def test_who_asks_little_does_not_wait_for_those_who_ask_much(monkeypatch: pytes
         answering.answer(0.0)
     assert Counter(socket.answered) == {**dict.fromkeys(heavy, 10), b"light": 1}
     assert not answering.is_waiting
+
+
+def test_open_sockets_are_found_part_by_part() -> None:
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        other = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        accepted = []
+        for server in [other, *[listening] * 5, other]:
+            sender = opened.enter_context(socket.create_connection(server.getsockname()))
+            accepted.append(opened.enter_context(server.accept()[0]))
+            sender.sendall(b"x" * len(accepted))
+            accepted[-1].recv(1, socket.MSG_PEEK)
+        port, stop, after, parts = listening.getsockname()[1], accepted[-1].fileno() + 1, 0, []
+        while after < stop:
+            part, after = open_sockets(after, stop, frozenset({port}), 2)
+            parts.append(part)
+        found = np.concatenate(parts)
+        assert [len(part) for part in parts[:3]] == [2, 2, 1]
+        assert found["descriptor"].tolist() == [each.fileno() for each in accepted[1:6]]
+        if COUNTS_BYTES:
+            assert found["received"].tolist() == [2, 3, 4, 5, 6]
