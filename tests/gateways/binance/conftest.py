@@ -8,13 +8,13 @@ from tests.gateways.binance.gateway_fixture import Gateway, start_gateway
 from tests.server_fixture import Served, start_exchange
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exchange() -> Iterator[Served]:
     with start_exchange(symbols="DEMO,AMZN") as served:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(exchange: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with start_gateway(exchange.endpoint, tmp_path_factory.mktemp("gateway")) as gateway:
         yield gateway

@@ -13,7 +13,7 @@ SYMBOLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """An exchange."""
     folder = tmp_path_factory.mktemp("fix-exchange")
@@ -25,7 +25,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway(exchange: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway in front of it."""
     folder = tmp_path_factory.mktemp("fix-gateway")
