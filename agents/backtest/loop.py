@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import (
-    apply_report,
     has_capacity,
     next_arrival_ns,
     next_wake_ns,
-    observe_public,
+    observe,
     remove_arrived,
     wake_next,
 )
 from serl.agents.traders.handle import traders_at
+from serl.agents.traders.inprocess import PARTICIPANT as CROWD_PARTICIPANT
 from serl.agents.traders.records import Traders
 from serl.exchange.compiling import apart, compiled, inlined, int64
 from serl.exchange.kernel.commands import DONE, GROW, execute
@@ -61,17 +61,13 @@ def publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int)
     trades = events_at(words[TRADES], words[SYMBOLS] * TRADES_KEPT)
     trade_counts = words_at(words[TRADE_COUNTS], words[SYMBOLS])
     kept, kept_count = events_at(words[KEPT], words[KEPT_SIZE]), words_at(words[KEPT_COUNT], 1)
+    if words[CROWD] != 0:
+        observe(crowd, events, count, CROWD_PARTICIPANT)
+    if words[BOTS] != 0:
+        observe(bots, events, count, words[PARTICIPANT])
     for index in range(count):
         event = events[index]
         own = event.participant == words[PARTICIPANT]
-        if words[CROWD] != 0:
-            observe_public(crowd, event)
-            if event.participant == 0:
-                apply_report(crowd, event)
-        if words[BOTS] != 0:
-            observe_public(bots, event)
-            if own:
-                apply_report(bots, event)
         if own:
             reports[words[REPORTS_COUNT]] = event
             words[REPORTS_COUNT] += 1

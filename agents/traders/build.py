@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.traders.engine import schedule_all
+from serl.agents.traders.engine import addresses, schedule_all
 from serl.agents.traders.legs import new_legs, own_numbers, settle_accounts
 from serl.agents.traders.open_orders import rebuild_order_table
 from serl.agents.traders.paths import value_paths
@@ -61,7 +61,7 @@ class Crowd:
         population, count = self.population, len(agents)
         symbols = len(population.symbols)
         step_ns = round(population.value.step_s * SECOND_NS)
-        traders = bound(Traders(
+        traders = _bound(Traders(
             counter=np.zeros(16, np.int64),
             agents=agents,
             market_view=np.zeros(1, VIEW),
@@ -125,7 +125,7 @@ class Crowd:
             free[:before] = traders.in_flight_next
             free[size - 1] = counter[IN_FLIGHT_FREE]
             counter[IN_FLIGHT_FREE] = before
-            self.traders = traders = bound(traders._replace(
+            self.traders = traders = _bound(traders._replace(
                 in_flight=in_flight, in_flight_next=free, in_flight_key=_enlarged(traders.in_flight_key, size + 1),
                 in_flight_item=_enlarged(traders.in_flight_item, size + 1),
             ))  # fmt: skip
@@ -135,11 +135,11 @@ class Crowd:
             nodes[:before] = traders.nodes
             nodes[size - 1]["agent"] = counter[NODE_FREE]
             counter[NODE_FREE] = before
-            self.traders = traders = bound(traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64)))
+            self.traders = traders = _bound(traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64)))
             traders.market_view["nodes_address"] = nodes.ctypes.data
             rebuild_order_table(traders)
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
-            self.traders = bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
+            self.traders = _bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
     @property
     def changing(self) -> list[Any]:
@@ -155,7 +155,7 @@ class Crowd:
         """The same traders in other arrays, a copy of `changing` from when their memory was at an address."""
         other = copy.copy(self)
         *arrays, other._memory = changing
-        other.traders = bound(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
+        other.traders = _bound(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
         other.traders.agents["memory_address"] += other.memory_address - memory_address
         other.traders.market_view["nodes_address"] = other.traders.nodes.ctypes.data
         return other
@@ -178,6 +178,11 @@ class Crowd:
     def is_active(self) -> bool:
         """Whether a wake-up is scheduled or a command is in flight."""
         return bool(self.traders.counter[SCHEDULED] or self.traders.counter[IN_FLIGHT])
+
+
+def _bound(traders: Traders) -> Traders:
+    """The traders with a handle of their present arrays, and of the compiled engine of this process."""
+    return bound(traders, addresses())
 
 
 def _free_list(first: int, size: int) -> Any:

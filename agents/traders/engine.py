@@ -1,11 +1,18 @@
-"""The traders as a compiled state machine, events in and commands out; the same in process and in a host process."""
+"""The traders as a compiled state machine, events in and commands out; the same in process and in a host process.
 
+Waking a trader and showing events to all of them are functions called by their addresses, which lie in the handle of the Traders: compiled once, whatever
+loop the traders trade in.
+"""
+
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from serl.agents.traders import heap, open_orders
 from serl.agents.traders.addresses import call_trader
+from serl.agents.traders.handle import traders_at
 from serl.agents.traders.legs import fill_legs
 from serl.agents.traders.records import (
     AGENT,
@@ -28,7 +35,10 @@ from serl.agents.traders.records import (
     Traders,
 )
 from serl.agents.traders.trader_api import CANCEL
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.code_cache import alone
+from serl.exchange.compiling import compiled, entry, inlined, int64
+from serl.exchange.kernel.handle import events_at, state_at
+from serl.exchange.kernel.intrinsics import call_with_four, call_with_two
 from serl.exchange.kernel.levels import best, find_level, next_price
 from serl.exchange.records import EventFlag, EventKind
 
@@ -42,6 +52,8 @@ _AGENT_BYTES = AGENT.itemsize
 _KIND_MASK = (1 << LEG_SHIFT) - 1
 BID, ASK = 0, 1
 NEVER = 1 << 62
+WAKE, OBSERVE = 0, 1
+"""Words of the Traders' handle: addresses of `_wake` and `_observe`."""
 
 
 @inlined
@@ -195,9 +207,9 @@ def has_capacity(traders: Traders) -> bool:
     return enough and traders.slab.size - counter[SLAB_TOP] > 4 * (counter[NODES_USED] + REQUESTS_MAX)
 
 
-@inlined
-def wake_next(traders: Traders, state: Any) -> None:
-    """Wakes the next trader and puts its requests in flight. O(log traders + its function)."""
+def _wake(traders_handle: int, state_handle: int) -> int:
+    """See `wake_next`."""
+    traders, state = traders_at(traders_handle), state_at(state_handle)
     counter = traders.counter
     index, now_ns = int64(traders.wake_item[1]), traders.wake_key[1]
     agent, requests = traders.agents[index], traders.requests[0]
@@ -218,9 +230,41 @@ def wake_next(traders: Traders, state: Any) -> None:
     if requests.wake_ns < 0:
         agent.wake_ns = -1
         heap.pop(traders.wake_key, traders.wake_item, counter, SCHEDULED)
-        return
+        return 0
     agent.wake_ns = next_own_time_ns(max(requests.wake_ns, now_ns + 1), int64(agent.number), counter[SPACING])
     heap.replace_first(traders.wake_key, traders.wake_item, counter[SCHEDULED], agent.wake_ns, index)
+    return 0
+
+
+def _observe(traders_handle: int, events_address: int, count: int, participant: int) -> int:
+    """See `observe`."""
+    traders, events = traders_at(traders_handle), events_at(events_address, count)
+    for index in range(count):
+        event = events[index]
+        observe_public(traders, event)
+        if event.participant == participant:
+            apply_report(traders, event)
+    return 0
+
+
+@cache
+def addresses() -> tuple[int, int]:
+    """Of `_wake` and `_observe`, which are compiled or loaded when traders are first made. Kept for as long as the process lives."""
+    word = types.int64
+    with alone("traders"):
+        return int(entry(_wake, word(word, word)).address), int(entry(_observe, word(word, word, word, word)).address)
+
+
+@inlined
+def wake_next(traders: Traders, state: Any) -> None:
+    """Wakes the next trader and puts its requests in flight. O(log traders + its function)."""
+    call_with_two(traders.handle[WAKE], traders.handle.ctypes.data, state.handle.ctypes.data)
+
+
+@inlined
+def observe(traders: Traders, events: Any, count: int, participant: int) -> None:
+    """Shows the first `count` events to the traders: public ones to all, and a participant's reports to those who trade as it."""
+    call_with_four(traders.handle[OBSERVE], traders.handle.ctypes.data, events.ctypes.data, count, participant)
 
 
 @compiled

@@ -3,11 +3,10 @@
 from typing import Any
 
 from serl.agents.traders.engine import (
-    apply_report,
     has_capacity,
     next_arrival_ns,
     next_wake_ns,
-    observe_public,
+    observe,
     remove_arrived,
     wake_next,
 )
@@ -18,17 +17,18 @@ from serl.exchange.records import EventFlag, EventKind
 
 # Why run_market returned
 FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL, PHASE_CHANGED, KEPT_FULL = 0, 1, 2, 3, 4, 5
+PARTICIPANT = 0
+"""All simulated traders together."""
 _PHASED, _FILL, _MAKER = int(EventKind.PHASED), int(EventKind.FILL), int(EventFlag.MAKER)
 
 
 @inlined
 def observe_events(traders: Traders, events: Any, event_count: int, kept: Any, kept_count: Any) -> bool:
     """Shows a command's events to the traders; returns whether a symbol's phase changed. kept: EVENT rows for trades and phases, or none."""
+    observe(traders, events, event_count, PARTICIPANT)
     phase_changed = False
     for index in range(event_count):
         event = events[index]
-        observe_public(traders, event)
-        apply_report(traders, event)
         is_phase = event.kind == _PHASED
         phase_changed |= is_phase
         if kept.size and (is_phase or (event.kind == _FILL and event.flags & _MAKER)):

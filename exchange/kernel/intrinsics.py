@@ -27,16 +27,33 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@intrinsic
-def call(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
-    """Calls the function at `address` with seven int64; its int64."""
+def _calls(count: int) -> Any:
+    """The typing and code of a call with `count` int64."""
     word = ir.IntType(64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(word, [word] * 7).as_pointer()
+        kind = ir.FunctionType(word, [word] * count).as_pointer()
         return builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
 
-    return types.int64(*[types.int64] * 8), generate
+    return types.int64(*[types.int64] * (count + 1)), generate
+
+
+@intrinsic
+def call(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
+    """Calls the function at `address` with seven int64; its int64."""
+    return _calls(7)
+
+
+@intrinsic
+def call_with_two(typing_context: Any, address: Any, a: Any, b: Any) -> Any:
+    """Calls the function at `address` with two int64; its int64."""
+    return _calls(2)
+
+
+@intrinsic
+def call_with_four(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Calls the function at `address` with four int64; its int64."""
+    return _calls(4)
 
 
 @intrinsic
