@@ -17,16 +17,16 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --wor
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model demo bench sim fuzz docs notebooks interop lock clean
+.PHONY: test test-long lint compiled compiled-exchange compiled-recorded compiled-simulated model demo bench sim fuzz docs notebooks interop lock clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model
+	$(MAKE) --no-print-directory -j2 compiled lint model
 	$(PYTEST)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model
+	$(MAKE) --no-print-directory -j2 compiled lint model
 	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 SERL_TEST_FORK=0 $(PYTEST) -m "long or not long"
 
 lint: $(DEV)
@@ -35,9 +35,13 @@ lint: $(DEV)
 	$(BIN)/pyrefly check --summary=none
 	$(BIN)/lint-imports
 
-compiled: $(DEV)
+compiled: compiled-recorded compiled-simulated
+
+compiled-exchange: $(DEV)
 	$(BIN)/serl exchange compile --with small
-	$(BIN)/python -m tests.prepare
+
+compiled-recorded compiled-simulated: compiled-%: compiled-exchange
+	$(BIN)/python -m tests.prepare $*
 
 # the tiny language model
 model: $(DEV)

@@ -1,5 +1,9 @@
-"""`python -m tests.prepare`: compiles, before the tests, the functions that many of them use. Beside them it would happen one after the other."""
+"""`python -m tests.prepare PART`: compiles, before the tests, the functions that many of them use. Beside them it would happen one after the other.
 
+The parts are compiled at the same time; a function of both is compiled by whoever comes first.
+"""
+
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,7 +19,7 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
-from serl.history.day import Day, read_day, write_day
+from serl.history.day import read_day, write_day
 from serl.history.generate import generate_day
 from serl.history.verdict import verdict
 
@@ -31,26 +35,28 @@ def step(market: ExecutionMarket) -> None:
     env.step(np.full((market.count, 3), 0.5))
 
 
-def environments(day: Day) -> None:
-    """All markets of execution."""
+def recorded() -> None:
+    """Markets of bars and of recorded days, and what is measured of days."""
     values = np.full((1, 20, 6), 100.0)
     step(StaticBars(BarDays(OPEN_NS + MINUTE_NS * np.arange(20), MINUTE_NS, values), 2))
-    step(StaticBook([day], 2))
-    step(ReplayMarket([day], 2))
-    step(DynamicMarket(load_population("small"), 2))
-
-
-def main() -> None:
-    """Compiles everything."""
     day = generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + 10 * MINUTE_NS)
     with tempfile.TemporaryDirectory() as folder:
         write_day(day, Path(folder) / "a.day")
         read_day(Path(folder) / "a.day")
     build_tape(day, 5)
     verdict(day.reference, lambda: [day.commands])
-    environments(day)
+    step(StaticBook([day], 2))
+    step(ReplayMarket([day], 2))
+
+
+def simulated() -> None:
+    """Simulated markets."""
     simulate(load_population("amzn"), 1, OPEN_NS + MINUTE_NS)
+    step(DynamicMarket(load_population("small"), 2))
+
+
+PARTS = {"recorded": recorded, "simulated": simulated}
 
 
 if __name__ == "__main__":
-    main()
+    PARTS[sys.argv[1]]()
