@@ -12,21 +12,21 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.t
 TORCH := torch==2.13.0
 # without hashes: constraints.txt has other versions of what it requires
 FREQTRADE := freqtrade==2026.9
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 6
+PREPARED = $(MAKE) --no-print-directory -j2 compiled lint model
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 8 --meanwhile "$(PREPARED)"
 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test test-long lint compiled compiled-exchange compiled-recorded compiled-simulated model demo bench sim fuzz docs notebooks interop lock clean
 
-# what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
+# what the tests' processes share is made once, beside the checks, while the tests are collected; threads of theirs that wait for each other would cost
+# the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 compiled lint model
 	$(PYTEST)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
-	$(MAKE) --no-print-directory -j2 compiled lint model
 	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 SERL_TEST_FORK=0 $(PYTEST) -m "long or not long"
 
 lint: $(DEV)

@@ -13,9 +13,9 @@ from hypothesis import settings
 from serl.garbage import collect_rarely
 from tests import forked
 from tests.clients.dashboard.server_fixture import browser
-from tests.workers import pytest_addoption, pytest_runtestloop
+from tests.workers import pytest_addoption, pytest_configure, pytest_runtestloop
 
-__all__ = ["pytest_addoption", "pytest_runtestloop"]
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_runtestloop"]
 
 FIRST = (
     "tests/test_docs_sessions.py",

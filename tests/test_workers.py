@@ -1,6 +1,7 @@
 """Tests that run in forks: nothing is lost, and a fork that dies is a failure."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,14 @@ def test_the_first_failure_ends_the_run_with_x(tmp_path: Path) -> None:
 def test_good_tests_pass(tmp_path: Path) -> None:
     done = run(tmp_path, names=("test_good.py", "test_skipped.py"))
     assert done.returncode == 0 and "2 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+
+
+def test_tests_wait_for_what_runs_meanwhile_and_need_its_success(tmp_path: Path) -> None:
+    slow = f"import pathlib, time; time.sleep(2); pathlib.Path({str(tmp_path / 'made')!r}).touch(); print('said')"
+    (tmp_path / "test_made.py").write_text(
+        f"import pathlib\ndef test_i(): assert pathlib.Path({str(tmp_path / 'made')!r}).exists()\n"
+    )
+    done = run(tmp_path, "--meanwhile", shlex.join([sys.executable, "-c", slow]), names=("test_good.py",))
+    assert done.returncode == 0 and "3 passed" in done.stdout and "said" in done.stdout, done.stdout + done.stderr
+    done = run(tmp_path, "--meanwhile", shlex.join([sys.executable, "-c", "raise SystemExit(3)"]), names=())
+    assert done.returncode == 1 and "failed with status 3" in done.stdout and "passed" not in done.stdout, done.stdout

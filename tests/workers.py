@@ -1,13 +1,15 @@
 """`--workers N`: tests in N forks of this process, which has imported and collected everything.
 
 Each fork takes file after file, and sends its reports here. pytest-xdist starts interpreters that each import and collect everything
-again: ten seconds of processor time for each.
+again: ten seconds of processor time for each. `--meanwhile COMMAND` runs while the tests are collected, and has to end well before the first begins.
 """
 
 import itertools
 import multiprocessing
 import os
+import shlex
 import signal
+import subprocess
 import traceback
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -67,14 +69,43 @@ class Sender:
         self.send("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
 
+class Meanwhile:
+    """A plugin: a command that runs while the tests are collected."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._process = subprocess.Popen(shlex.split(command))
+
+    def wait(self) -> None:
+        """Returns once the command has ended; ends the session if it failed."""
+        if self._process.wait():
+            pytest.exit(f"{self._command}: failed with status {self._process.returncode}", returncode=1)
+
+    def pytest_unconfigure(self) -> None:
+        """Ends the command with a session that ends early."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option."""
+    """The options."""
     parser.addoption("--workers", type=int, default=0, metavar="N", help="run the tests in N forks of this process")
+    parser.addoption("--meanwhile", metavar="COMMAND", help="run this while the tests are collected")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Starts the command, whose output is not captured."""
+    if command := config.option.meanwhile:
+        with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            config.pluginmanager.register(Meanwhile(command), "meanwhile")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Runs all tests; without workers, pytest does."""
+    if meanwhile := session.config.pluginmanager.getplugin("meanwhile"):
+        meanwhile.wait()
     count = session.config.option.workers
     if not count or session.config.option.collectonly or session.testsfailed:
         return None
