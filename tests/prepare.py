@@ -3,6 +3,7 @@
 The parts are compiled at the same time; a function of both is compiled by whoever comes first.
 """
 
+import gc
 import sys
 import tempfile
 from pathlib import Path
@@ -59,4 +60,5 @@ PARTS = {"recorded": recorded, "simulated": simulated}
 
 
 if __name__ == "__main__":
+    gc.disable()  # a compiler makes much that lives long, and this process does not
     PARTS[sys.argv[1]]()
