@@ -12,21 +12,23 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.t
 TORCH := torch==2.13.0
 # without hashes: constraints.txt has other versions of what it requires
 FREQTRADE := freqtrade==2026.9
-PREPARED = $(MAKE) --no-print-directory -j2 compiled lint model
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 8 --meanwhile "$(PREPARED)"
+PREPARED = $(MAKE) --no-print-directory -j2 compiled-recorded compiled-simulated lint model
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --workers 6 --meanwhile "$(PREPARED)"
 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled compiled-exchange compiled-recorded compiled-simulated model demo bench sim fuzz docs notebooks interop lock clean
+.PHONY: test test-long lint compiled-exchange compiled-recorded compiled-simulated model demo bench sim fuzz docs notebooks interop lock clean
 
-# what the tests' processes share is made once, beside the checks, while the tests are collected; threads of theirs that wait for each other would cost
-# the others time
-test: $(DEV)
+# what the tests' processes share is made once: the exchange is compiled while the rest is installed, everything else while the tests are collected;
+# threads of theirs that wait for each other would cost the others time
+test:
+	$(MAKE) --no-print-directory -j2 $(DEV) compiled-exchange
 	$(PYTEST)
 
 # before a release: everything, ten million generated commands among it
-test-long: $(DEV)
+test-long:
+	$(MAKE) --no-print-directory -j2 $(DEV) compiled-exchange
 	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 SERL_TEST_FORK=0 $(PYTEST) -m "long or not long"
 
 lint: $(DEV)
@@ -35,12 +37,10 @@ lint: $(DEV)
 	$(BIN)/pyrefly check --summary=none
 	$(BIN)/lint-imports
 
-compiled: compiled-recorded compiled-simulated
-
-compiled-exchange: $(DEV)
+compiled-exchange: $(RUN)
 	$(BIN)/serl exchange compile --with small
 
-compiled-recorded compiled-simulated: compiled-%: compiled-exchange
+compiled-recorded compiled-simulated: compiled-%: $(DEV)
 	$(BIN)/python -m tests.prepare $*
 
 # the tiny language model
@@ -98,11 +98,10 @@ $(FULL): $(RUN)
 	$(INSTALL) -e '.[learning,researcher]'
 	touch $(FULL)
 
-$(DEV): pyproject.toml constraints.txt setup.py
-	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+$(DEV): $(RUN)
 	$(PIP) $(TORCH)
 	$(INSTALL) -e '.[dev,docs,ray]'
-	touch $(RUN) $(DEV)
+	touch $(DEV)
 
 # the hashes for the versions that stand in constraints.txt
 lock: $(RUN)
