@@ -139,11 +139,11 @@ def studied(options: argparse.Namespace) -> str:
     markets, counts = [], []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for seed in progress.track(range(1, options.seeds + 1), description="seeds"):
-            tapes, statistics = {}, {}
+            tapes = {}
             for kind in KINDS:
                 config, place = configured(options.config, options.count, options.days, seed, kind)
                 folder = options.folder / f"{kind}-{seed}"
-                statistics[kind] = played(config, place, folder, partial(recorded, config, folder / RECORDED))
+                played(config, place, folder, partial(recorded, config, folder / RECORDED))
                 tapes[kind] = tapes_of(folder / RECORDED, config, real.levels)
             tapes[STRETCH] = stretches(real, [len(tape) for tape in tapes["model"]], seed)
             markets.append({sample: distances(real, found) for sample, found in tapes.items()})

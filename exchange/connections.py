@@ -125,7 +125,7 @@ class Connections:
         before[0, descriptors[known]] = self._read_bytes[descriptors[known]]
         before[1, descriptors[known]] = self._is_over[descriptors[known]]
         has_spoken = np.zeros(self._highest + 1, np.bool_)
-        has_spoken[[each for each in (*self._refusals.heard, *spoke) if each <= self._highest]] = True
+        has_spoken[[each for each in (*self._refusals.heard, *spoke) if 0 <= each <= self._highest]] = True
         read = has_spoken[descriptors] | (received < before[0, descriptors])
         self._refusals.heard.clear()
         if drained == self._drained:  # messages of the orders socket may wait for the loop
