@@ -11,12 +11,14 @@ WINDOW_STEPS = (5, 20, 100, 600)
 """Windows of flows and moves, in steps of 100 ms."""
 LONGEST = max(WINDOW_STEPS)
 WINDOW_NAMES = tuple(f"{steps * STEP_S:g}s" for steps in WINDOW_STEPS)
-PER_WINDOW = ("ofi", "trade_imbalance", "move_ticks", "path_ticks")
+PER_WINDOW = ("ofi", "trade_imbalance", "move_ticks", "path_ticks", "log_volume")
 NAMES = (
     "spread_ticks", *(f"imbalance_{level + 1}" for level in range(LEVELS)), "weighted_mid_ticks",
-    *(f"{name}_{window}" for name in PER_WINDOW for window in WINDOW_NAMES),
+    *(f"{name}_{window}" for name in PER_WINDOW for window in WINDOW_NAMES), "log_bid_lots", "log_ask_lots",
 )  # fmt: skip
 """Of the columns of features."""
+SIGNED = ("imbalance", "weighted_mid", "ofi", "trade_imbalance", "move_ticks")
+"""Beginnings of the names of features that change their sign when buyers and sellers change places."""
 OFI, DEPTH, BUYS, SELLS, MOVE, PATH, UNKNOWN = range(7)
 """Columns of changes: order-flow imbalance, lots at both touches, lots that buyers and sellers took, twice the move of the mid and of its
 absolute value, and whether the book before or after had no bid, no ask or no spread."""
@@ -56,9 +58,20 @@ def assemble(ticks: Ints, lots: Ints, windows: Ints) -> Floats:
     buys, sells = windows[:, :, BUYS], windows[:, :, SELLS]
     trades = (buys - sells) / np.maximum(1, buys + sells)
     moves, paths = windows[:, :, MOVE] / 2, windows[:, :, PATH] / 2
-    columns = [spread[:, np.newaxis], imbalance, weighted_mid[:, np.newaxis], ofi, trades, moves, paths]
+    volumes, touch = np.log1p(buys + sells), np.log1p(lots[:, :, 0])
+    columns = [spread[:, np.newaxis], imbalance, weighted_mid[:, np.newaxis], ofi, trades, moves, paths, volumes, touch]
     unknown = windows[:, -1, UNKNOWN] > 0
     return np.where(unknown[:, np.newaxis], np.nan, np.concatenate(columns, axis=1))
+
+
+def mirrored(features: Floats) -> Floats:
+    """[n, feature] of the same markets with buyers and sellers in each other's place."""
+    return features[:, _MIRROR] * _SIGNS
+
+
+_SIGNS = np.where([name.startswith(SIGNED) for name in NAMES], -1.0, 1.0)
+_MIRROR = np.arange(len(NAMES))
+_MIRROR[-2:] = len(NAMES) - 1, len(NAMES) - 2
 
 
 def day_features(grid: Grid) -> Floats:

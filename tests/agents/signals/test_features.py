@@ -15,6 +15,7 @@ from serl.agents.signals.features import (
     changes,
     day_features,
     has_spread,
+    mirrored,
 )
 from serl.agents.signals.grid import LEVELS, STEP_NS, Grid, build_grid
 from serl.agents.signals.labels import DOWN, FLAT, NO_LABEL, UP, classify, fit_threshold, later_moves, past_moves
@@ -100,9 +101,20 @@ def test_features_by_hand() -> None:
         depth = (20 * (steps - 1) + 40) / (2 * steps)
         assert last[f"ofi_{window}"] == pytest.approx(20 / depth) and last[f"trade_imbalance_{window}"] == 0.5
         assert last[f"move_ticks_{window}"] == last[f"path_ticks_{window}"] == 0
+        assert last[f"log_volume_{window}"] == pytest.approx(np.log(9))
+    assert [last["log_bid_lots"], last["log_ask_lots"]] == pytest.approx([np.log(31), np.log(11)])
     made.ticks[-4:, 1, 0], made.ticks[-2:, 1, 0] = 105, 103  # the mid: 100, then 102, then 101
     last = dict(zip(NAMES, day_features(made)[-1].tolist(), strict=True))
     assert last["move_ticks_0.5s"] == 1 and last["path_ticks_0.5s"] == 3
+
+
+def test_a_mirrored_market_has_mirrored_features() -> None:
+    made = sample.grid()
+    high = 2 * int(made.ticks.max())
+    ticks = np.where(made.ticks > 0, high - made.ticks, 0)[:, ::-1]
+    swapped = replace(made, ticks=ticks, lots=made.lots[:, ::-1], buys=made.sells, sells=made.buys)
+    assert mirrored(day_features(made))[LONGEST:] == pytest.approx(day_features(swapped)[LONGEST:], abs=1e-9)
+    assert not np.allclose(day_features(made)[LONGEST:], day_features(swapped)[LONGEST:])
 
 
 def test_a_minute_after_an_empty_side_has_no_features() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import BRIER, F1, Evaluation, conclusions, evaluate
+from serl.agents.signals.features import NAMES
 from serl.agents.signals.forecaster import LAST, MAJORITY, MODELS, check_horizons, read_forecaster
 from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Grid
 from serl.agents.signals.labels import NO_LABEL, Classes
@@ -109,7 +110,7 @@ def test_forecasts_of_models_and_baselines() -> None:
 
 
 def test_a_file_has_the_same_forecaster(tmp_path: Path) -> None:
-    found, features = sample.forecaster(), np.random.default_rng(6).normal(size=(5, 23))
+    found, features = sample.forecaster(), np.random.default_rng(6).normal(size=(5, len(NAMES)))
     found.write(tmp_path / "f")
     read = read_forecaster(tmp_path / "f")
     for name in MODELS:
@@ -121,7 +122,7 @@ def test_a_file_has_the_same_forecaster(tmp_path: Path) -> None:
     ("key", "value", "why"),
     [
         ("format", "x", "another format"), ("version", 9, "another format"), ("features", ["x"], "other features"),
-        ("weights", [[1.0]], "shape"), ("scale", [0.0] * 23, "not positive"), ("scale", [None] * 23, "not finite"),
+        ("weights", [[1.0]], "shape"), ("scale", [0.0] * len(NAMES), "not positive"), ("scale", [None] * len(NAMES), "not finite"),
         ("layers", [], "do not fit"), ("model", "oracle", "the model oracle"), ("horizons_s", [0.05], "multiples of 0.1 s"),
         ("training", {}, "'hours'"), ("centre", "abc", "could not convert"),
     ],
