@@ -20,7 +20,7 @@ from benchmarks.racing import SEEDS, bars_contenders, timed
 from benchmarks.replay import FOLDER, SAMPLES
 from serl.agents.realism.days import parse_window
 from serl.agents.signals.features import has_spread
-from serl.agents.signals.forecaster import read_forecaster
+from serl.agents.signals.forecaster import ATTENTION, read_forecaster
 from serl.agents.signals.grid import build_grid
 from serl.agents.signals.live import LiveForecaster, Observation
 from serl.history.importing import import_day
@@ -61,10 +61,10 @@ def shortened(minds: int) -> tuple[MindsConfig, Path]:
 
 
 def signal_us(folder: Path) -> float:
-    """All models of a forecaster of three horizons, over the hours of SIGNAL_HOURS."""
+    """Of three horizons by the slowest model, over the hours of SIGNAL_HOURS."""
     day = import_day(FOLDER / SAMPLES["goog"])
     write_forecaster(day, folder / "goog.signals")
-    live, grid = LiveForecaster(read_forecaster(folder / "goog.signals"), None, "benchmark"), build_grid(day)
+    live, grid = LiveForecaster(read_forecaster(folder / "goog.signals"), ATTENTION, "benchmark"), build_grid(day)
     first_ns, last_ns = parse_window(SIGNAL_HOURS)
     for place in range(len(grid.time_ns)):
         if not first_ns <= grid.time_ns[place] < last_ns:
@@ -72,9 +72,9 @@ def signal_us(folder: Path) -> float:
         seen = Observation(
             int(grid.time_ns[place]), grid.ticks[place], grid.lots[place], int(grid.buys[place]), int(grid.sells[place]), True
         )  # fmt: skip
-        features = live.observe(seen)
-        if features is not None and has_spread(seen.ticks[None])[0]:
-            live.forecast("GOOG", seen, features)
+        inputs = live.observe(seen)
+        if inputs is not None and has_spread(seen.ticks[None])[0]:
+            live.forecast("GOOG", seen, inputs)
     return 1e6 * live.seconds / live.made
 
 

@@ -1,4 +1,4 @@
-"""`serl signals`: trains, tests and publishes forecasts of the mid."""
+"""`serl signals`: trains, tests and publishes forecasts."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import click
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.cli_request import DEFAULT_ENDPOINT
 
-MODEL_NAMES = ("logistic", "network")
+MODEL_NAMES = ("logistic", "network", "attention")
 """`forecaster.MODELS`. A test compares them: the help must not import more than it prints."""
 DAYS = click.argument("days", metavar="DAY...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
 @click.group(epilog="Example: serl signals train AMZN.zip -o amzn.signals && serl signals test amzn.signals AMZN.zip")
 def signals() -> None:
-    """Forecasts of the mid from the order book."""
+    """Forecasts from the order book: the mid, the volume, fills."""
 
 
 @signals.command(epilog="Example: serl signals train AMZN.zip -o amzn.signals")
@@ -23,12 +23,13 @@ def signals() -> None:
 @click.option("--hours", default="10:00-13:00", show_default=True, help="Training hours; nothing later is used.")
 @click.option("--horizons", default="1,10,60", show_default=True, help="Seconds, multiples of 0.1, by commas.")
 @click.option("--symbol", help="Symbol of all days; by default the first of the first day.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the network's training.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the networks' training.")
 def train(days: tuple[Path, ...], output: Path, hours: str, horizons: str, symbol: str | None, seed: int) -> None:
-    """Train forecasts of the mid's trend (down, flat, up) on the training hours of one or more days (day files or LOBSTER zip files).
+    """Train forecasts on the training hours of one or more days (day files or LOBSTER zip files): the mid's trend (down, flat, up), the volume, and
+    whether an order at the touch is filled.
 
-    A multinomial logistic regression and a small neural network are fitted on the first three quarters of the hours; the last quarter
-    calibrates their probabilities and decides which of them is published.
+    Regressions, a small neural network and one with attention are fitted on the first three quarters of the hours; the last quarter calibrates
+    their probabilities and decides which forecast of the trend is published.
     """
     from serl.agents.signals.cli_train import train_days
     from serl.extras import require

@@ -11,10 +11,10 @@ from rich.progress import Progress
 from serl.agents.pages.page import check_path
 from serl.agents.realism.days import day_origin, load_day, parse_window
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.evaluation import ROWS, conclusions, evaluate
+from serl.agents.signals.evaluation import SCORES, conclusions, evaluate
 from serl.agents.signals.forecaster import Forecaster, read_forecaster
 from serl.agents.signals.grid import Grid, build_grid
-from serl.agents.signals.report import hours_text, note, score_table, share_sentence, to_json, write_report
+from serl.agents.signals.report import hours_text, note, score_tables, share_sentence, to_json, write_report
 from serl.agents.signals.samples import cut_samples, join
 from serl.history.day import Day
 
@@ -42,14 +42,15 @@ def score_days(
             origins.append(f"{path.name}: {day_origin(day)}")
             progress.advance(reading)
         assert window is not None  # there is a day
-        scoring = progress.add_task("scores", total=len(forecaster.horizons_s) * len(ROWS))
+        scoring = progress.add_task("scores", total=len(forecaster.horizons_s) * SCORES)
         found = evaluate(forecaster, join(parts), bootstraps, seed, on_score=lambda: progress.advance(scoring))
     written = write_report(found, window, "; ".join(origins), seed, output)
     if as_json:
         click.echo(json.dumps(to_json(found, window), allow_nan=False))
         return
-    shown = score_table(found, window, wide=markdown)
-    (Console(width=MARKDOWN_COLUMNS) if markdown else Console()).print(shown)
+    console = Console(width=MARKDOWN_COLUMNS) if markdown else Console()
+    for shown in score_tables(found, window, wide=markdown):
+        console.print(shown)
     for said in (*conclusions(found), share_sentence(found), note(found), f"wrote {', '.join(map(str, written))}"):
         click.echo(said)
 

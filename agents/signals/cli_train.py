@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from serl.agents.realism.days import day_origin, load_day, parse_window
+from serl.agents.signals import attention_training
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import evaluate
 from serl.agents.signals.forecaster import MODELS, Forecaster, check_horizons
@@ -15,7 +16,6 @@ from serl.agents.signals.grid import build_grid
 from serl.agents.signals.network import EPOCHS_MAX
 from serl.agents.signals.report import hours_text
 from serl.agents.signals.samples import Samples, cut_samples, join
-from serl.agents.signals.scores import MEASURES
 from serl.agents.signals.training import train_forecaster
 
 
@@ -38,7 +38,7 @@ def train_days(
             dates.append(day.reference.date)
             progress.advance(reading)
         samples = join(parts)
-        task = progress.add_task("training", total=len(seconds) + EPOCHS_MAX)
+        task = progress.add_task("training", total=len(seconds) + EPOCHS_MAX + attention_training.EPOCHS_MAX)
         trained = train_forecaster(
             samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task), dates=dates
         )  # fmt: skip
@@ -56,9 +56,9 @@ def _scores(trained: Forecaster, samples: Samples) -> list[dict[str, float | str
     """In the training hours, without intervals."""
     found = evaluate(trained, samples, 2, 0, blocks_min=1)
     return [
-        {"horizon_s": trained.horizons_s[horizon], "model": name}
-        | dict(zip(MEASURES, one.values.round(6).tolist(), strict=True))
-        for (horizon, name), one in found.scores.items()
+        {"forecast": target.name, "horizon_s": trained.horizons_s[horizon], "model": name}
+        | dict(zip(target.measures, one.values.round(6).tolist(), strict=True))
+        for (target, horizon, name), one in found.scores.items()
     ]
 
 

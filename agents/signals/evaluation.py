@@ -7,16 +7,56 @@ from typing import Any
 import numpy as np
 
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.forecaster import BASELINES, MODELS, Forecaster
-from serl.agents.signals.grid import Floats
-from serl.agents.signals.labels import NAMES, classify
+from serl.agents.signals.fill import FILL_ROWS
+from serl.agents.signals.forecaster import BASELINES, MODELS, Forecaster, Forecasts
+from serl.agents.signals.grid import Floats, Ints
+from serl.agents.signals.labels import NAMES, NO_LABEL, classify
 from serl.agents.signals.samples import Samples
-from serl.agents.signals.scores import MEASURES, Score, block_seconds, block_statistics, number_blocks, score
+from serl.agents.signals.scores import (
+    MEASURES,
+    VOLUME_MEASURES,
+    Score,
+    block_seconds,
+    block_statistics,
+    number_blocks,
+    score,
+    volume_measure,
+    volume_statistics,
+)
+from serl.agents.signals.volume import VOLUME_ROWS
 from serl.agents.students_t import expanded
 
 F1, ACCURACY, BRIER, ECE = range(4)
+"""Of MEASURES."""
+EXPLAINED = 0
+"""Of VOLUME_MEASURES."""
 BLOCKS_MIN = 4
-ROWS = (*BASELINES, *MODELS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that is forecast."""
+
+    name: str
+    baselines: tuple[str, ...]
+    models: tuple[str, ...]
+    measures: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Of a table: baselines, then models."""
+        return (*self.baselines, *self.models)
+
+
+TREND = Target("trend", BASELINES, MODELS, MEASURES, NAMES)
+FILL = Target("fill", FILL_ROWS[:-1], FILL_ROWS[-1:], MEASURES, ("open", "filled"))
+VOLUME = Target("volume", VOLUME_ROWS[:-1], VOLUME_ROWS[-1:], VOLUME_MEASURES)
+TARGETS = (TREND, FILL, VOLUME)
+SCORES = sum(len(target.rows) for target in TARGETS)
+"""At each horizon."""
+Key = tuple[Target, int, str]
+"""What is forecast, number of the horizon, name of the model or baseline."""
 
 
 @dataclass(frozen=True)
@@ -30,36 +70,44 @@ class Difference:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by (number of the horizon, name of the model or baseline)."""
+    """Scores of everything that is forecast."""
 
     forecaster: Forecaster
-    scores: dict[tuple[int, str], Score]
+    scores: dict[Key, Score]
     blocks: int
     block_s: int
 
-    def difference(self, horizon: int, model: str, baseline: str, number: int) -> Difference:
+    def of(self, target: Target) -> dict[tuple[int, str], Score]:
+        """The scores by (number of the horizon, name of the model or baseline)."""
+        return {(horizon, name): one for (found, horizon, name), one in self.scores.items() if found is target}
+
+    def difference(self, target: Target, horizon: int, model: str, baseline: str, number: int) -> Difference:
         """Of the measure with this number."""
-        one, other = self.scores[horizon, model], self.scores[horizon, baseline]
+        one, other = self.scores[target, horizon, model], self.scores[target, horizon, baseline]
         low, high = np.quantile((one.resampled - other.resampled)[:, number], expanded(self.blocks))
         return Difference(float(one.values[number] - other.values[number]), float(low), float(high))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """All scores, and the differences from both baselines, by horizon and model."""
-        return [self._row(horizon, name) for horizon, name in self.scores]
+        """All scores, and the differences from both baselines, by what is forecast, horizon and model."""
+        return [self._row(*key) for key in self.scores]
 
-    def _row(self, horizon: int, name: str) -> dict[str, Any]:
-        found = self.scores[horizon, name]
+    def _row(self, target: Target, horizon: int, name: str) -> dict[str, Any]:
+        found = self.scores[target, horizon, name]
         row: dict[str, Any] = {
-            "horizon_s": self.forecaster.horizons_s[horizon], "model": name, "forecasts": found.count,
-            "label_shares": dict(zip(NAMES, found.shares.tolist(), strict=True)),
+            "forecast": target.name, "horizon_s": self.forecaster.horizons_s[horizon], "model": name, "forecasts": found.count,
         }  # fmt: skip
-        for number, measure in enumerate(MEASURES):
+        if target.classes:
+            row["label_shares"] = dict(zip(target.classes, found.shares.tolist(), strict=True))
+        else:
+            row["mean_lots"] = found.mean_lots
+        for number, measure in enumerate(target.measures):
             row[measure] = _interval(found.values, found.low, found.high, number)
-            if name in MODELS:
+            if name in target.models:
                 row[measure]["minus"] = {
-                    baseline: vars(self.difference(horizon, name, baseline, number)) for baseline in BASELINES
+                    baseline: vars(self.difference(target, horizon, name, baseline, number))
+                    for baseline in target.baselines
                 }
-        if name in MODELS:
+        if name in target.models and target.classes:
             row["bins"] = found.bins.tolist()
         return row
 
@@ -85,34 +133,100 @@ def evaluate(
         raise SignalError(
             f"--hours: expected {blocks_min} or more blocks of {block_s} s to resample, got {count}; give longer hours"
         )
-    scores = {}
-    forecasts = {name: forecaster.forecasts(name, samples.features, samples.past) for name in ROWS}
-    for horizon, threshold in enumerate(forecaster.thresholds_ticks):
-        labels = classify(samples.moves[:, horizon], float(threshold))
-        if (labels < 0).all():
-            raise SignalError(
-                f"--hours: expected labels at the horizon {forecaster.horizons_s[horizon]:g} s, got none; give longer hours"
-            )
-        for name in ROWS:
-            scores[horizon, name] = score(block_statistics(labels, forecasts[name], horizon, blocks), bootstraps, seed)
-            on_score()
+    _check_labels(forecaster, samples)
+    scores: dict[Key, Score] = {}
+    for target, statistics in ((TREND, _trend), (FILL, _fill), (VOLUME, _volume)):
+        measured = {} if target.classes else {"measured": volume_measure}
+        by_name = {name: statistics(forecaster, samples, name, blocks) for name in target.rows}
+        for horizon in range(len(forecaster.horizons_s)):
+            for name in target.rows:
+                scores[target, horizon, name] = score(by_name[name][horizon], bootstraps, seed, **measured)
+                on_score()
     return Evaluation(forecaster, scores, count, block_s)
 
 
+def _check_labels(forecaster: Forecaster, samples: Samples) -> None:
+    for horizon_s, moves in zip(forecaster.horizons_s, samples.moves.T, strict=True):
+        if np.isnan(moves).all():
+            raise SignalError(f"--hours: expected labels at the horizon {horizon_s:g} s, got none; give longer hours")
+
+
+def _trend(forecaster: Forecaster, samples: Samples, name: str, blocks: Ints) -> list[Floats]:
+    """Block statistics by horizon."""
+    labels = classify(samples.moves, forecaster.thresholds_ticks)
+    forecasts = forecaster.forecasts(name, samples.inputs, samples.past)
+    return [block_statistics(labels[:, horizon], forecasts, horizon, blocks) for horizon in range(labels.shape[1])]
+
+
+def _fill(forecaster: Forecaster, samples: Samples, name: str, blocks: Ints) -> list[Floats]:
+    """Block statistics by horizon, of both sides together."""
+    filled = np.concatenate(
+        list(np.moveaxis(forecaster.fill.forecasts(name, samples.inputs.features, samples.past_fills), 2, 0))
+    )
+    labels = np.concatenate(list(np.moveaxis(samples.fills, 2, 0)))
+    classes = np.where(np.isnan(labels), NO_LABEL, labels).astype(np.int64)
+    probabilities = np.stack([1 - filled, filled], axis=2)
+    balanced = (filled > forecaster.fill.shares).astype(np.int64)
+    if name == FILL.baselines[1]:
+        balanced = (np.concatenate(list(np.moveaxis(samples.past_fills, 2, 0))) == 1).astype(np.int64)
+    forecasts = Forecasts(probabilities, probabilities.argmax(axis=2), balanced)
+    return [
+        block_statistics(classes[:, horizon], forecasts, horizon, np.tile(blocks, 2))
+        for horizon in range(labels.shape[1])
+    ]
+
+
+def _volume(forecaster: Forecaster, samples: Samples, name: str, blocks: Ints) -> list[Floats]:
+    """Block statistics by horizon."""
+    standardised = forecaster.standardise(samples.inputs.features)
+    forecasts = forecaster.volume.forecasts(name, standardised, samples.past_volumes)
+    means = forecaster.volume.means.tolist()
+    return [
+        volume_statistics(samples.volumes[:, horizon], forecasts[:, horizon], mean, blocks)
+        for horizon, mean in enumerate(means)
+    ]
+
+
 def conclusions(found: Evaluation) -> list[str]:
-    """What the scores of the chosen model say, in sentences."""
-    model, said = found.forecaster.model, []
-    for horizon, seconds in enumerate(found.forecaster.horizons_s):
-        best = max(BASELINES, key=lambda name: found.scores[horizon, name].values[F1])
-        closest = min(BASELINES, key=lambda name: found.scores[horizon, name].values[BRIER])
-        f1, brier = found.difference(horizon, model, best, F1), found.difference(horizon, model, closest, BRIER)
-        said.append(
-            f"{seconds:g} s: macro F1 of the {model} forecast {_verdict(f1.low > 0, f1.high < 0)} that of {best} "
-            f"({f1.value:+.3f} [{f1.low:+.3f}, {f1.high:+.3f}]), its Brier score {_verdict(brier.high < 0, brier.low > 0)} that of "
-            f"{closest} ({brier.value:+.4f} [{brier.low:+.4f}, {brier.high:+.4f}])."
-        )
-    return said
+    """What the scores of the chosen models say, in sentences."""
+    return [
+        said
+        for horizon in range(len(found.forecaster.horizons_s))
+        for said in (_of_trend(found, horizon), _of_others(found, horizon))
+    ]
+
+
+def _of_trend(found: Evaluation, horizon: int) -> str:
+    model, scores = found.forecaster.model, found.of(TREND)
+    best = max(BASELINES, key=lambda name: scores[horizon, name].values[F1])
+    closest = min(BASELINES, key=lambda name: scores[horizon, name].values[BRIER])
+    f1 = found.difference(TREND, horizon, model, best, F1)
+    brier = found.difference(TREND, horizon, model, closest, BRIER)
+    return (
+        f"{found.forecaster.horizons_s[horizon]:g} s: macro F1 of the {model} forecast {_verdict(f1.low > 0, f1.high < 0)} that of {best} "
+        f"({_text(f1)}), its Brier score {_verdict(brier.high < 0, brier.low > 0)} that of {closest} ({_text(brier, 4)})."
+    )
+
+
+def _of_others(found: Evaluation, horizon: int) -> str:
+    fills, volumes = found.of(FILL), found.of(VOLUME)
+    closest = min(FILL.baselines, key=lambda name: fills[horizon, name].values[BRIER])
+    brier = found.difference(FILL, horizon, FILL.models[0], closest, BRIER)
+    best = max(VOLUME.baselines, key=lambda name: volumes[horizon, name].values[EXPLAINED])
+    explained = found.difference(VOLUME, horizon, VOLUME.models[0], best, EXPLAINED)
+    return (
+        f"{found.forecaster.horizons_s[horizon]:g} s: the Brier score of the fill forecast {_verdict(brier.high < 0, brier.low > 0)} that of "
+        f"{closest} ({_text(brier, 4)}); the volume forecast explains {_more(explained)} {best} ({_text(explained)} of the deviance)."
+    )
+
+
+def _text(found: Difference, digits: int = 3) -> str:
+    return f"{found.value:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
 
 
 def _verdict(better: bool, worse: bool) -> str:
     return "is better than" if better else "is worse than" if worse else "does not differ clearly from"
+
+
+def _more(found: Difference) -> str:
+    return "more than" if found.low > 0 else "less than" if found.high < 0 else "not clearly more or less than"

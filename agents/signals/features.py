@@ -5,7 +5,7 @@ Sums over windows are integers, so both ways give the same bits.
 
 import numpy as np
 
-from serl.agents.signals.grid import LEVELS, STEP_S, Bools, Floats, Grid, Ints
+from serl.agents.signals.grid import LEVELS, STEP_S, Bools, Floats, Grid, Ints, Singles
 
 WINDOW_STEPS = (5, 20, 100, 600)
 """Windows of flows and moves, in steps of 100 ms."""
@@ -19,6 +19,8 @@ NAMES = (
 """Of the columns of features."""
 SIGNED = ("imbalance", "weighted_mid", "ofi", "trade_imbalance", "move_ticks")
 """Beginnings of the names of features that change their sign when buyers and sellers change places."""
+CLIP = 5.0
+"""Standardised features beyond this are cut off."""
 OFI, DEPTH, BUYS, SELLS, MOVE, PATH, UNKNOWN = range(7)
 """Columns of changes: order-flow imbalance, lots at both touches, lots that buyers and sellers took, twice the move of the mid and of its
 absolute value, and whether the book before or after had no bid, no ask or no spread."""
@@ -62,6 +64,11 @@ def assemble(ticks: Ints, lots: Ints, windows: Ints) -> Floats:
     columns = [spread[:, np.newaxis], imbalance, weighted_mid[:, np.newaxis], ofi, trades, moves, paths, volumes, touch]
     unknown = windows[:, -1, UNKNOWN] > 0
     return np.where(unknown[:, np.newaxis], np.nan, np.concatenate(columns, axis=1))
+
+
+def standardise(features: Floats | Singles, centre: Floats, scale: Floats) -> Floats:
+    """[n, feature] as models take them: less the centre, divided by the scale, cut off at CLIP."""
+    return np.clip((features - centre) / scale, -CLIP, CLIP)
 
 
 def mirrored(features: Floats) -> Floats:

@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serl.agents.realism.days import day_origin
+from serl.agents.signals.attention import Attention, shapes
+from serl.agents.signals.books import CHANNELS, WINDOW
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.features import NAMES
+from serl.agents.signals.features import NAMES, standardise
+from serl.agents.signals.fill import FillModel
 from serl.agents.signals.grid import STEP_S, Floats
+from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import CLASSES, FLAT, NO_LABEL, Classes, classify
 from serl.agents.signals.logistic import softmax
 from serl.agents.signals.network import Layers, network_logits
+from serl.agents.signals.volume import LOG_LINEAR, VolumeModel
 from serl.exchange.atomic_file import atomic_file
 from serl.history.day import Day
 
-FORMAT, VERSION = "serl signals", 1
-CLIP = 5.0
-"""Standardised features beyond this are cut off."""
-MAJORITY, LAST, LOGISTIC, NETWORK = "majority", "last move", "logistic", "network"
-BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK)
+FORMAT, VERSION = "serl signals", 2
+MAJORITY, LAST, LOGISTIC, NETWORK, ATTENTION = "majority", "last move", "logistic", "network", "attention"
+BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK, ATTENTION)
 HORIZON_MAX_S = 3600.0
 FILE_BYTES_MAX = 10_000_000
 SHA256 = re.compile(r"sha256 ([0-9a-f]{16})")
@@ -33,7 +36,7 @@ SHA256 = re.compile(r"sha256 ([0-9a-f]{16})")
 
 
 class Forecasts(NamedTuple):
-    """n forecasts for H horizons."""
+    """n forecasts of the trend for H horizons."""
 
     probabilities: Floats
     """[n, H, class]"""
@@ -57,9 +60,9 @@ class Training:
     log_loss: dict[str, float]
     """On what calibrated: the mean of all horizons, by model."""
     scores: list[dict[str, Any]] = field(default_factory=list)
-    """In the training hours, by horizon and model."""
+    """In the training hours, by what is forecast, horizon and model."""
     dates: tuple[str, ...] = ()
-    """Of the days, YYYY-MM-DD; "" for one without a date. Files from before they were kept have none."""
+    """Of the days, YYYY-MM-DD; "" for one without a date."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,13 @@ class Forecaster:
     """[H, F + 1, class] of the logistic regression, intercepts last."""
     layers: Layers
     """Of the network."""
+    attention: Attention
     temperatures: dict[str, Floats]
     """By model: [H]."""
     model: str
-    """Of MODELS, the one with the smaller log loss on what calibrated."""
+    """Of MODELS, the one with the smallest log loss on what calibrated."""
+    volume: VolumeModel
+    fill: FillModel
     training: Training
 
     def was_trained_on(self, day: Day, hours: tuple[int, int]) -> bool:
@@ -100,38 +106,50 @@ class Forecaster:
 
     def standardise(self, features: Floats) -> Floats:
         """[n, F] features as the models take them."""
-        return np.clip((features - self.centre) / self.scale, -CLIP, CLIP)
+        return standardise(features, self.centre, self.scale)
 
-    def logits(self, model: str, features: Floats) -> Floats:
-        """[n, H, class] of one of MODELS before calibration; features [n, F] are standardised."""
+    def logits(self, model: str, inputs: Inputs) -> Floats:
+        """[n, H, class] of one of MODELS before calibration."""
+        standardised = self.standardise(inputs.features)
+        if model == ATTENTION:
+            return self.attention.logits(inputs, standardised)
         if model == NETWORK:
-            return network_logits(self.layers, features)
-        return (features @ self._slopes).reshape(len(features), -1, CLASSES) + self.weights[:, -1]
+            return network_logits(self.layers, standardised)
+        return (standardised @ self._slopes).reshape(len(standardised), -1, CLASSES) + self.weights[:, -1]
 
     @cached_property
     def _slopes(self) -> Floats:
         return np.concatenate(list(self.weights[:, :-1]), axis=1)
 
-    def probabilities(self, features: Floats, model: str | None = None) -> Floats:
-        """[n, H, class] of raw features [n, F], calibrated; by default of the chosen model."""
+    def probabilities(self, inputs: Inputs, model: str | None = None) -> Floats:
+        """[n, H, class] of the trend, calibrated; by default of the chosen model."""
         name = model or self.model
-        return softmax(self.logits(name, self.standardise(features)) / self.temperatures[name][:, np.newaxis])
+        return softmax(self.logits(name, inputs) / self.temperatures[name][:, np.newaxis])
 
-    def forecasts(self, name: str, features: Floats, past: Floats) -> Forecasts:
-        """Of a model or a baseline, for raw features [n, F] and past moves [n, H] over the last horizon."""
+    def forecasts(self, name: str, inputs: Inputs, past: Floats) -> Forecasts:
+        """Of the trend by a model or a baseline, for past moves [n, H] over the last horizon."""
         if name == LAST:
             last = classify(past, self.thresholds_ticks)
             last = np.where(last == NO_LABEL, FLAT, last)
             return Forecasts(self.after[np.arange(len(self.horizons_s)), last], last, last)
         if name == MAJORITY:
-            probabilities = np.broadcast_to(self.shares, (len(features), *self.shares.shape))
+            probabilities = np.broadcast_to(self.shares, (len(past), *self.shares.shape))
             return Forecasts(probabilities, probabilities.argmax(axis=2), probabilities.argmax(axis=2))
-        probabilities = self.probabilities(features, name)
+        probabilities = self.probabilities(inputs, name)
         return Forecasts(probabilities, probabilities.argmax(axis=2), (probabilities / self.shares).argmax(axis=2))
+
+    def volumes(self, features: Floats) -> Floats:
+        """[n, H] lots that are expected to be traded until each horizon, for features [n, F]."""
+        return self.volume.forecasts(LOG_LINEAR, self.standardise(features), np.zeros((len(features), 0)))
+
+    def fills(self, features: Floats) -> Floats:
+        """[n, H, side] probabilities that an order that joins the queue at the touch is filled until each horizon, for features [n, F]."""
+        return self.fill.probabilities(features)
 
     def write(self, path: Path) -> None:
         """Writes a JSON file. UnwritableFileError if the folder is not writable."""
-        values = {"format": FORMAT, "version": VERSION, "features": NAMES, "step_s": STEP_S} | asdict(self)
+        known = {"format": FORMAT, "version": VERSION, "features": NAMES, "channels": CHANNELS, "window": WINDOW}
+        values = known | {"step_s": STEP_S} | asdict(self)
         with atomic_file(path) as file:
             file.write((json.dumps(values, default=np.ndarray.tolist, allow_nan=False) + "\n").encode())
 
@@ -146,6 +164,8 @@ def read_forecaster(path: Path) -> Forecaster:
             raise ValueError("another format or version")
         if values["features"] != list(NAMES) or values["step_s"] != STEP_S:
             raise ValueError("other features")
+        if values["channels"] != list(CHANNELS) or values["window"] != WINDOW:
+            raise ValueError("other books")
         return _checked(values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SignalError(
@@ -160,18 +180,33 @@ def _checked(values: dict[str, Any]) -> Forecaster:
     sizes = [f, *(len(intercepts) for _, intercepts in layers)]
     if sizes[-1] != h * CLASSES or [w.shape for w, _ in layers] != list(pairwise(sizes)):
         raise ValueError("layers that do not fit together")
-    scale, temperatures = (
-        _array(values["scale"], (f,)),
-        {name: _array(values["temperatures"][name], (h,)) for name in MODELS},
-    )
-    if not (scale > 0).all() or not all((one > 0).all() for one in temperatures.values()):
-        raise ValueError("a scale or temperature that is not positive")
+    temperatures = {name: _positive(values["temperatures"][name], (h,)) for name in MODELS}
     if values["model"] not in MODELS:
         raise ValueError(f"the model {values['model']}")
     return Forecaster(
-        str(values["symbol"]), horizons, _array(values["thresholds_ticks"], (h,)), _array(values["centre"], (f,)), scale,
-        _array(values["shares"], (h, CLASSES)), _array(values["after"], (h, CLASSES, CLASSES)),
-        _array(values["weights"], (h, f + 1, CLASSES)), layers, temperatures, values["model"], _training(values["training"]),
+        str(values["symbol"]), horizons, _array(values["thresholds_ticks"], (h,)), _array(values["centre"], (f,)),
+        _positive(values["scale"], (f,)), _array(values["shares"], (h, CLASSES)), _array(values["after"], (h, CLASSES, CLASSES)),
+        _array(values["weights"], (h, f + 1, CLASSES)), layers, _attention(values["attention"], h), temperatures, values["model"],
+        _volume(values["volume"], h, f), _fill(values["fill"], h, f), _training(values["training"]),
+    )  # fmt: skip
+
+
+def _attention(values: dict[str, Any], h: int) -> Attention:
+    weights = {name: _array(values["weights"][name], shape).astype(np.float32) for name, shape in shapes(h).items()}
+    c = len(CHANNELS)
+    return Attention(_array(values["centre"], (c,)), _positive(values["scale"], (c,)), weights)
+
+
+def _volume(values: dict[str, Any], h: int, f: int) -> VolumeModel:
+    return VolumeModel(
+        _positive(values["means"], (h,)), _array(values["lines"], (h, 2)), _array(values["weights"], (h, f + 1))
+    )
+
+
+def _fill(values: dict[str, Any], h: int, f: int) -> FillModel:
+    return FillModel(
+        _array(values["shares"], (h,)), _array(values["after"], (h, 2)), _array(values["centre"], (f,)),
+        _positive(values["scale"], (f,)), _array(values["weights"], (h, f + 1)), _positive(values["temperatures"], (h,)),
     )  # fmt: skip
 
 
@@ -180,7 +215,7 @@ def _training(values: dict[str, Any]) -> Training:
     return Training(
         (int(start), int(end)), tuple(map(str, values["days"])), int(values["seed"]), (int(fitted), int(calibrated)),
         {name: float(values["log_loss"][name]) for name in MODELS}, list(values["scores"]),
-        tuple(map(str, values.get("dates", ()))),
+        tuple(map(str, values["dates"])),
     )  # fmt: skip
 
 
@@ -192,6 +227,13 @@ def _array(values: Any, shape: Sequence[int | None]) -> Floats:
         raise ValueError(f"numbers of the shape {found.shape} instead of {tuple(shape)}")
     if not np.isfinite(found).all():
         raise ValueError("numbers that are not finite")
+    return found
+
+
+def _positive(values: Any, shape: Sequence[int | None]) -> Floats:
+    found = _array(values, shape)
+    if not (found > 0).all():
+        raise ValueError("a scale, mean or temperature that is not positive")
     return found
 
 

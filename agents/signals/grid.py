@@ -1,6 +1,7 @@
-"""The book and the trades of a day every 100 ms, from one replay of the day."""
+"""The book and the trades of a day every 100 ms, from replays of the day."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,32 @@ STEP_S = 0.1
 LEVELS = 5
 """Levels per side that forecasts see."""
 BLOCK_COMMANDS = 1 << 16
+FILL_COLUMNS = ("time_ns", "side", "price_ticks", "qty_lots", "order_number")
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Bools = NDArray[np.bool_]
+
+
+class Fills(NamedTuple):
+    """k fills of resting orders in the book, in order of time. Neither prints nor auctions."""
+
+    time_ns: Ints
+    side: Ints
+    """Of the resting order."""
+    price_ticks: Ints
+    qty_lots: Ints
+    order_number: Ints
+    """Of the resting order; orders that came later, or lost their place in the queue later, have higher numbers."""
+
+
+class Flow(NamedTuple):
+    """What happened in the book between n times."""
+
+    fills: Fills
+    last_number: Ints
+    """[n] highest order number up to each time."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +60,8 @@ class Grid:
     """[n] lots that buyers took since the time before."""
     sells: Ints
     """[n] lots that sellers took since the time before."""
+    flow: Flow
+    """Between the times."""
 
 
 def build_grid(day: Day, symbol: str | None = None) -> Grid:
@@ -46,22 +71,32 @@ def build_grid(day: Day, symbol: str | None = None) -> Grid:
     first, last = (int(commands["time_ns"][place]) if len(commands) else 0 for place in (0, -1))
     times = np.arange(-(-first // STEP_NS), -(-last // STEP_NS) + 1, dtype=np.int64) * STEP_NS
     rows = book_rows(history_market(commands), commands, LEVELS, 0, times)
-    buys, sells = taken_lots(commands, times)
+    flow = read_flow(commands, times)
+    buys, sells = taken_lots(flow.fills, times)
     return Grid(
         name, tick_size, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
-        np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells,
+        np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells, flow,
     )  # fmt: skip
 
 
-def taken_lots(commands: Rows, times_ns: Ints) -> tuple[Ints, Ints]:
-    """[n] lots that buyers and sellers took in the book after the time before, up to and at each time. Neither prints nor auctions."""
-    market = history_market(commands)
-    taken = np.zeros((2, len(times_ns)), np.int64)
+def read_flow(commands: Rows, times_ns: Ints) -> Flow:
+    """The fills of all commands, and the order numbers up to and at each time."""
+    market, parts = history_market(commands), []
+    last_number = np.zeros(len(times_ns) + 1, np.int64)
     for first in range(0, len(commands), BLOCK_COMMANDS):
         events = market.submit(commands[first : first + BLOCK_COMMANDS])
+        np.maximum.at(last_number, np.searchsorted(times_ns, events["time_ns"]), events["order_number"])
         flags = events["flags"]
-        resting = (events["kind"] == EventKind.FILL) & (flags & EventFlag.MAKER > 0) & (flags & EventFlag.AUCTION == 0)
-        fills = events[resting]
-        place = np.searchsorted(times_ns, fills["time_ns"])
-        np.add.at(taken, (1 - fills["side"].astype(np.int64), place), fills["qty_lots"])
+        fills = events[
+            (events["kind"] == EventKind.FILL) & (flags & EventFlag.MAKER > 0) & (flags & EventFlag.AUCTION == 0)
+        ]
+        parts.append(np.stack([fills[name].astype(np.int64) for name in FILL_COLUMNS]))
+    columns = np.concatenate(parts, axis=1) if parts else np.zeros((len(FILL_COLUMNS), 0), np.int64)
+    return Flow(Fills(*columns), np.maximum.accumulate(last_number)[:-1])
+
+
+def taken_lots(fills: Fills, times_ns: Ints) -> tuple[Ints, Ints]:
+    """[n] lots that buyers and sellers took in the book after the time before, up to and at each time."""
+    taken = np.zeros((2, len(times_ns)), np.int64)
+    np.add.at(taken, (1 - fills.side, np.searchsorted(times_ns, fills.time_ns)), fills.qty_lots)
     return taken[0], taken[1]

@@ -1,4 +1,4 @@
-"""What is forecast: whether the mid goes down, stays flat or goes up until a horizon."""
+"""What is forecast: whether the mid goes down, stays flat or goes up until a horizon, and how many lots are traded until then."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,30 @@ def past_moves(grid: Grid, horizon_s: float) -> Floats:
     found = np.full(len(mid), np.nan)
     found[steps:] = mid[steps:] - mid[: max(0, len(mid) - steps)]
     return found
+
+
+def later_volumes(grid: Grid, horizon_s: float, until_ns: int) -> Floats:
+    """[n] lots taken in the book in the next horizon. NaN if it ends after `until_ns`, or at times without a spread."""
+    steps, count = round(horizon_s / STEP_S), len(grid.time_ns)
+    found = np.full(count, np.nan)
+    taken = _volumes(grid, steps)
+    found[: len(taken)] = taken
+    known = has_spread(grid.ticks) & (grid.time_ns + steps * STEP_NS <= until_ns)
+    return np.where(known, found, np.nan)
+
+
+def past_volumes(grid: Grid, horizon_s: float) -> Floats:
+    """[n] lots taken in the book in the last horizon. NaN at times before the day is as long."""
+    steps, count = round(horizon_s / STEP_S), len(grid.time_ns)
+    found = np.full(count, np.nan)
+    found[min(steps, count) :] = _volumes(grid, steps)
+    return found
+
+
+def _volumes(grid: Grid, steps: int) -> Floats:
+    """[n - steps] lots taken in the steps after each time."""
+    sums = np.cumsum(grid.buys + grid.sells)
+    return (sums[steps:] - sums[: max(0, len(sums) - steps)]).astype(np.float64)
 
 
 def fit_threshold(moves: Floats) -> float:

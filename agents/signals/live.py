@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from serl.agents.signals.books import CHANNELS, WINDOW, channels
 from serl.agents.signals.features import FeatureStream, has_spread
 from serl.agents.signals.forecaster import Forecaster
-from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Ints
-from serl.agents.signals.message import Forecast, rounded
+from serl.agents.signals.grid import LEVELS, STEP_NS, Ints
+from serl.agents.signals.inputs import Inputs
+from serl.agents.signals.message import Forecast, rounded, rounded_fills
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
 from serl.clients.clock import RemoteClock
@@ -114,32 +116,49 @@ class MarketFollower:
 
 
 class LiveForecaster:
-    """Turns observations into forecasts."""
+    """Turns observations into forecasts. Nothing in it grows."""
 
     def __init__(self, forecaster: Forecaster, model: str | None, source: str) -> None:
         self._forecaster, self._model, self._source = forecaster, model or forecaster.model, source
         self._stream = FeatureStream()
+        self._books = np.zeros((WINDOW, len(CHANNELS)), np.float32)
+        self._before = np.zeros((2, 2, LEVELS), np.int64)
         self._thresholds = tuple(forecaster.thresholds_ticks.tolist())
         #: forecasts made, and the processor time of all observations since the start, s
         self.made, self.seconds, self.observed = 0, 0.0, 0
 
-    def observe(self, seen: Observation) -> Floats | None:
-        """The features of a time, None while the last minute is incomplete."""
+    def observe(self, seen: Observation) -> Inputs | None:
+        """What a forecast at this time is made from, None while the last minute is incomplete."""
         started = time.thread_time()
         if not seen.is_continued:
             self._stream.reset()
         features = self._stream.push(seen.ticks, seen.lots, seen.buys, seen.sells)
+        self._push_book(seen)
         self.observed += 1
         self.seconds += time.thread_time() - started
-        return features
+        return None if features is None else Inputs(features[np.newaxis], self._books, np.array([WINDOW - 1]))
 
-    def forecast(self, symbol: str, seen: Observation, features: Floats) -> Forecast:
-        """The forecast of a time from its features."""
+    def _push_book(self, seen: Observation) -> None:
+        """Adds a row to the books, after which the first is forgotten; with one before, whose mid the move is measured from."""
+        before, now = self._before, np.stack([seen.ticks, seen.lots])
+        taken = np.array([[0, seen.buys], [0, seen.sells]])
+        rows = channels(np.stack([before[0], now[0]]), np.stack([before[1], now[1]]), *taken)
+        self._books[:-1] = self._books[1:]
+        self._books[-1] = rows[1]
+        self._before = now
+
+    def forecast(self, symbol: str, seen: Observation, inputs: Inputs) -> Forecast:
+        """The forecast of a time from what it is made from."""
         started = time.thread_time()
-        shares = rounded(self._forecaster.probabilities(features[np.newaxis], self._model)[0])
+        made = self._forecaster
+        shares = rounded(made.probabilities(inputs, self._model)[0])
+        volumes = tuple(made.volumes(inputs.features)[0].round(1).tolist())
+        fills = rounded_fills(made.fills(inputs.features)[0])
         assert has_spread(seen.ticks[np.newaxis])[0]  # features are known
         mid = float(seen.ticks[:, 0].sum()) / 2
-        found = Forecast(symbol, seen.time_ns, mid, self._forecaster.horizons_s, self._thresholds, shares, self._source)
+        found = Forecast(
+            symbol, seen.time_ns, mid, made.horizons_s, self._thresholds, shares, self._source, volumes, fills
+        )
         self.made += 1
         self.seconds += time.thread_time() - started
         return found

@@ -25,22 +25,22 @@ def log_loss(logits: Floats, labels: Classes) -> float:
     return float((total - logits[np.arange(len(labels)), labels]).mean())
 
 
-def fit_logistic(features: Floats, labels: Classes) -> Floats:
+def fit_logistic(features: Floats, labels: Classes, classes: int = CLASSES) -> Floats:
     """[feature + 1, class] weights, the intercepts last: they minimise log loss + RIDGE / 2 |weights without intercepts|^2.
 
     features [n, feature], standardised; labels [n].
     """
     x = np.column_stack([features, np.ones(len(features))])
-    weights: Floats = np.zeros((x.shape[1], CLASSES))
+    weights: Floats = np.zeros((x.shape[1], classes))
     penalty = np.full(x.shape[1], RIDGE)
     penalty[-1] = 1e-9  # keeps the Hessian invertible: a constant in all intercepts changes nothing
-    target = np.eye(CLASSES)[labels]
+    target = np.eye(classes)[labels]
     loss = _objective(x, labels, weights, penalty)
     for _ in range(ITERATIONS_MAX):
         probabilities = softmax(x @ weights)
         gradient = x.T @ (probabilities - target) / len(x) + penalty[:, np.newaxis] * weights
         solved = np.asarray(np.linalg.solve(_hessian(x, probabilities, penalty), gradient.T.ravel()), np.float64)
-        step = solved.reshape(CLASSES, -1).T
+        step = solved.reshape(classes, -1).T
         length = 1.0
         while (tried := _objective(x, labels, weights - length * step, penalty)) > loss and length > LENGTH_MIN:
             length = length / 2
@@ -55,14 +55,14 @@ def _objective(x: Floats, labels: Classes, weights: Floats, penalty: Floats) -> 
 
 
 def _hessian(x: Floats, probabilities: Floats, penalty: Floats) -> Floats:
-    size = x.shape[1]
-    found = np.zeros((CLASSES, size, CLASSES, size))
-    for one in range(CLASSES):
-        for other in range(one, CLASSES):
+    size, classes = x.shape[1], probabilities.shape[1]
+    found = np.zeros((classes, size, classes, size))
+    for one in range(classes):
+        for other in range(one, classes):
             weight = probabilities[:, one] * ((one == other) - probabilities[:, other])
             found[one, :, other] = found[other, :, one] = (x * weight[:, np.newaxis]).T @ x / len(x)
-    flat = found.reshape(CLASSES * size, CLASSES * size)
-    return flat + np.diag(np.tile(penalty, CLASSES))
+    flat = found.reshape(classes * size, classes * size)
+    return flat + np.diag(np.tile(penalty, classes))
 
 
 def fit_temperature(logits: Floats, labels: Classes) -> float:

@@ -9,13 +9,14 @@ from serl.agents.signals.labels import CLASSES, NAMES
 from serl.exchange.news import News, NewsKind
 from serl.exchange.wire import is_int
 
+FILLS = ("fill_buy", "fill_sell")
 DIGITS = 4
 TOLERANCE = 0.01
 """By which the three rounded probabilities may miss 1."""
 
 
 class Forecast(NamedTuple):
-    """Probabilities that the mid goes down, stays flat or goes up.
+    """Probabilities that the mid goes down, stays flat or goes up, and what is traded until then.
 
     Attributes:
         symbol: that is forecast.
@@ -25,6 +26,8 @@ class Forecast(NamedTuple):
         thresholds_ticks: for each horizon, the largest absolute move that is flat.
         probabilities: for each horizon (down, flat, up).
         source: who made it.
+        volumes_lots: for each horizon the expected volume; none in messages from before there were such forecasts.
+        fills: for each horizon the probabilities (buy, sell) that an order of one lot that joins the queue at the touch is filled; or none.
     """
 
     symbol: str
@@ -34,6 +37,8 @@ class Forecast(NamedTuple):
     thresholds_ticks: tuple[float, ...]
     probabilities: tuple[tuple[float, float, float], ...]
     source: str
+    volumes_lots: tuple[float, ...] = ()
+    fills: tuple[tuple[float, float], ...] = ()
 
     @property
     def headline(self) -> str:
@@ -47,6 +52,9 @@ class Forecast(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The body of the message; probabilities by class, each a list over the horizons."""
         by_class = dict(zip(NAMES, map(list, zip(*self.probabilities, strict=True)), strict=True))
+        if self.volumes_lots:
+            by_side = dict(zip(FILLS, map(list, zip(*self.fills, strict=True)), strict=True))
+            by_class |= {"volumes_lots": list(self.volumes_lots)} | by_side
         return {
             "symbol": self.symbol, "time_ns": self.time_ns, "mid_ticks": self.mid_ticks,
             "horizons_s": list(self.horizons_s), "thresholds_ticks": list(self.thresholds_ticks), **by_class,
@@ -72,11 +80,26 @@ class Forecast(NamedTuple):
             if any(min(one) < 0 or abs(math.fsum(one) - 1) > TOLERANCE for one in shares):
                 raise ValueError("probabilities that do not sum to 1")
             (mid,) = _numbers([values["mid_ticks"]])
-            return cls(message.symbol, values["time_ns"], mid, horizons, thresholds, shares, message.source)
+            return cls(
+                message.symbol, values["time_ns"], mid, horizons, thresholds, shares, message.source, *_trading(values, len(horizons))
+            )  # fmt: skip
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise SignalError(
                 f"message {message.sequence}: expected a forecast, got {str(error)[:100]!r}; skip it"
             ) from None
+
+
+def _trading(values: dict[str, Any], count: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
+    """(volumes, fills), none if the message has none of both. Raises ValueError."""
+    if not {"volumes_lots", *FILLS} & set(values):
+        return (), ()
+    volumes = _numbers(values["volumes_lots"])
+    buys, sells = (_numbers(values[name]) for name in FILLS)
+    if not len(volumes) == len(buys) == len(sells) == count:
+        raise ValueError("lists of different lengths")
+    if min(volumes) < 0 or not all(0 <= one <= 1 for one in (*buys, *sells)):
+        raise ValueError("a volume below 0, or a probability that is not between 0 and 1")
+    return volumes, tuple(zip(buys, sells, strict=True))
 
 
 def _numbers(values: Any) -> tuple[float, ...]:
@@ -90,3 +113,8 @@ def rounded(probabilities: Any) -> tuple[tuple[float, float, float], ...]:
     """[H, class] probabilities as they are published."""
     assert probabilities.shape[1] == CLASSES
     return tuple((round(down, DIGITS), round(flat, DIGITS), round(up, DIGITS)) for down, flat, up in probabilities.tolist())  # fmt: skip
+
+
+def rounded_fills(fills: Any) -> tuple[tuple[float, float], ...]:
+    """[H, side] probabilities as they are published."""
+    return tuple((round(buy, DIGITS), round(sell, DIGITS)) for buy, sell in fills.tolist())

@@ -1,6 +1,7 @@
 """A small multilayer perceptron: trained with PyTorch, evaluated with numpy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,19 @@ def train_network(
     """Trains on `fit`, features [n, feature] and labels [n, horizon], until `validation` has not improved for PATIENCE epochs. Seeded."""
     import torch
 
+    with one_thread(torch, seed):
+        return _train(torch, fit, validation, np.random.default_rng(seed), on_epoch)
+
+
+@contextmanager
+def one_thread(torch: Any, seed: int) -> Iterator[None]:
+    """PyTorch with one thread and this seed, and as it was afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return _train(torch, fit, validation, np.random.default_rng(seed), on_epoch)
+            yield
     finally:
         torch.set_num_threads(threads)
 

@@ -48,10 +48,10 @@ class Publication:
     def run(self, send: Send, from_ns: int = 0, until_ns: int | None = None) -> Iterator[Forecast]:
         """Sends and yields forecasts; follows the market from and until a time of the exchange's clock, if they are given."""
         for seen in self._follower.observations(from_ns, until_ns):
-            features = self.forecaster.observe(seen)
-            if features is None or seen.time_ns // STEP_NS % self._steps:
+            inputs = self.forecaster.observe(seen)
+            if inputs is None or seen.time_ns // STEP_NS % self._steps:
                 continue
-            forecast = self.forecaster.forecast(self._symbol, seen, features)
+            forecast = self.forecaster.forecast(self._symbol, seen, inputs)
             if send(forecast):
                 self.published += 1
                 yield forecast

@@ -1,77 +1,131 @@
 """Scores of forecasts with block-bootstrap intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from serl.agents.signals.forecaster import Forecasts
 from serl.agents.signals.grid import Floats, Ints
-from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
+from serl.agents.signals.labels import NO_LABEL, Classes
+from serl.agents.signals.log_linear import deviance
 from serl.agents.students_t import expanded
 
 MEASURES = ("macro_f1", "accuracy", "brier", "ece")
+"""Of probabilities of classes."""
+VOLUME_MEASURES = ("explained", "absolute_error", "ratio")
+"""Of expected volumes."""
 BINS = 15
 """Of confidence, for the expected calibration error (Guo et al. 2017)."""
 BLOCK_S_MIN, BLOCK_HORIZONS = 300, 5
 """Blocks are five minutes long, or five times the longest horizon if that is more, because neighbouring labels overlap."""
-_CONFUSION, _COUNT, _BRIER, _BINS = 0, CLASSES**2, CLASSES**2 + 1, CLASSES**2 + 2
-COLUMNS = _BINS + 3 * BINS
+_COUNT, _BRIER, _BINS = range(3)
+_CONFUSION = _BINS + 3 * BINS
+"""Columns of sums of probabilities of classes; the confusion of C classes takes the last C^2."""
+_ACTUAL, _FORECAST, _DEVIANCE, _DEVIANCE_OF_MEAN, _ABSOLUTE = range(1, 6)
+"""Columns of sums of volumes, after _COUNT."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of one model at one horizon; arrays in the order of MEASURES."""
+    """Of one model at one horizon; arrays in the order of its measures."""
 
-    count: int
-    """Forecasts."""
-    shares: Floats
-    """[class] of the labels."""
+    total: Floats
+    """Sums over all blocks."""
     values: Floats
     low: Floats
     """Of 95 % intervals, from the quantiles of the bootstrap that `expanded` gives for the number of blocks."""
     high: Floats
     resampled: Floats
     """[bootstrap, measure]; the same blocks for every model with the same seed."""
-    bins: Floats
-    """[BINS, (forecasts, sum of confidence, forecasts that were right)]"""
+
+    @property
+    def count(self) -> int:
+        """Forecasts."""
+        return int(self.total[_COUNT])
+
+    @property
+    def shares(self) -> Floats:
+        """[class] of the labels, of probabilities of classes."""
+        labels = _confusion(self.total).sum(axis=1)
+        return np.asarray(labels / max(1.0, labels.sum()))
+
+    @property
+    def bins(self) -> Floats:
+        """[BINS, (forecasts, sum of confidence, forecasts that were right)], of probabilities of classes."""
+        return self.total[_BINS:_CONFUSION].reshape(BINS, 3)
+
+    @property
+    def mean_lots(self) -> float:
+        """Of the volumes that were traded."""
+        return float(self.total[_ACTUAL] / max(1.0, self.total[_COUNT]))
 
 
 def block_statistics(labels: Classes, forecasts: Forecasts, horizon: int, blocks: Ints) -> Floats:
-    """[block, COLUMNS] sums that all measures of a horizon, by its number, follow from. Samples without a label are left out.
+    """[block, column] sums that all measures of a horizon, by its number, follow from. Samples without a label are left out.
 
     labels, blocks [n]. Blocks are numbered 0, 1, 2 ...
     """
     known = labels != NO_LABEL
     probabilities, probable, balanced = (values[known, horizon] for values in forecasts)
     labels, blocks, rows = labels[known], blocks[known], np.arange(int(known.sum()))
+    classes = probabilities.shape[1]
     confidence = probabilities[rows, probable]
-    errors = ((probabilities - np.eye(CLASSES)[labels]) ** 2).sum(axis=1)
+    errors = ((probabilities - np.eye(classes)[labels]) ** 2).sum(axis=1)
     place = _BINS + 3 * np.minimum(BINS - 1, (confidence * BINS).astype(np.int64))
-    found = np.zeros((int(blocks.max(initial=-1)) + 1, COLUMNS))
+    found = np.zeros((int(blocks.max(initial=-1)) + 1, _CONFUSION + classes**2))
     for columns, values in (
-        (_CONFUSION + CLASSES * labels + balanced, 1.0), (_COUNT, 1.0), (_BRIER, errors), (place, 1.0), (place + 1, confidence),
+        (_CONFUSION + classes * labels + balanced, 1.0), (_COUNT, 1.0), (_BRIER, errors), (place, 1.0), (place + 1, confidence),
         (place + 2, (labels == probable).astype(np.float64)),
     ):  # fmt: skip
         np.add.at(found, (blocks, columns), values)
     return found
 
 
+def _confusion(sums: Floats) -> Floats:
+    """[.., class, class forecast] of sums [.., column]."""
+    classes = math.isqrt(sums.shape[-1] - _CONFUSION)
+    return sums[..., _CONFUSION:].reshape(*sums.shape[:-1], classes, classes)
+
+
 def measure(sums: Floats) -> Floats:
-    """[..., measure] of sums [..., COLUMNS].
+    """[..., measure] of sums [..., column].
 
     Macro F1, of the balanced classes: the mean over the classes of 2 TP / (2 TP + FP + FN), 0 for one that neither occurs nor is forecast.
     Accuracy: of the most probable class. Brier: sum over the classes of squared errors, from 0 to 2. Expected calibration error: mean |confidence - accuracy| of the bins, by their forecasts.
     """
-    confusion = sums[..., :_COUNT].reshape(*sums.shape[:-1], CLASSES, CLASSES)
+    confusion = _confusion(sums)
     right = np.diagonal(confusion, axis1=-2, axis2=-1)
     both = confusion.sum(axis=-1) + confusion.sum(axis=-2)
     f1 = (2 * right / np.maximum(both, 1)).mean(axis=-1)
     count = np.maximum(sums[..., _COUNT], 1)
-    bins = sums[..., _BINS:].reshape(*sums.shape[:-1], BINS, 3)
+    bins = sums[..., _BINS:_CONFUSION].reshape(*sums.shape[:-1], BINS, 3)
     ece = abs(bins[..., 1] - bins[..., 2]).sum(axis=-1) / count
     return np.stack([f1, bins[..., 2].sum(axis=-1) / count, sums[..., _BRIER] / count, ece], axis=-1)
+
+
+def volume_statistics(volumes: Floats, forecasts: Floats, mean: float, blocks: Ints) -> Floats:
+    """[block, column] sums for volumes, NaN where unknown, and their forecasts [n]; mean: of what was fitted."""
+    known = np.isfinite(volumes)
+    values, means, blocks = volumes[known], forecasts[known], blocks[known]
+    columns = (
+        np.ones(len(values)), values, means, deviance(values, means), deviance(values, np.full(len(values), mean)), abs(values - means),
+    )  # fmt: skip
+    found = np.zeros((int(blocks.max(initial=-1)) + 1, len(columns)))
+    np.add.at(found, blocks, np.stack(columns, axis=1))
+    return found
+
+
+def volume_measure(sums: Floats) -> Floats:
+    """[..., measure] of sums [..., column].
+
+    Explained: 1 - Poisson deviance of the forecasts / that of the mean of what was fitted. Absolute error: mean, divided by the mean volume. Ratio:
+    mean forecast / mean volume.
+    """
+    actual = np.maximum(sums[..., _ACTUAL], 1e-9)
+    explained = 1 - sums[..., _DEVIANCE] / np.maximum(sums[..., _DEVIANCE_OF_MEAN], 1e-9)
+    return np.stack([explained, sums[..., _ABSOLUTE] / actual, sums[..., _FORECAST] / actual], axis=-1)
 
 
 def block_seconds(horizons_s: Sequence[float]) -> int:
@@ -86,14 +140,10 @@ def number_blocks(day: Ints, time_ns: Ints, block_s: int) -> Ints:
     return np.unique(blocks, return_inverse=True)[1].reshape(-1)
 
 
-def score(statistics: Floats, bootstraps: int, seed: int) -> Score:
-    """The score of block statistics; the blocks are drawn with replacement."""
-    total = statistics.sum(axis=0)
-    blocks = len(statistics)
+def score(statistics: Floats, bootstraps: int, seed: int, measured: Callable[[Floats], Floats] = measure) -> Score:
+    """The score of block statistics by `measure` or `volume_measure`; the blocks are drawn with replacement."""
+    total, blocks = statistics.sum(axis=0), len(statistics)
     weights = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), bootstraps)
-    resampled = measure(weights @ statistics)
+    resampled = measured(weights @ statistics)
     low, high = np.quantile(resampled, expanded(blocks), axis=0)
-    labels = total[:_COUNT].reshape(CLASSES, CLASSES).sum(axis=1)
-    return Score(
-        int(total[_COUNT]), labels / max(1.0, labels.sum()), measure(total), low, high, resampled, total[_BINS:].reshape(BINS, 3)
-    )  # fmt: skip
+    return Score(total, measured(total), low, high, resampled)

@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from serl.agents.signals.attention_training import train_attention
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.forecaster import CLIP, LOGISTIC, MODELS, Forecaster, Training
+from serl.agents.signals.features import standardise
+from serl.agents.signals.fill import fit_fill
+from serl.agents.signals.forecaster import ATTENTION, LOGISTIC, MODELS, NETWORK, Forecaster, Training
 from serl.agents.signals.grid import STEP_NS, STEP_S, Floats
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes, classify, fit_threshold
 from serl.agents.signals.logistic import fit_logistic, fit_temperature, log_loss
 from serl.agents.signals.network import network_logits, train_network
 from serl.agents.signals.samples import Samples
+from serl.agents.signals.volume import fit_volume
 
 FIT_SHARE = 0.75
 SAMPLES_MIN = 500
@@ -23,7 +27,7 @@ def train_forecaster(
 ) -> Forecaster:  # fmt: skip
     """Fits and calibrates all models. SignalError if samples are too few, or of one class only.
 
-    on_step is called after each horizon of the logistic regression and each epoch of the network.
+    on_step is called after each horizon of the logistic regression and each epoch of the networks.
     """
     fit, held = split(samples, hours, max(horizons_s))
     _check_count(fit, held, horizons_s)
@@ -36,21 +40,27 @@ def train_forecaster(
         np.stack([_shares(label[before == one]) for one in range(CLASSES)])
         for label, before in zip(labels.T, last.T, strict=True)
     ])  # fmt: skip
-    centre, scale = fit.features.mean(axis=0), fit.features.std(axis=0)
+    centre, scale = fit.inputs.features.mean(axis=0), fit.inputs.features.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    x, x_held = (np.clip((part.features - centre) / scale, -CLIP, CLIP) for part in (fit, held))
+    x, x_held = (standardise(part.inputs.features, centre, scale) for part in (fit, held))
     weights = []
     for column in labels.T:
         weights.append(fit_logistic(x[column != NO_LABEL], column[column != NO_LABEL]))
         on_step()
     layers = train_network((x, labels), (x_held, held_labels), seed, on_step)
+    attention = train_attention((fit.inputs, x, labels), (held.inputs, x_held, held_labels), seed, on_step)
+    logits = {
+        LOGISTIC: np.stack([x_held @ one[:-1] + one[-1] for one in weights], axis=1),
+        NETWORK: network_logits(layers, x_held), ATTENTION: attention.logits(held.inputs, x_held),
+    }  # fmt: skip
     temperatures, losses = {}, {}
     for name in MODELS:
-        logits = _logistic_logits(weights, x_held) if name == LOGISTIC else network_logits(layers, x_held)
-        temperatures[name], losses[name] = _calibrate(logits, held_labels)
+        temperatures[name], losses[name] = _calibrate(logits[name], held_labels)
     return Forecaster(
-        symbol, tuple(horizons_s), thresholds, centre, scale, shares, after, np.stack(weights), layers, temperatures,
-        min(MODELS, key=losses.__getitem__), Training(hours, tuple(days), seed, (len(fit), len(held)), losses, dates=tuple(dates)),
+        symbol, tuple(horizons_s), thresholds, centre, scale, shares, after, np.stack(weights), layers, attention, temperatures,
+        min(MODELS, key=losses.__getitem__), fit_volume(x, fit.volumes, fit.past_volumes),
+        fit_fill((fit.inputs.features, fit.fills, fit.past_fills), (held.inputs.features, held.fills)),
+        Training(hours, tuple(days), seed, (len(fit), len(held)), losses, dates=tuple(dates)),
     )  # fmt: skip
 
 
@@ -60,10 +70,6 @@ def split(samples: Samples, hours: tuple[int, int], longest_s: float) -> tuple[S
     cut_ns = start + round(FIT_SHARE * (end - start) / STEP_NS) * STEP_NS
     reach_ns = round(longest_s / STEP_S) * STEP_NS
     return samples.chosen(samples.time_ns + reach_ns <= cut_ns), samples.chosen(samples.time_ns >= cut_ns)
-
-
-def _logistic_logits(weights: Sequence[Floats], x: Floats) -> Floats:
-    return np.stack([x @ one[:-1] + one[-1] for one in weights], axis=1)
 
 
 def _calibrate(logits: Floats, labels: Classes) -> tuple[Floats, float]:

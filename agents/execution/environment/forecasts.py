@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.layout import FORECAST_FEATURES
-from serl.agents.signals.features import day_features
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
+from serl.agents.signals.inputs import day_inputs
 from serl.agents.signals.labels import DOWN, UP
 from serl.exchange.records import Rows
 from serl.history.day import Day
@@ -29,10 +29,9 @@ class Forecasts:
         parts, first_ns = [], []
         for day in days:
             grid = build_grid(day)
-            features = day_features(grid)
-            known = np.isfinite(features).all(axis=1)
-            rows = np.zeros((len(features), len(self.horizons_s), len(FORECAST_FEATURES)), np.float32)
-            probabilities = forecaster.probabilities(features[known])
+            inputs, known = day_inputs(grid)
+            rows = np.zeros((len(known), len(self.horizons_s), len(FORECAST_FEATURES)), np.float32)
+            probabilities = forecaster.probabilities(inputs)
             up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
             rows[known] = np.stack([up - down, up + down], axis=2)
             parts.append(rows)

@@ -28,8 +28,8 @@ from serl.agents.learning.training import Training, TrainingConfig
 from serl.agents.realism.days import day_origin
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.features import day_features
 from serl.agents.signals.grid import STEP_NS
+from serl.agents.signals.inputs import day_inputs
 from serl.agents.signals.labels import DOWN, UP
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
@@ -70,7 +70,8 @@ def scenario(file: Path | None, **changes: Any) -> Scenario:
 def expected(time_ns: int, sign: int) -> list[float]:
     """Of the last grid time before a time."""
     place = int(np.searchsorted(sample.grid().time_ns, time_ns)) - 1
-    (rows,) = sample.forecaster().probabilities(day_features(sample.grid())[place : place + 1])
+    inputs, _ = day_inputs(sample.grid())
+    (rows,) = sample.forecaster().probabilities(inputs.chosen(inputs.last == place))
     return [value for row in rows for value in (sign * (row[UP] - row[DOWN]), row[UP] + row[DOWN])]
 
 

@@ -2,9 +2,11 @@
 
 from functools import cache
 
+import numpy as np
+
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.forecaster import Forecaster
-from serl.agents.signals.grid import Grid, build_grid
+from serl.agents.signals.grid import Fills, Flow, Grid, build_grid
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import train_forecaster
 from serl.history.day import Day
@@ -32,3 +34,8 @@ def forecaster() -> Forecaster:
     """Trained from 10:00 to 10:12."""
     samples = cut_samples(grid(), HOURS, HORIZONS)
     return train_forecaster(samples, "AMZN", HORIZONS, HOURS, ("generated",), 1)
+
+
+def no_flow(count: int) -> Flow:
+    """No trades at all."""
+    return Flow(Fills(*np.zeros((5, 0), np.int64)), np.zeros(count, np.int64))

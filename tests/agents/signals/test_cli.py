@@ -15,7 +15,8 @@ from serl.agents.realism.errors import NoSuchSymbol, RealismError
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.cli import MODEL_NAMES, signals
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.forecaster import BASELINES, MODELS, read_forecaster
+from serl.agents.signals.evaluation import FILL, SCORES, TARGETS, TREND, VOLUME
+from serl.agents.signals.forecaster import MODELS, read_forecaster
 from serl.agents.signals.scores import MEASURES
 from serl.exchange.errors import SerlError
 from serl.history.day import Day, SourceFile, write_day
@@ -46,8 +47,19 @@ def test_train_and_test(folder: Path) -> None:
     numbers, written = json.loads(result.stdout), json.loads((folder / "s.json").read_text())
     assert written.pop("made")["seed"] == 1 and written == numbers
     assert (numbers["trained"], numbers["tested"]) == ("10:00-10:12", "10:12-10:30") and numbers["blocks"] == 4
-    rows = {(row["horizon_s"], row["model"]): row for row in numbers["scores"]}
-    assert list(rows) == [(horizon, name) for horizon in (1, 5) for name in (*BASELINES, *MODELS)]
+    assert len(numbers["scores"]) == 2 * SCORES
+    by_target = {
+        target: {(row["horizon_s"], row["model"]): row for row in numbers["scores"] if row["forecast"] == target.name}
+        for target in TARGETS
+    }
+    for target, rows in by_target.items():
+        assert list(rows) == [(horizon, name) for horizon in (1, 5) for name in target.rows]
+        for measure in target.measures:
+            assert all(row[measure]["low"] <= row[measure]["high"] for row in rows.values())
+    fills, volumes = by_target[FILL], by_target[VOLUME]
+    assert fills[1, "share"]["forecasts"] == 2 * (18 * 600 - 9) and 0 < fills[1, "share"]["label_shares"]["filled"] < 1
+    assert volumes[1, "mean"]["explained"]["value"] == 0 and volumes[1, "mean"]["mean_lots"] > 0
+    rows = by_target[TREND]
     for row in rows.values():
         for measure in MEASURES:
             one = row[measure]
@@ -56,7 +68,7 @@ def test_train_and_test(folder: Path) -> None:
     one, other = rows[5, "logistic"]["brier"], rows[5, "majority"]["brier"]
     assert one["minus"]["majority"]["value"] == pytest.approx(one["value"] - other["value"])
     assert one["minus"]["majority"]["low"] < one["minus"]["majority"]["high"]
-    assert {row["model"] for row in numbers["training_scores"]} == {*BASELINES, *MODELS}
+    assert {row["model"] for row in numbers["training_scores"]} == {*TREND.rows, *FILL.rows, *VOLUME.rows}
     assert (folder / "s.png").read_bytes()[:4] == b"\x89PNG" and "x.day" in (folder / "s.html").read_text()
 
 
@@ -64,9 +76,10 @@ def test_the_tables_show_the_numbers(folder: Path) -> None:
     shown, markdown = run_test(folder).stdout, run_test(folder, "--markdown").stdout
     numbers = json.loads((folder / "s.json").read_text())
     for row in numbers["scores"]:
-        cell = f"{row['brier']['value']:.3f}".removeprefix("0")
+        value = row["explained" if row["forecast"] == "volume" else "brier"]["value"]
+        cell = f"{value:.3f}".replace("0.", ".", 1)
         assert cell in shown and f"| {row['model']}" in markdown and cell in markdown
-    assert all(said in shown for said in numbers["conclusions"]) and len(numbers["conclusions"]) == 2
+    assert all(said in shown for said in numbers["conclusions"]) and len(numbers["conclusions"]) == 4
     assert MODEL_NAMES == MODELS
 
 
@@ -136,7 +149,7 @@ def test_a_day_of_another_name_or_format_is_still_the_one_that_was_trained_on() 
     assert not replace(known, symbol="GOOG").was_trained_on(day("2012-06-21"), sample.HOURS)
 
 
-def test_the_file_keeps_the_dates_and_one_from_before_is_read(tmp_path: Path) -> None:
+def test_the_file_keeps_the_dates(tmp_path: Path) -> None:
     dated = replace(sample.day(), reference=replace(sample.day().reference, date="2012-06-21"))
     write_day(dated, tmp_path / "x.day")
     options = ["--hours", "10:00-10:12", "--horizons", "1", "-o", str(tmp_path / "f")]
@@ -144,10 +157,6 @@ def test_the_file_keeps_the_dates_and_one_from_before_is_read(tmp_path: Path) ->
         CliRunner().invoke(signals, ["train", str(tmp_path / "x.day"), *options], catch_exceptions=False).exit_code == 0
     )
     assert read_forecaster(tmp_path / "f").training.dates == ("2012-06-21",)
-    values = json.loads((tmp_path / "f").read_text())
-    del values["training"]["dates"]
-    (tmp_path / "f").write_text(json.dumps(values))
-    assert read_forecaster(tmp_path / "f").training.dates == ()
 
 
 def test_hours_of_another_day_may_be_those_of_the_training(folder: Path) -> None:

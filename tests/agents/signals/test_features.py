@@ -28,7 +28,14 @@ def flat_grid(count: int, **changed: Any) -> Grid:
     """Bid 99 x 10, ask 101 x 10 all the time."""
     ticks, lots = np.zeros((2, count, 2, LEVELS), np.int64)
     ticks[:, 0, 0], ticks[:, 1, 0], lots[:, :, 0] = 99, 101, 10
-    values = {"buys": np.zeros(count, np.int64), "sells": np.zeros(count, np.int64), "ticks": ticks, "lots": lots}
+    nothing = np.zeros(count, np.int64)
+    values: dict[str, Any] = {
+        "buys": nothing,
+        "sells": nothing.copy(),
+        "ticks": ticks,
+        "lots": lots,
+        "flow": sample.no_flow(count),
+    }
     return Grid("TEST", "0.01", TEN_NS + STEP_NS * np.arange(count), **(values | changed))
 
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.cli import signals
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.features import day_features
-from serl.agents.signals.grid import STEP_NS, Floats, build_grid
+from serl.agents.signals.grid import STEP_NS, build_grid
+from serl.agents.signals.inputs import Inputs, day_inputs
 from serl.agents.signals.live import LiveForecaster, Observation
 from serl.agents.signals.message import Forecast
 from serl.agents.signals.publish import Publication, publish_to
@@ -36,11 +36,12 @@ LOCKSTEP: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 2}}
 class Noting(LiveForecaster):
     """Remembers the features of each time."""
 
-    seen: ClassVar[dict[int, Floats | None]] = {}
+    seen: ClassVar[dict[int, Inputs | None]] = {}
 
-    def observe(self, seen: Observation) -> Floats | None:
-        self.seen[seen.time_ns] = super().observe(seen)
-        return self.seen[seen.time_ns]
+    def observe(self, seen: Observation) -> Inputs | None:
+        found = super().observe(seen)
+        self.seen[seen.time_ns] = found and found._replace(books=found.books.copy())
+        return found
 
 
 def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_path: Path) -> None:
@@ -54,31 +55,37 @@ def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_p
     printed["command_id"] = int(day.commands["command_id"][500]) + 1
     day = replace(day, commands=np.insert(day.commands, 501, printed), rows=np.insert(day.rows, 501, day.rows[500]))
     grid, forecaster = build_grid(day), sample.forecaster()
-    whole = day_features(grid)
+    whole, _ = day_inputs(grid)
     with start_exchange(symbols="AMZN", clock="", config=LOCKSTEP, folder=tmp_path) as served:
         replayer = create_replayer(day, served.endpoint, None)
         replay = threading.Thread(target=replayer.run, args=(lambda _: None,))
         replay.start()
         with connect(served.endpoint, "signals") as client:
-            publication = Publication(client, forecaster, "AMZN", 0.5, "logistic", "model")
-            live = publication.forecaster = Noting(forecaster, "logistic", "model")
+            publication = Publication(client, forecaster, "AMZN", 0.5, "attention", "model")
+            live = publication.forecaster = Noting(forecaster, "attention", "model")
             run = partial(publication.run, from_ns=TEN_NS, until_ns=END_NS)
             made = list(publish_to(served.endpoint, "", None, True, run))
         replay.join(60)
         replayer.close()
         with connect(served.endpoint, "reader") as reader:
             published = reader.news(count=100)
-    assert sum(features is not None for features in live.seen.values()) > 30
-    for row, time_ns in enumerate(grid.time_ns.tolist()):
-        features = live.seen.get(time_ns)
-        assert features is None or features.tobytes() == whole[row].tobytes()
+    assert sum(inputs is not None for inputs in live.seen.values()) > 30
+    for row, last in enumerate(whole.last.tolist()):
+        inputs = live.seen[int(grid.time_ns[last])]
+        assert inputs is not None and inputs.features.tobytes() == whole.features[row].tobytes()
+        assert (inputs.windows(slice(None)) == whole.windows(slice(row, row + 1))).all()
     assert publication.published == len(made) == len(published) >= 7
     assert [message.kind for message in published] == [NewsKind.SIGNAL] * len(made)
     assert [Forecast.from_news(message) for message in published] == made
     of_the_day = [one for one in made if one.time_ns <= grid.time_ns[-1]]
-    rows = np.searchsorted(grid.time_ns, [one.time_ns for one in of_the_day])
-    expected = forecaster.probabilities(whole[rows], "logistic")
+    rows = np.searchsorted(grid.time_ns[whole.last], [one.time_ns for one in of_the_day])
+    inputs = whole.chosen(rows)
+    expected = forecaster.probabilities(inputs, "attention")
     assert np.array([one.probabilities for one in of_the_day]) == pytest.approx(expected, abs=1e-4)
+    assert np.array([one.volumes_lots for one in of_the_day]) == pytest.approx(
+        forecaster.volumes(inputs.features), abs=0.06
+    )
+    assert np.array([one.fills for one in of_the_day]) == pytest.approx(forecaster.fills(inputs.features), abs=1e-4)
     assert {one.time_ns // STEP_NS % 5 for one in made} == {0}
     assert 0 < live.seconds / live.observed < 1e-3, "at most 1 ms"
 
@@ -125,21 +132,27 @@ def test_an_exchange_that_is_gone_is_noticed() -> None:
 
 def forecast() -> Forecast:
     shares = ((0.2, 0.5, 0.3), (0.25, 0.25, 0.5))
-    return Forecast("AMZN", 5, 100.5, (1.0, 10.0), (0.0, 1.5), shares, "f")
+    return Forecast("AMZN", 5, 100.5, (1.0, 10.0), (0.0, 1.5), shares, "f", (12.5, 100.0), ((0.1, 0.2), (0.3, 0.4)))
 
 
 def test_a_message_has_the_forecast_for_programs_and_for_people() -> None:
     message = forecast().to_news()
     assert Forecast.from_news(message) == forecast()
     assert message.headline == "Forecast AMZN, 1 s: down 0.20 flat 0.50 up 0.30; 10 s: down 0.25 flat 0.25 up 0.50"
-    assert json.loads(message.body)["up"] == [0.3, 0.5]
+    body = json.loads(message.body)
+    assert body["up"] == [0.3, 0.5] and body["volumes_lots"] == [12.5, 100.0] and body["fill_sell"] == [0.2, 0.4]
+    older = {key: value for key, value in body.items() if not key.startswith(("volumes", "fill"))}
+    assert Forecast.from_news(message._replace(body=json.dumps(older))) == forecast()._replace(
+        volumes_lots=(), fills=()
+    )
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("up", [0.3]), ("up", [0.9, 0.5]), ("up", [float("nan"), 0.5]), ("up", "ab"), ("up", None), ("horizons_s", []),
-        ("time_ns", 1.5), ("mid_ticks", "x"), ("thresholds_ticks", [1]),
+        ("time_ns", 1.5), ("mid_ticks", "x"), ("thresholds_ticks", [1]), ("volumes_lots", [1.0]), ("volumes_lots", [-1.0, 1.0]),
+        ("fill_buy", [0.5, 1.5]), ("fill_sell", None),
     ],
 )  # fmt: skip
 def test_other_messages_are_no_forecasts(key: str, value: object) -> None:

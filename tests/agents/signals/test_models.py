@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serl.agents.signals.books import CHANNELS, WINDOW
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.evaluation import BRIER, F1, Evaluation, conclusions, evaluate
+from serl.agents.signals.evaluation import BRIER, F1, TREND, Evaluation, conclusions, evaluate
 from serl.agents.signals.features import NAMES
 from serl.agents.signals.forecaster import LAST, MAJORITY, MODELS, check_horizons, read_forecaster
 from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Grid
+from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import NO_LABEL, Classes
 from serl.agents.signals.logistic import RIDGE, fit_logistic, fit_temperature, log_loss, softmax
 from serl.agents.signals.network import network_logits, train_network
@@ -77,9 +79,7 @@ def test_nothing_after_the_training_hours_is_read() -> None:
     def shuffled(start: int, stop: int) -> Grid:
         order = np.arange(len(made.time_ns))
         order[start:stop] = np.random.default_rng(5).permutation(order[start:stop])
-        return Grid(
-            made.symbol, made.tick_size, made.time_ns, made.ticks[order], made.lots[order], made.buys, made.sells
-        )
+        return replace(made, ticks=made.ticks[order], lots=made.lots[order])
 
     before = trained(made)
     assert trained(shuffled(end, len(made.time_ns))) == before
@@ -98,23 +98,27 @@ def test_forecasts_of_models_and_baselines() -> None:
     found = sample.forecaster()
     samples = cut_samples(sample.grid(), (sample.HOURS[1], sample.HOURS[1] + 300 * 10**9), sample.HORIZONS)
     for name in (MAJORITY, LAST, *MODELS):
-        made = found.forecasts(name, samples.features, samples.past)
+        made = found.forecasts(name, samples.inputs, samples.past)
         assert made.probabilities.shape == (len(samples), 2, 3)
         assert made.probabilities.sum(axis=2) == pytest.approx(1) and (made.probabilities > 0).all()
-    last = found.forecasts(LAST, samples.features, samples.past)
+    last = found.forecasts(LAST, samples.inputs, samples.past)
     ups = samples.past[:, 0] > found.thresholds_ticks[0]
     assert ups.any() and (last.probable[ups, 0] == 2).all() and (last.probabilities[ups, 0] == found.after[0, 2]).all()
-    model = found.forecasts(MODELS[0], samples.features, samples.past)
+    model = found.forecasts(MODELS[0], samples.inputs, samples.past)
     lift = model.probabilities / found.shares
     assert (model.balanced == lift.argmax(axis=2)).all() and (model.balanced != model.probable).any()
 
 
 def test_a_file_has_the_same_forecaster(tmp_path: Path) -> None:
-    found, features = sample.forecaster(), np.random.default_rng(6).normal(size=(5, len(NAMES)))
+    found, rng = sample.forecaster(), np.random.default_rng(6)
+    books = rng.normal(size=(WINDOW + 4, len(CHANNELS))).astype(np.float32)
+    inputs = Inputs(rng.normal(size=(5, len(NAMES))), books, WINDOW - 1 + np.arange(5))
     found.write(tmp_path / "f")
     read = read_forecaster(tmp_path / "f")
     for name in MODELS:
-        assert read.probabilities(features, name) == pytest.approx(found.probabilities(features, name), abs=1e-12)
+        assert read.probabilities(inputs, name) == pytest.approx(found.probabilities(inputs, name), abs=1e-12)
+    assert (read.volumes(inputs.features) == found.volumes(inputs.features)).all()
+    assert (read.fills(inputs.features) == found.fills(inputs.features)).all()
     assert read.training == found.training and read.model == found.model and read.horizons_s == sample.HORIZONS
 
 
@@ -124,7 +128,8 @@ def test_a_file_has_the_same_forecaster(tmp_path: Path) -> None:
         ("format", "x", "another format"), ("version", 9, "another format"), ("features", ["x"], "other features"),
         ("weights", [[1.0]], "shape"), ("scale", [0.0] * len(NAMES), "not positive"), ("scale", [None] * len(NAMES), "not finite"),
         ("layers", [], "do not fit"), ("model", "oracle", "the model oracle"), ("horizons_s", [0.05], "multiples of 0.1 s"),
-        ("training", {}, "'hours'"), ("centre", "abc", "could not convert"),
+        ("training", {}, "'hours'"), ("window", 9, "other books"), ("channels", [], "other books"), ("attention", {}, "'weights'"),
+        ("fill", {"shares": [1.0]}, "shape"), ("volume", {"means": [1.0, -1.0]}, "not positive"), ("centre", "abc", "could not convert"),
     ],
 )  # fmt: skip
 def test_other_files_are_refused(key: str, value: object, why: str, tmp_path: Path) -> None:
@@ -159,7 +164,16 @@ def planted(seed: int) -> Grid:
     ticks[:, 0, 0], ticks[:, 1, 0] = mid - 1, mid + 1
     lots[:, 0, 0], lots[:, 1, 0] = 20 + 10 * np.repeat(signs, 10), 20
     nothing = np.zeros(24_000, np.int64)
-    return Grid("AMZN", "0.01", sample.HOURS[0] + STEP_NS * np.arange(24_000), ticks, lots, nothing, nothing)
+    return Grid(
+        "AMZN",
+        "0.01",
+        sample.HOURS[0] + STEP_NS * np.arange(24_000),
+        ticks,
+        lots,
+        nothing,
+        nothing,
+        sample.no_flow(24_000),
+    )
 
 
 def verdict(made: Grid) -> Evaluation:
@@ -172,14 +186,18 @@ def verdict(made: Grid) -> Evaluation:
 def test_a_forecast_that_exists_is_found_by_all_models_and_one_that_does_not_by_none() -> None:
     found = verdict(planted(1))
     for model in MODELS:
-        assert found.scores[0, model].values[F1] > 0.8
+        assert found.scores[TREND, 0, model].values[F1] > 0.8
         assert (
-            found.difference(0, model, LAST, F1).low > 0.3 and found.difference(0, model, MAJORITY, BRIER).high < -0.3
+            found.difference(TREND, 0, model, LAST, F1).low > 0.3
+            and found.difference(TREND, 0, model, MAJORITY, BRIER).high < -0.3
         )
     assert "is better than that of" in conclusions(found)[0]
     made = planted(1)
     random = np.random.default_rng(3).permutation(24_000)
     none = verdict(replace(made, lots=made.lots[random]))
     for model in MODELS:
-        assert none.scores[0, model].values[F1] < 0.45 and none.difference(0, model, MAJORITY, BRIER).value > -0.05
+        assert (
+            none.scores[TREND, 0, model].values[F1] < 0.45
+            and none.difference(TREND, 0, model, MAJORITY, BRIER).value > -0.05
+        )
     assert "is better than" not in conclusions(none)[0]

@@ -1,0 +1,45 @@
+"""How many lots are traded until a horizon: a log-linear model and two baselines."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from serl.agents.signals.grid import Floats
+from serl.agents.signals.log_linear import fit_log_linear, log_linear_means
+
+MEAN, LAST_VOLUME, LOG_LINEAR = "mean", "last volume", "log-linear"
+VOLUME_ROWS = (MEAN, LAST_VOLUME, LOG_LINEAR)
+VOLUME_MIN = 1e-3
+"""Smallest forecast of the last volume, as a share of the mean."""
+
+
+@dataclass(frozen=True)
+class VolumeModel:
+    """H horizons, F features."""
+
+    means: Floats
+    """[H] lots, of what was fitted."""
+    lines: Floats
+    """[H, (slope, intercept)] of the volume as a linear function of that of the last horizon, by least squares."""
+    weights: Floats
+    """[H, F + 1] of the log-linear model of the volume divided by its mean, intercepts last."""
+
+    def forecasts(self, name: str, standardised: Floats, past: Floats) -> Floats:
+        """[n, H] lots, for standardised features [n, F] and volumes of the last horizon [n, H]."""
+        if name == LOG_LINEAR:
+            return self.means * log_linear_means(standardised, self.weights.T)
+        if name == MEAN:
+            return np.broadcast_to(self.means, past.shape)
+        return np.maximum(self.lines[:, 0] * past + self.lines[:, 1], VOLUME_MIN * self.means)
+
+
+def fit_volume(standardised: Floats, volumes: Floats, past: Floats) -> VolumeModel:
+    """Fits standardised features [n, F] to volumes [n, H], NaN where unknown; past [n, H] are those of the last horizon."""
+    means, lines, weights = [], [], []
+    for later, before in zip(volumes.T, past.T, strict=True):
+        known = np.isfinite(later)
+        mean = max(float(later[known].mean()), 1e-9)
+        means.append(mean)
+        lines.append(np.polyfit(before[known], later[known], 1) if np.ptp(before[known]) > 0 else (0.0, mean))
+        weights.append(fit_log_linear(standardised[known], later[known] / mean))
+    return VolumeModel(np.array(means), np.array(lines, np.float64), np.stack(weights))
