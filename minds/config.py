@@ -135,6 +135,7 @@ class MindsConfig(_Settings):
     news_max: int = Field(
         10, ge=0, le=100, description="newest messages of the exchange's news channel at a decision; 0: none are read"
     )
+    forecasts: bool = Field(True, description="whether minds read the newest forecast of each symbol on the channel")
     loans: LoansConfig | None = Field(None, description="without it there are no loans")
     memory: MemoryConfig = MemoryConfig()
     budget: BudgetConfig = Field(BudgetConfig(), description="of all minds together")

@@ -18,7 +18,7 @@ from serl.minds.config import LOAN_RATE_MAX, SECOND_NS, TIME
 from serl.minds.errors import MindsConfigError
 
 FileKind = Literal["news", "fundamental", "macro", "loan_rate"]
-EventKind = Literal["news", "fundamental", "macro", "loan_rate", "value"]
+EventKind = Literal["news", "fundamental", "macro", "loan_rate", "value", "forecast"]
 DAY_NS = 86_400 * SECOND_NS
 
 

@@ -32,7 +32,7 @@ EVENT_MEMORY: dict[EventKind, tuple[Layer, float]] = {
     "news": ("short", 50.0), "macro": ("short", 60.0), "loan_rate": ("short", 60.0), "fundamental": ("long", 70.0),
     "value": ("long", 70.0),
 }  # fmt: skip
-"""Layer and importance of what an event leaves in the memory."""
+"""Layer and importance of what an event leaves in the memory; a forecast leaves nothing, for it is soon over."""
 OUTCOME_IMPORTANCE, POST_IMPORTANCE = 50.0, 40.0
 ENDPOINT = "endpoint"
 """Under this name decisions are counted for which the model gave no answer."""
@@ -78,7 +78,8 @@ class Mind:
         outcomes = self._orders.news(counts.rejected)
         if self.first_wealth is None:
             self.first_wealth = portfolio.wealth
-        query = " ".join([self.persona.style, *(event.text for event in events), *(post.text for post in posts)])
+        told = [event.text for event in events if event.kind in EVENT_MEMORY]
+        query = " ".join([self.persona.style, *told, *(post.text for post in posts)])
         memories = self.memory.retrieve(self._shared.disguise.text(query), number)
         seen = Observation(
             now_ns, views, portfolio, self.client.open_orders(), [*outcomes, *self._refusals], events, memories, posts,
@@ -208,8 +209,9 @@ class Mind:
     def _remember(self, seen: Observation, outcomes: Sequence[str], number: int) -> None:
         disguise = self._shared.disguise
         for event in seen.events:
-            layer, importance = EVENT_MEMORY[event.kind]
-            self.memory.add(layer, event_text(event, disguise), event.importance or importance, number)
+            if event.kind in EVENT_MEMORY:
+                layer, importance = EVENT_MEMORY[event.kind]
+                self.memory.add(layer, event_text(event, disguise), event.importance or importance, number)
         time = disguise.time(seen.time_ns)
         for text in outcomes:
             self.memory.add("working", f"{time}: {text}", OUTCOME_IMPORTANCE, number)

@@ -1,8 +1,11 @@
 """The exchange's news channel as a source of events: what operators publish, in `serl news send`, a replay or by hand."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.message import Forecast
 from serl.clients.asynchronous import AsyncExchange
 from serl.exchange.news import News, NewsKind
 from serl.exchange.wire import Kind
@@ -15,7 +18,7 @@ SOURCE_LENGTH_MAX = 80
 KINDS: dict[int, EventKind] = {
     NewsKind.NEWS: "news", NewsKind.FUNDAMENTAL: "fundamental", NewsKind.MACRO: "macro", NewsKind.VALUE: "value",
 }  # fmt: skip
-"""What minds read. Forecasts, of which there may be some each second, would displace everything else."""
+"""What minds read, beside forecasts: of those, of which there may be some each second, only the newest of each symbol."""
 
 
 class NewsEvents:
@@ -27,7 +30,7 @@ class NewsEvents:
     """
 
     def __init__(self, client: AsyncExchange, config: MindsConfig) -> None:
-        self._client, self._news_max = client, config.news_max
+        self._client, self._news_max, self._reads_forecasts = client, config.news_max, config.forecasts
         self._rate_source = config.loans.rate_source if config.loans is not None else ""
         #: number of the last message that was queried
         self._last = 0
@@ -61,7 +64,7 @@ class NewsEvents:
             self._last = found[-1].sequence
 
     async def new(self, time_ns: int) -> Sequence[MarketEvent]:
-        """See `EventSource`: the newest `news_max` messages, and all changes of the loan rate.
+        """See `EventSource`: the newest `news_max` messages, all changes of the loan rate, and the newest forecast of each symbol.
 
         On a live clock a message may arrive with a time after the one that the mind has asked for; it stays for the next call.
         """
@@ -71,7 +74,8 @@ class NewsEvents:
         events = [self._event(message) for message in messages if message.kind in KINDS]
         rest = [event for event in events if event.kind != "loan_rate"]
         dropped = {id(event) for event in rest[: max(0, len(rest) - self._news_max)]}
-        return [event for event in events if id(event) not in dropped]
+        kept = [event for event in events if id(event) not in dropped]
+        return [*kept, *(newest_forecasts(messages) if self._reads_forecasts else ())]
 
     def _event(self, message: News) -> MarketEvent:
         value, kind = message.value, KINDS[message.kind]
@@ -83,3 +87,30 @@ class NewsEvents:
         text = " ".join(part for part in (message.headline, message.body) if part) or "What it is worth."
         source = f" ({message.source[:SOURCE_LENGTH_MAX]})" if message.source else ""
         return MarketEvent(message.time_ns, kind, text[:TEXT_LENGTH_MAX] + source, message.symbol, value)
+
+
+def newest_forecasts(messages: Sequence[News]) -> list[MarketEvent]:
+    """The newest forecast of each symbol, as an event. Messages of kind `signal` that are no forecasts are skipped."""
+    found: dict[str, MarketEvent] = {}
+    for message in reversed(messages):
+        if message.kind == NewsKind.SIGNAL and message.symbol not in found:
+            with suppress(SignalError):
+                forecast = Forecast.from_news(message)
+                source = f" ({message.source[:SOURCE_LENGTH_MAX]})" if message.source else ""
+                text = forecast_text(forecast)[:TEXT_LENGTH_MAX] + source
+                found[message.symbol] = MarketEvent(message.time_ns, "forecast", text, message.symbol)
+    return sorted(found.values(), key=lambda event: (event.time_ns, event.symbol))
+
+
+def forecast_text(forecast: Forecast) -> str:
+    """A forecast in words, a sentence for each horizon."""
+    sentences = []
+    for number, (horizon_s, (down, flat, up)) in enumerate(
+        zip(forecast.horizons_s, forecast.probabilities, strict=True)
+    ):
+        words = f"In {horizon_s:g} s the price is up with {up:.0%}, flat with {flat:.0%}, down with {down:.0%}"
+        if forecast.volumes_lots:
+            buy, sell = forecast.fills[number]
+            words += f"; {forecast.volumes_lots[number]:.0f} lots trade; an order at the best price is filled: buy {buy:.0%}, sell {sell:.0%}"
+        sentences.append(f"{words}.")
+    return " ".join(sentences)

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
+from serl.agents.signals.message import Forecast
 from serl.clients import asynchronous
 from serl.clients.news_file import read_news_file
 from serl.clients.news_sender import NewsSender
@@ -18,7 +19,7 @@ from serl.exchange.news import REPLY_MESSAGES_MAX, NewsKind
 from serl.exchange.request import Request, request_socket
 from serl.minds.config import SECOND_NS, load_minds
 from serl.minds.events import FileEvents, MarketEvent, MergedEvents, read_event_lines
-from serl.minds.news_events import NewsEvents
+from serl.minds.news_events import NewsEvents, newest_forecasts
 from tests.exchange.test_news_served import publish
 from tests.minds.scripted import NOTHING, clock_of, name_of, prompt_of, run, scripted, settings
 from tests.researcher.llm.fake import fake_endpoint
@@ -90,6 +91,52 @@ def test_the_shipped_scenario_is_the_same_as_news() -> None:
         assert (event.kind == "loan_rate") == (message.source == config.loans.rate_source)
 
 
+def test_minds_read_the_newest_forecast_of_each_symbol() -> None:
+    """Whatever else is published with the kind; also in old messages without volumes and fills; and none if they do not want them."""
+    shares = ((0.2, 0.5, 0.3), (0.25, 0.25, 0.5))
+    made = Forecast(
+        "AMZN", 5, 100.5, (1.0, 10.0), (0.0, 1.5), shares, "amzn.signals", (12.5, 100.0), ((0.1, 0.2), (0.3, 0.4))
+    )
+    other = made._replace(symbol="DEMO", source="", volumes_lots=(), fills=())
+    messages = [
+        one.to_news()._replace(sequence=number, time_ns=10 * number)
+        for number, one in enumerate((made._replace(fills=((0.9, 0.9), (0.9, 0.9))), other, made), 1)
+    ]
+    messages.append(messages[-1]._replace(sequence=4, time_ns=40, body="{}"))
+    first, second = newest_forecasts(messages)
+    assert (first.time_ns, first.kind, first.symbol) == (20, "forecast", "DEMO") and "lots" not in first.text
+    assert (second.time_ns, second.symbol) == (30, "AMZN")
+    assert second.text == (
+        "In 1 s the price is up with 30%, flat with 50%, down with 20%; 12 lots trade; an order at the best price is filled: buy 10%, sell 20%. "
+        "In 10 s the price is up with 50%, flat with 25%, down with 25%; 100 lots trade; an order at the best price is filled: buy 30%, sell 40%. "
+        "(amzn.signals)"
+    )
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_published_forecast_is_in_the_next_prompt_and_in_no_memory(reads: bool, tmp_path: Path) -> None:
+    shares = ((0.2, 0.5, 0.3),)
+    news = Forecast("AMZN", 5, 100.5, (1.0,), (0.0,), shares, "amzn.signals", (12.0,), ((0.1, 0.2),)).to_news()
+    clock: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 1}}
+    config = settings(personas=[{"name": "reader", "count": 1}], forecasts=reads)
+
+    def answer(request: Any) -> Any:
+        if len(fake.requests) == 1:
+            with request_socket(served.endpoint, "admin") as ask:
+                publish(ask, news.headline, kind=NewsKind.SIGNAL, symbol="AMZN", body=news.body, source=news.source)
+        return NOTHING
+
+    with (
+        start_exchange(symbols="AMZN", clock="", config=clock, folder=tmp_path) as served,
+        fake_endpoint(scripted(answer)) as fake,
+    ):
+        asyncio.run(run(config, served.endpoint, fake, tmp_path))
+    told = [
+        json.dumps(request).count("forecast about S1: In 1 s the price is up with 30%") for request in fake.requests
+    ]
+    assert len(told) >= 3 and told == [0, int(reads), *[0] * (len(told) - 2)], "once, and never remembered"
+
+
 def test_news_become_events(tmp_path: Path) -> None:
     """On a live clock: kinds, values in money, the rate of loans, the newest ones only; and none with a time later than asked for."""
     config = settings(news_max=2, loans={"rate_source": "central bank"})
@@ -109,7 +156,7 @@ def test_news_become_events(tmp_path: Path) -> None:
 
             rate: dict[str, Any] = {"kind": NewsKind.MACRO, "value": 0.05, "source": "central bank"}
             publish(ask, "Rates up", **rate)
-            publish(ask, "Forecast AMZN", kind=NewsKind.SIGNAL)  # not for minds
+            publish(ask, "Forecast AMZN", kind=NewsKind.SIGNAL)  # any text: no forecast
             publish(ask, "too old", body="x")
             publish(ask, "A plant closes", body="Smoke\nrises. " + "x" * 3000)
             _, time_ns = publish(ask, "Rates beyond reason", **rate | {"value": 70.0})
