@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     "--answering", type=click.Choice(["fitted", "square_root"]),
     help="Let the day give way to the strategy, with the impact fitted on the day or that of the square-root law.",
 )  # fmt: skip
+@click.option(
+    "--forecaster", type=click.Path(path_type=Path),
+    help="A file of `serl signals train`, whose forecasts a strategy in Python sees.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="First seed of the population.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds of the population."
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("backtest.html"), show_default=True)
 def backtest(
-    file: Path, name: str | None, population: str | None, day: Path | None, answering: str | None, seed: int, seeds: int,
+    file: Path, name: str | None, population: str | None, day: Path | None, answering: str | None, forecaster: Path | None, seed: int, seeds: int,
     workers: int | None, on: str | None, window: str | None, config: Path | None, participant: str, latency_us: float | None, output: Path,
 ) -> None:  # fmt: skip
     """Backtest the strategy in FILE: a subclass of serl.Strategy, or a compiled kind of trader.
@@ -78,7 +82,18 @@ def backtest(
     settings = None if population is None else load_population(population).model_dump()
     window_ns = None if window is None else parse_window(window)
     jobs = [
-        Job(file.resolve(), loaded.name, settings, day, one, window_ns, delays, compiled_latency_us, answering or NONE)
+        Job(
+            file.resolve(),
+            loaded.name,
+            settings,
+            day,
+            one,
+            window_ns,
+            delays,
+            compiled_latency_us,
+            answering or NONE,
+            forecaster and forecaster.resolve(),
+        )
         for one in range(seed, seed + seeds)
     ]
     results = (

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.backtest import loop
+from serl.agents.backtest.forecasts import ForecastFollower, Forecasting
 from serl.agents.backtest.orders import InProcessSession
+from serl.agents.signals.message import Forecast
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.venue import SimulatedVenue
@@ -78,6 +80,7 @@ class BacktestMarket:
         """Own events by kind, of those that have left REPORTS."""
         self._grow_levels(32)
         self._point()
+        self._follower: ForecastFollower | None = None
         self._venue: SimulatedVenue | None = None
         if crowd is not None and crowd.population.has_rules:
             self._open_venue(crowd.population)
@@ -102,8 +105,17 @@ class BacktestMarket:
         self._levels = self._buffers[loop.LEVELS] = np.zeros(2 * depth, LEVEL)
         self._word[loop.LEVELS], self._word[loop.LEVELS_SIZE] = self._levels.ctypes.data, depth
 
+    def follow(self, forecasting: Forecasting, start_ns: int) -> None:
+        """Makes forecasts for a strategy that begins at a time. BacktestError if the market does not have the forecaster's symbol."""
+        self._follower = ForecastFollower(self, forecasting, start_ns)
+
     def run_until(self, time_ns: int) -> None:
         """Executes everything that happens before `time_ns`, which is the time of the next decision."""
+        if self._follower is not None:
+            self._follower.advance(time_ns, self._run_until)
+        self._run_until(time_ns)
+
+    def _run_until(self, time_ns: int) -> None:
         word, session = self._word, self.session
         if session.count:
             word[loop.OWN], word[loop.OWN_STOP], word[loop.OWN_AT] = session.address, session.count, 0
@@ -245,8 +257,7 @@ class BacktestMarket:
 
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """See StrategyMarket."""
-        number = self._number(symbol)
-        total = int(self._buffers[loop.TRADE_COUNTS][number])
+        number, total = self._number(symbol), self.trade_count(symbol)
         places = np.arange(max(0, total - min(count, TRADES_MAX)), total) % loop.TRADES_KEPT
         rows = self._buffers[loop.TRADES][number * loop.TRADES_KEPT + places]
         return [
@@ -255,6 +266,15 @@ class BacktestMarket:
                 ["match_id", "time_ns", "price_ticks", "qty_lots", "side", "kind", "flags"]
             ].tolist()
         ]  # fmt: skip
+
+    def trade_count(self, symbol: str) -> int:
+        """Trades of a symbol so far, prints included."""
+        return int(self._buffers[loop.TRADE_COUNTS][self._number(symbol)])
+
+    def forecast(self, symbol: str) -> Forecast | None:
+        """See StrategyMarket."""
+        self._number(symbol)
+        return self._follower.forecast() if self._follower is not None and self._follower.symbol == symbol else None
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from serl.agents.backtest.answering_market import AnsweringMarket
 from serl.agents.backtest.errors import BacktestError
+from serl.agents.backtest.forecasts import Forecasting
 from serl.agents.backtest.market import BacktestMarket
 from serl.agents.backtest.result import Result, fill_forward
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
@@ -37,7 +38,7 @@ NO_RULES = MarketRules()
 def backtest(
     strategy: Strategy | type[Strategy] | Kind, *, population: PopulationConfig | None = None, day: Day | None = None, seed: int = 1,
     window_ns: tuple[int, int] | None = None, delays: Delays | None = None, latency_us: float = 1.0, events_kept: bool = False,
-    answers: str = NONE, on_progress: Progress = lambda time_ns: None,
+    answers: str = NONE, forecasting: Forecasting | None = None, on_progress: Progress = lambda time_ns: None,
 ) -> Result:  # fmt: skip
     """Runs a strategy over a day or among a population and returns what it made.
 
@@ -50,6 +51,7 @@ def backtest(
         latency_us: of a compiled strategy, from its wake-up to the exchange.
         events_kept: whether `Result.events` has every event of the run.
         answers: "fitted" or "square_root" for a day that gives way to a strategy in Python (docs/answering.md); "none": it does not.
+        forecasting: makes the forecasts that a strategy in Python sees.
         on_progress: called with the time that the market has reached, ns after midnight.
 
     Raises:
@@ -77,6 +79,9 @@ def backtest(
         market = BacktestMarket(
             references, crowd=crowd, history=history, bots=bots, delays=delays, events_kept=events_kept
         )
+    if forecasting is not None:
+        _check_forecasting(forecasting, strategy, day, (start_ns, end_ns))
+        market.follow(forecasting, start_ns)
     market.end_ns = end_ns
     marks = mark_times(start_ns, end_ns)
     market.run_until(start_ns)
@@ -98,6 +103,8 @@ def backtest(
         "window": window_text((start_ns, end_ns)), "order latency": latency, "feed latency": "none",
         "queue": QUEUE, "fees": ", ".join(rates) or "none",
     }  # fmt: skip
+    if forecasting is not None:
+        settings["forecasts"] = forecasting.source
     if answering is not None:
         settings["answering"] = f"{answers}, {answering.coefficient:.3f} ticks per root lot"
     counts = {
@@ -152,6 +159,16 @@ def _answering(strategy: Any, day: Day | None, answers: str) -> AnsweringDay:
             f"answering: expected a day without accounts, got one with {accounts + 1}; leave --answering out"
         )
     return answering_day(day.commands, answers)
+
+
+def _check_forecasting(forecasting: Forecasting, strategy: Any, day: Day | None, window_ns: tuple[int, int]) -> None:
+    """BacktestError for a compiled strategy, and for a day that the forecaster was trained on."""
+    if isinstance(strategy, Kind):
+        raise BacktestError(
+            f"forecasts: expected a strategy in Python, got the compiled {strategy.name}; leave --forecaster out"
+        )
+    if day is not None:
+        forecasting.check_unseen(day, window_ns)
 
 
 def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tuple[int, int]:

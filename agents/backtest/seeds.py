@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.backtest.errors import BacktestError
+from serl.agents.backtest.forecasts import Forecasting
 from serl.agents.backtest.load import Loaded, load_strategy, user_code
 from serl.agents.backtest.result import Result
 from serl.agents.backtest.run import Progress, backtest
 from serl.agents.execution.answering.model import NONE
 from serl.agents.realism.days import load_day
+from serl.agents.signals.forecaster import read_forecaster
 from serl.agents.traders.population import check_population
 from serl.cluster import LOCAL, on_ray
 from serl.exchange.latency import Delays
@@ -36,16 +38,21 @@ class Job:
     latency_us: float
     answers: str = NONE
     """See `backtest`."""
+    forecaster: Path | None = None
+    """File of the forecaster whose forecasts the strategy sees."""
 
     def run(self, loaded: Loaded | None = None, on_progress: Progress = lambda time_ns: None) -> Result:
         """Runs it in this process; loads the file unless it is `loaded`. StrategyError, with the line, for an exception of the strategy."""
         found = (loaded or load_strategy(self.file, self.strategy)).found
         population = None if self.population is None else check_population(self.population, "population")
         day = None if self.day is None else load_day(self.day)
+        forecasting = None
+        if self.forecaster is not None:
+            forecasting = Forecasting(read_forecaster(self.forecaster), self.forecaster.name)
         with user_code(self.file, "a run"):
             return backtest(
                 found, population=population, day=day, seed=self.seed, window_ns=self.window_ns, delays=self.delays,
-                latency_us=self.latency_us, answers=self.answers, on_progress=on_progress,
+                latency_us=self.latency_us, answers=self.answers, forecasting=forecasting, on_progress=on_progress,
             )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ import msgpack
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import strategy_population
 from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.signals.errors import SignalError
+from serl.agents.signals.message import Forecast
 from serl.agents.traders.host import Host
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.registry import Kind
@@ -22,12 +24,15 @@ from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.config import time_of_day_text
+from serl.exchange.news import News, NewsKind
 from serl.exchange.records import EventKind, TimeInForce
 from serl.exchange.request import request_socket
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind as MessageKind
 
 SECOND_NS, NEVER = 1_000_000_000, 1 << 62
+FROM_NOW_ON = -1
+"""Of a subscription to news."""
 POLL_S = 0.05
 A_DAY_NS = (0, 86_399 * SECOND_NS)
 Progress = Callable[[int, int], None]
@@ -51,6 +56,8 @@ class ServedStrategyMarket:
         self.client = client
         self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
         self.decisions = 0
+        self._forecasts: dict[str, Forecast] | None = None
+        """The newest by symbol, once somebody has asked for one."""
 
     @property
     def symbols(self) -> Sequence[str]:
@@ -126,6 +133,20 @@ class ServedStrategyMarket:
         """See StrategyMarket."""
         return self.client.trades(symbol, count)
 
+    def forecast(self, symbol: str) -> Forecast | None:
+        """See StrategyMarket: the newest that has arrived since the first call."""
+        self.client.instrument(symbol)
+        if self._forecasts is None:
+            self._forecasts = {}
+            self.client.core.subscribe_news(FROM_NOW_ON)
+        return self._forecasts.get(symbol)
+
+    def note(self, message: News) -> None:
+        """Keeps a message if it is a forecast."""
+        if self._forecasts is not None and message.kind == NewsKind.SIGNAL:
+            with suppress(SignalError):  # anybody who may publish can write anything
+                self._forecasts[message.symbol] = Forecast.from_news(message)
+
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""
         return self.client.position(symbol)
@@ -200,7 +221,7 @@ def _run_lockstep(
         if not market.decisions:
             strategy.on_start(market)
         while inbox:
-            _tell(strategy, market, inbox.popleft())
+            _tell(strategy, market, inbox.popleft(), is_started=True)
         strategy.on_wake(market)
         market.decisions += 1
         on_progress(wake_ns, market.decisions)
@@ -222,8 +243,7 @@ def _run_clock(
             client.core.send(msgpack.packb([MessageKind.PING, 0]))
         market.time_ns = now_ns = clock.now_ns(int(client.session.clock[2]))
         while item is not None:
-            if market.decisions:
-                _tell(strategy, market, item)
+            _tell(strategy, market, item, is_started=market.decisions > 0)
             item = inbox.popleft() if inbox else None
         if now_ns < wake_ns:
             continue
@@ -235,9 +255,11 @@ def _run_clock(
         on_progress(now_ns - midnight_ns, market.decisions)
 
 
-def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem) -> None:
-    if isinstance(item, Report) and item.kind == EventKind.FILL:
+def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem, *, is_started: bool) -> None:
+    if isinstance(item, Report) and item.kind == EventKind.FILL and is_started:
         strategy.on_fill(market, item)
+    elif isinstance(item, News):
+        market.note(item)
 
 
 def run_compiled(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from serl.agents.signals.message import Forecast
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
@@ -67,6 +68,11 @@ class StrategyMarket(Protocol):
 
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """The last trades of the market, newest last."""
+        ...
+
+    def forecast(self, symbol: str) -> Forecast | None:
+        """The last forecast of a symbol from before this decision, docs/signals.md; None if there is none (yet). In a backtest `--forecaster` makes
+        them, every 100 ms; on an exchange somebody publishes them, and the first call begins to read."""
         ...
 
     def position(self, symbol: str) -> int:
