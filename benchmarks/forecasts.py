@@ -4,8 +4,8 @@ The GOOG and AMZN days of LOBSTER, each on its own. A forecaster is trained from
 trained, its forecasts are as good as later. Agents: PPO in the replay (settings `replay`, but orders of two minutes with a decision each two seconds),
 with SEEDS seeds, once with the forecasts and once without, nothing else different. ORDERS orders from 13:00 to 15:55, the same for all.
 
-pa_bps: mean PA of an arm's seeds. gain: PA with forecasts minus PA without, of the same order and seed, in bps; its 95 % interval is a bootstrap of
-seeds and of blocks of two minutes. by_seed: the gains of the seeds.
+pa_bps: mean PA of an arm's seeds. gain: PA with forecasts minus PA without, of the same order and seed, in bps; its 97.5 % interval (this is the second
+such test on these hours) is a bootstrap of seeds and of blocks of two minutes. by_seed: the gains of the seeds.
 """
 
 import dataclasses
@@ -32,6 +32,7 @@ from serl.history.importing import import_day
 FORECAST_HOURS, AGENT_HOURS, TEST_HOURS = "10:00-11:15", "11:15-12:30", "13:00-15:55"
 DURATION_S, INTERVAL_S, HORIZONS_S = 120.0, 2.0, (1.0, 10.0, 60.0)
 SEEDS, STEPS, ORDERS, ORDER_SEED = 6, 300_000, 512, 1
+CONFIDENCE = 0.975
 WITH, WITHOUT = "with", "without"
 
 
@@ -71,7 +72,7 @@ def trained(study: Study, path: Path, day: Day, forecaster: Path | None, folder:
 
 
 def gain_interval(gains: Any, clusters: Any) -> tuple[float, float]:
-    """The central 95 % of means of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement."""
+    """The central CONFIDENCE of means of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement."""
     random, members = (
         np.random.default_rng(ORDER_SEED),
         [np.flatnonzero(clusters == one) for one in np.unique(clusters)],
@@ -81,7 +82,7 @@ def gain_interval(gains: Any, clusters: Any) -> tuple[float, float]:
         drawn = np.concatenate([members[one] for one in random.integers(len(members), size=len(members))])
         seeds = random.integers(len(gains), size=len(gains))
         means.append(np.nanmean(gains[seeds][:, drawn]))
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.layout import FORECAST_FEATURES
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
-from serl.agents.signals.inputs import day_inputs
+from serl.agents.signals.inputs import Inputs, day_inputs
 from serl.agents.signals.labels import DOWN, UP
-from serl.exchange.records import Rows
+from serl.exchange.records import Rows, Side
 from serl.history.day import Day
+
+TREND, MOVE, FILL_BUY, FILL_SELL, VOLUME = range(5)
+"""Columns of what is kept of a forecast; COLUMNS of them."""
+COLUMNS = 5
 
 
 class Forecasts:
@@ -30,10 +33,8 @@ class Forecasts:
         for day in days:
             grid = build_grid(day)
             inputs, known = day_inputs(grid)
-            rows = np.zeros((len(known), len(self.horizons_s), len(FORECAST_FEATURES)), np.float32)
-            probabilities = forecaster.probabilities(inputs)
-            up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
-            rows[known] = np.stack([up - down, up + down], axis=2)
+            rows = np.zeros((len(known), len(self.horizons_s), COLUMNS), np.float32)
+            rows[known] = _columns(forecaster, inputs)
             parts.append(rows)
             first_ns.append(int(grid.time_ns[0]))
         self._rows = np.concatenate(parts)
@@ -42,10 +43,20 @@ class Forecasts:
         self._starts = np.cumsum(self._counts) - self._counts
 
     def observe(self, episodes: Rows, times_ns: Any) -> Any:
-        """(n, H x 2) float32 for EPISODE rows (n,) at times (n,): by horizon, as in FORECAST_FEATURES. 0 where nothing is known."""
+        """(n, H x FORECAST_FEATURES) float32 for EPISODE rows (n,) at times (n,): by horizon, as in FORECAST_FEATURES. 0 where nothing is known."""
         day = episodes["day"]
         place = (times_ns - 1 - self._first_ns[day]) // STEP_NS
         rows = self._rows[self._starts[day] + np.clip(place, 0, self._counts[day] - 1)]
         rows[(place < 0) | (place >= self._counts[day])] = 0.0
-        rows[:, :, 0] *= episodes["sign"][:, None]
-        return rows.reshape(len(rows), -1)
+        rows[:, :, TREND] *= episodes["sign"][:, None]
+        fills = np.where(episodes["sign"][:, None] > 0, rows[:, :, FILL_SELL], rows[:, :, FILL_BUY])
+        seen = np.stack([rows[:, :, TREND], rows[:, :, MOVE], fills, rows[:, :, VOLUME]], axis=2)
+        return seen.reshape(len(rows), -1)
+
+
+def _columns(forecaster: Forecaster, inputs: Inputs) -> Any:
+    """(n, H, COLUMNS) of n forecasts."""
+    probabilities, fills = forecaster.probabilities(inputs), forecaster.fills(inputs.features)
+    up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
+    volumes = np.log(forecaster.volumes(inputs.features) / forecaster.volume.means)
+    return np.stack([up - down, up + down, fills[:, :, Side.BUY], fills[:, :, Side.SELL], volumes], axis=2)

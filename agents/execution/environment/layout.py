@@ -10,9 +10,10 @@ HISTORY_STEPS = 5
 HISTORY_FEATURES = ("return", "volume", "signed", "gap")
 """Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP."""
 
-FORECAST_FEATURES = ("trend", "move")
-"""Of each horizon: P(up) - P(down) of the mid for a seller, its negative for a buyer, so that above 0 the price is expected to get better; and
-P(up) + P(down)."""
+FORECAST_FEATURES = ("trend", "move", "fill", "volume")
+"""Of each horizon: P(up) - P(down) of the mid for a seller, its negative for a buyer, so that above 0 the price is expected to get better; P(up) + P(down);
+the probability that an order which joins the queue at the touch of the own side is filled; and ln of the expected volume divided by its mean in the hours
+of the training."""
 
 
 @dataclasses.dataclass(frozen=True)

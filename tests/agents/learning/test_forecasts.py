@@ -32,6 +32,7 @@ from serl.agents.signals.grid import STEP_NS
 from serl.agents.signals.inputs import day_inputs
 from serl.agents.signals.labels import DOWN, UP
 from serl.exchange.errors import ConfigError
+from serl.exchange.records import Side
 from serl.history.day import write_day
 from serl.researcher.inner.settings import TrainingSettings
 from tests.agents.realism.sample import TEN_NS
@@ -40,7 +41,7 @@ from tests.agents.signals import sample
 GOOG = FOLDER / SAMPLES["goog"]
 AFTER_NS = TEN_NS + 900 * SECOND_NS
 """After the training hours, 10:00 to 10:12."""
-NAMES = ("trend_1s", "move_1s", "trend_5s", "move_5s")
+NAMES = tuple(f"{name}_{horizon}s" for horizon in (1, 5) for name in ("trend", "move", "fill", "volume"))
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +72,19 @@ def expected(time_ns: int, sign: int) -> list[float]:
     """Of the last grid time before a time."""
     place = int(np.searchsorted(sample.grid().time_ns, time_ns)) - 1
     inputs, _ = day_inputs(sample.grid())
-    (rows,) = sample.forecaster().probabilities(inputs.chosen(inputs.last == place))
-    return [value for row in rows for value in (sign * (row[UP] - row[DOWN]), row[UP] + row[DOWN])]
+    made, chosen = sample.forecaster(), inputs.chosen(inputs.last == place)
+    (rows,), (fills,), (volumes,) = (
+        made.probabilities(chosen),
+        made.fills(chosen.features),
+        made.volumes(chosen.features),
+    )
+    own = fills[:, Side.SELL if sign > 0 else Side.BUY]  # a sign of 1 is a seller, for whom a rise is better
+    logs = np.log(volumes / made.volume.means)
+    return [
+        value
+        for row, fill, volume in zip(rows, own, logs, strict=True)
+        for value in (sign * (row[UP] - row[DOWN]), row[UP] + row[DOWN], fill, volume)
+    ]
 
 
 def test_a_decision_sees_the_last_forecast_from_before_it(file: Path) -> None:
@@ -85,10 +97,10 @@ def test_a_decision_sees_the_last_forecast_from_before_it(file: Path) -> None:
         times_ns = episodes["start_ns"] + step * episodes["interval_ns"]
         assert (env.market.frames["time_ns"] == times_ns).all()
         wanted = [expected(*each) for each in zip(times_ns.tolist(), episodes["sign"].tolist(), strict=True)]
-        np.testing.assert_allclose(seen[:, -4:], wanted, atol=1e-6)
-        np.testing.assert_array_equal(seen[:, :-4], others)
+        np.testing.assert_allclose(seen[:, -8:], wanted, atol=1e-6)
+        np.testing.assert_array_equal(seen[:, :-8], others)
         seen, others = (each.step(np.full((4, 3), 0.5))[0] for each in (env, plain))
-    assert seen.std(0)[-4:].all(), "they differ"
+    assert seen.std(0)[-8:].all(), "they differ"
 
 
 def test_nothing_from_a_decision_on_is_seen() -> None:
@@ -211,7 +223,7 @@ def test_the_interval_of_a_gain_is_that_of_seeds_and_of_orders() -> None:
     of_seeds = gain_interval(np.tile(np.arange(5.0)[:, None], 400), clusters)
     assert of_seeds[0] < 1.2 and of_seeds[1] > 2.8, "orders are alike, seeds are not"
     low, high = gain_interval(np.tile(np.arange(50.0)[clusters], (5, 1)), clusters)
-    assert 7 < high - low < 9, "3.9 standard errors of 50 clusters, 14.4 / sqrt(50)"
+    assert 8 < high - low < 10.5, "4.5 standard errors of 50 clusters, 14.4 / sqrt(50)"
 
 
 @pytest.mark.long
