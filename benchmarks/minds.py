@@ -1,9 +1,9 @@
 """LLM traders, forecasts, market making and Ray.
 
 minds_decisions_per_s: MINDS minds of `two-stocks-week` with the embedded model `tiny`, in lockstep, two decisions each; the start of the model is not
-counted. tokens_per_decision: of prompts and answers. signal_us: processor time of a forecast and of the 100 ms of the market before it, where the market
-is a LOBSTER day. market_making_steps_per_s: as in `making`, target 20,000. ray_vs_local: seconds of four trainings in bars on two workers of this machine,
-divided by those of the same trainings as Ray tasks.
+counted. tokens_per_decision: of prompts and answers. signal_us: processor time of a forecast by the slowest model and of the 100 ms of the market before
+it, where the market is a LOBSTER day. market_making_steps_per_s: as in `making`, target 20,000. ray_vs_local: seconds of four trainings in bars on two
+workers of this machine, divided by those of the same trainings as Ray tasks.
 """
 
 import asyncio
