@@ -20,7 +20,8 @@ from benchmarks.racing import SEEDS, bars_contenders, timed
 from benchmarks.replay import FOLDER, SAMPLES
 from serl.agents.realism.days import parse_window
 from serl.agents.signals.features import has_spread
-from serl.agents.signals.forecaster import ATTENTION, read_forecaster
+from serl.agents.signals.forecaster import ATTENTION
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.grid import build_grid
 from serl.agents.signals.live import LiveForecaster, Observation
 from serl.history.importing import import_day

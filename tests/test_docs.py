@@ -58,13 +58,27 @@ def test_the_page_on_news_prints_what_is_published(folder: Path, capsys: pytest.
 
 
 def test_the_page_on_forecasts_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
-    made = Forecast("DEMO", 5, 100.5, (1.0, 10.0), (0.0, 1.5), ((0.2, 0.5, 0.3), (0.25, 0.25, 0.5)), "f")
+    made = Forecast(
+        "DEMO",
+        5,
+        100.5,
+        (1.0, 10.0),
+        (0.0, 1.5),
+        ((0.2, 0.5, 0.3), (0.25, 0.25, 0.5)),
+        "f",
+        (12.0, 90.5),
+        ((0.1, 0.2), (0.3, 0.4)),
+    )
     messages = [made.to_news()._replace(time_ns=AT_ONCE), News(0, AT_ONCE, NewsKind.MACRO, "", "x", "", None, "")]
     with start_exchange(symbols="DEMO") as served:
         with NewsSender(served.endpoint, messages, "news", "", None) as sender:
             assert len(list(sender.send())) == 2
         run("signals.md", ENDPOINT=served.endpoint)
-    assert capsys.readouterr().out.splitlines() == ["DEMO 1.0 0.2 0.5 0.3", "DEMO 10.0 0.25 0.25 0.5"]
+    assert capsys.readouterr().out.splitlines() == [
+        "DEMO 1.0 0.2 0.5 0.3",
+        "DEMO 10.0 0.25 0.25 0.5",
+        "(12.0, 90.5) ((0.1, 0.2), (0.3, 0.4))",
+    ]
 
 
 def test_the_library_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:

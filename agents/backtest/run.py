@@ -72,13 +72,12 @@ def backtest(
             )
         names, tick = [one.name for one in references], references[0].tick_size
         bots = Crowd(strategy_population(strategy, names, tick, start_ns, end_ns, latency_us, rules), seed)
+    shared: dict[str, Any] = {"delays": delays, "events_kept": events_kept}
     if day is not None and answering is not None:
-        market: BacktestMarket = AnsweringMarket(day, answering, delays=delays, events_kept=events_kept)
+        market: BacktestMarket = AnsweringMarket(day, answering, **shared)
     else:
         history = None if day is None else day.commands
-        market = BacktestMarket(
-            references, crowd=crowd, history=history, bots=bots, delays=delays, events_kept=events_kept
-        )
+        market = BacktestMarket(references, crowd=crowd, history=history, bots=bots, **shared)
     if forecasting is not None:
         _check_forecasting(forecasting, strategy, day, (start_ns, end_ns))
         market.follow(forecasting, start_ns)
@@ -101,10 +100,8 @@ def backtest(
     settings = {
         "market": data, "seed": seed if day is None else None, "interval_s": interval_s,
         "window": window_text((start_ns, end_ns)), "order latency": latency, "feed latency": "none",
-        "queue": QUEUE, "fees": ", ".join(rates) or "none",
+        "queue": QUEUE, "fees": ", ".join(rates) or "none", **({"forecasts": forecasting.source} if forecasting else {}),
     }  # fmt: skip
-    if forecasting is not None:
-        settings["forecasts"] = forecasting.source
     if answering is not None:
         settings["answering"] = f"{answers}, {answering.coefficient:.3f} ticks per root lot"
     counts = {

@@ -16,7 +16,7 @@ from serl.agents.backtest.result import Result
 from serl.agents.backtest.run import Progress, backtest
 from serl.agents.execution.answering.model import NONE
 from serl.agents.realism.days import load_day
-from serl.agents.signals.forecaster import read_forecaster
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.traders.population import check_population
 from serl.cluster import LOCAL, on_ray
 from serl.exchange.latency import Delays

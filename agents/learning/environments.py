@@ -22,7 +22,8 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Books, Source, open_source
 from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.agents.realism.days import day_origin
-from serl.agents.signals.forecaster import Forecaster, read_forecaster
+from serl.agents.signals.forecaster import Forecaster
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day

@@ -10,9 +10,11 @@ from rich.progress import Progress
 
 from serl.agents.pages.page import check_path
 from serl.agents.realism.days import day_origin, load_day, parse_window
+from serl.agents.signals.conclusions import conclusions
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.evaluation import SCORES, conclusions, evaluate
-from serl.agents.signals.forecaster import Forecaster, read_forecaster
+from serl.agents.signals.evaluation import SCORES, evaluate
+from serl.agents.signals.forecaster import Forecaster
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.grid import Grid, build_grid
 from serl.agents.signals.report import hours_text, note, score_tables, share_sentence, to_json, write_report
 from serl.agents.signals.samples import cut_samples, join

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.forecaster import read_forecaster
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.message import Forecast
 from serl.agents.signals.publish import Publication, check_rate, publish_to
 from serl.clients.blocking import Exchange, connect

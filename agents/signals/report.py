@@ -11,7 +11,8 @@ from rich.table import Table
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
-from serl.agents.signals.evaluation import ECE, FILL, TARGETS, TREND, VOLUME, Evaluation, Target, conclusions
+from serl.agents.signals.conclusions import conclusions
+from serl.agents.signals.evaluation import ECE, FILL, TARGETS, TREND, VOLUME, Evaluation, Target
 from serl.agents.signals.forecaster import MODELS
 from serl.agents.signals.scores import BINS, Score
 from serl.exchange.config import time_of_day_text

@@ -16,7 +16,8 @@ from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.cli import MODEL_NAMES, signals
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import FILL, SCORES, TARGETS, TREND, VOLUME
-from serl.agents.signals.forecaster import MODELS, read_forecaster
+from serl.agents.signals.forecaster import MODELS
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.scores import MEASURES
 from serl.exchange.errors import SerlError
 from serl.history.day import Day, SourceFile, write_day

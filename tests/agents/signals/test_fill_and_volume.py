@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from serl.agents.signals import attention_training, network
-from serl.agents.signals.evaluation import FILL, VOLUME, Evaluation, conclusions, evaluate
+from serl.agents.signals.conclusions import conclusions
+from serl.agents.signals.evaluation import FILL, VOLUME, Evaluation, evaluate
 from serl.agents.signals.features import NAMES, mirrored
 from serl.agents.signals.fill import LOGISTIC, fit_fill
 from serl.agents.signals.fill_labels import NEVER_NS, fill_times, later_fills, past_fills

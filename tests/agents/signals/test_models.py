@@ -1,17 +1,20 @@
 """The models: known weights, known temperatures, and nothing of later hours."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from serl.agents.signals import attention_training, network
 from serl.agents.signals.books import CHANNELS, WINDOW
+from serl.agents.signals.conclusions import conclusions
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.evaluation import BRIER, F1, TREND, Evaluation, conclusions, evaluate
+from serl.agents.signals.evaluation import BRIER, F1, TREND, Evaluation, evaluate
 from serl.agents.signals.features import NAMES
-from serl.agents.signals.forecaster import LAST, MAJORITY, MODELS, check_horizons, read_forecaster
+from serl.agents.signals.forecaster import LAST, MAJORITY, MODELS, check_horizons
+from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.grid import LEVELS, STEP_NS, Floats, Grid
 from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import NO_LABEL, Classes
@@ -66,15 +69,17 @@ def test_the_network_learns_what_no_line_separates() -> None:
     assert (again == logits).all(), "seeded"
 
 
-def test_nothing_after_the_training_hours_is_read() -> None:
+def test_nothing_after_the_training_hours_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same forecaster, whatever happens from the end of the hours on; another one if something before changes."""
+    for module in (attention_training, network):
+        monkeypatch.setattr(module, "EPOCHS_MAX", 1)
     made = sample.grid()
     end = int(np.searchsorted(made.time_ns, sample.HOURS[1], side="right"))
 
     def trained(changed: Grid) -> str:
         samples = cut_samples(changed, sample.HOURS, sample.HORIZONS)
         found = train_forecaster(samples, "AMZN", sample.HORIZONS, sample.HOURS, ("generated",), 1)
-        return json.dumps([found.weights.tolist(), found.thresholds_ticks.tolist(), found.training.log_loss])
+        return json.dumps(asdict(found), default=np.ndarray.tolist)
 
     def shuffled(start: int, stop: int) -> Grid:
         order = np.arange(len(made.time_ns))
