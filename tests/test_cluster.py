@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from serl.agents.calibration.objective import UNUSABLE_LOSS, CostTarget, Trainin
 from serl.agents.execution.policies.reactive import Participation
 from serl.agents.experiments.experiment import load_experiment
 from serl.agents.experiments.run import run_experiment
+from serl.agents.learning.baseline_training import build_training
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.parts import RayPart, make_parts
+from serl.agents.learning.training import Training, TrainingConfig, environments
 from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
@@ -29,6 +33,7 @@ from serl.exchange.errors import ConfigError
 from serl.extras import MissingPackageError
 from tests.clients.dashboard.server_fixture import wait_until
 
+start = RayPart._start
 STRATEGY = """
 import serl
 
@@ -62,6 +67,7 @@ def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         (["backtest", "bot.py", "--population", "small", "--on", "ray", "--workers", "2"], "expected --workers or --on ray"),
         (["calibrate", "a.day", "-o", "a.yaml", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
         (["evaluate", "pov", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
+        (["train", "dynamic", "--on", "moon"], "expected local, ray or ray:ADDRESS, got 'moon'"),
         (["researcher", "start", "--on", "cloud"], "expected local, ray or ray:ADDRESS, got 'cloud'"),
     ],
 )  # fmt: skip
@@ -124,6 +130,48 @@ def test_a_cluster_of_two_nodes_gives_the_same(cluster: Any, tmp_path: Path) -> 
 
     with pytest.raises(ZeroDivisionError):
         list(on_ray({1: partial(divmod, 1, 0)}, on))
+
+
+@pytest.mark.long
+def test_rollouts_are_the_same_when_a_machine_is_lost(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part is on each node. One is lost in the middle of the episodes, then a process on the other."""
+    import ray
+
+    market = {"kind": "dynamic", "population": "small", "simulated_days": 2, "environments": 4, "duration_s": 60}
+    ppo = {"steps": 10_000, "rollout_steps": 8, "minibatch": 32, "epochs": 1, "rollout_parts": 2}
+    config = TrainingConfig.model_validate({"market": market, "ppo": ppo, "network": {"hidden": [8]}})
+    started: list[RayPart] = []
+    monkeypatch.setattr(RayPart, "_start", lambda self, num_cpus: (started.append(self), start(self, num_cpus)))
+    learners = []
+    for on in ("local", f"ray:{cluster.address}"):
+        envs, metadata = environments(config)
+        run = build_training(config, envs, tmp_path, metadata, on)
+        assert isinstance(run, Training)
+        run.learner.reset()
+        learners.append(run.learner)
+    here, there = learners
+    for update in range(6):
+        if update == 2:
+            cluster.remove_node(cluster.second, allow_graceful=False)
+        if update == 4:
+            ray.kill(started[0]._actor)
+        for learner in learners:
+            learner.update()
+        assert here.network.vector.equal(there.network.vector), update
+    assert min(Counter(map(id, started)).values()) >= 2 and len(set(map(id, started))) == 2, "both were made again"
+    there.reset()
+    here.reset()
+    assert all((here.update()["returns"] == there.update()["returns"]).all() for _ in range(8))
+    cluster.second = cluster.add_node(num_cpus=1)
+
+
+@pytest.mark.long
+def test_more_parts_than_cpus_are_refused(cluster: Any) -> None:
+    make: Any = partial(int, 1)
+    with pytest.raises(ClusterError, match=r"at most as many parts as the cluster has CPUs \(2\), got 3; use fewer"):
+        make_parts([make] * 3, f"ray:{cluster.address}")
 
 
 @pytest.mark.long

@@ -12,7 +12,9 @@ from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
 from serl.agents.learning.opd import OPD
+from serl.agents.learning.parted_training import parted_learner
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from serl.cluster import LOCAL
 from serl.exchange.errors import ConfigError
 
 BASELINES: dict[str, Callable[[VectorEnv, Any], Baseline]] = {"opd": OPD, "halop": HALOP, "macmic": MacMic}
@@ -62,10 +64,15 @@ class BaselineTraining:
 
 
 def build_training(
-    config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None
+    config: TrainingConfig,
+    envs: Sequence[VectorEnv],
+    folder: Path,
+    metadata: dict[str, Any] | None = None,
+    on: str = LOCAL,
 ) -> Training | BaselineTraining:
-    """A run of the selected algorithm."""
+    """A run of the selected algorithm. on: where PPO collects rollouts, see `serl.cluster`."""
+    learner = parted_learner(config, envs, on)
     if config.algorithm != "ppo":
         return BaselineTraining(config, envs, folder, metadata)
     score = validation_scorer(config.market, config.early_stopping) if config.early_stopping else None
-    return Training(config, envs, folder, metadata, score=score)
+    return Training(config, envs, folder, metadata, learner, score)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from serl.agents.learning.cli_market import FILE, FORECASTER
+from serl.cluster import LOCAL, on_option
 
 
 @click.command(epilog="Example: serl train replay --market amzn.day --steps 500000 --output runs/amzn")
@@ -18,6 +19,10 @@ from serl.agents.learning.cli_market import FILE, FORECASTER
 )
 @FORECASTER
 @click.option("--steps", type=click.IntRange(min=1), help="Total environment steps.")
+@click.option(
+    "--parts", type=click.IntRange(1, 1024), help="ppo: parts in which the environments collect (rollout_parts)."
+)
+@on_option("ppo: collect the parts on this machine, or each as an actor on a Ray cluster.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, actions and episodes.")
 @click.option(
     "--start-from",
@@ -27,7 +32,7 @@ from serl.agents.learning.cli_market import FILE, FORECASTER
 @click.option("--output", type=FILE, help="Folder of the run; default runs/NAME.")
 @click.option("--resume", type=FILE, help="Folder of a run to continue from its last checkpoint.")
 def train(
-    config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, seed: int | None, start_from: Path | None, output: Path | None,
+    config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, parts: int | None, on: str | None, seed: int | None, start_from: Path | None, output: Path | None,
     resume: Path | None,
 ) -> None:  # fmt: skip
     """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, reactive, imitation, adversarial, bars, bars-15min, bars-limit, replay,
@@ -38,12 +43,17 @@ def train(
     from serl.agents.learning.progress import run_with_progress
 
     if resume is not None:
-        if config or data or forecaster or steps or seed is not None or start_from or output:
-            raise click.UsageError("--resume uses the settings of the run; leave out all other options and CONFIG")
+        if config or data or forecaster or steps or parts or seed is not None or start_from or output:
+            raise click.UsageError(
+                "--resume uses the settings of the run; leave out all other options but --on, and CONFIG"
+            )
         folder, settings = resume, training.load_saved_config(resume)
     else:
         settings = training.load_config(config) if config else training.TrainingConfig()
-        overrides = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
+        if parts is not None and settings.algorithm != "ppo":
+            raise click.UsageError(f"expected algorithm ppo for --parts, got {settings.algorithm}; leave it out")
+        given = (("steps", steps), ("seed", seed), ("rollout_parts", parts))
+        overrides = {name: value for name, value in given if value is not None}
         market = with_overrides(settings.market, {"data": [*map(str, data)] or None, "forecaster": forecaster})
         learner = settings.learner.model_copy(update=overrides)
         changes = {settings.algorithm: learner, "market": market, "start_from": start_from or settings.start_from}
@@ -54,7 +64,7 @@ def train(
                 f"{folder} already contains a run; continue it with --resume {folder}, or choose another --output"
             )
     envs, metadata = training.environments(settings)
-    run = build_training(settings, envs, folder, metadata)
+    run = build_training(settings, envs, folder, metadata, on or LOCAL)
     if resume is not None:
         run.resume()
     else:

@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) with the clipped objective, over vector environments."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from serl.agents.learning.adam import Adam
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
+from serl.agents.learning.parts import PartedCollector
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
+
+Parted = Callable[[int, ActorCritic], PartedCollector]
 
 
 def _mean(values: Any) -> float:
@@ -24,14 +27,20 @@ def _mean(values: Any) -> float:
 class PPO:
     """A learner in one or more vector environments with equal observations and actions. The seed determines everything."""
 
-    def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
+    def __init__(
+        self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig, parted: Parted | None = None
+    ) -> None:
+        """parted: makes a collector of the parts of an environment, by its number, instead of collecting in `envs`."""
         torch.set_num_threads(config.threads)
-        self.config = config
+        self.config, self.envs = config, list(envs)
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = self._build_network(network, space.shape[0], box.low, box.high)
         self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.group_sizes)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
-        self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
+        self.collectors = [
+            Collector(env, self.network, config.reward_scale) if parted is None else parted(number, self.network)
+            for number, env in enumerate(envs)
+        ]
         self.steps = 0
         """Environment steps so far, over all environments."""
 
@@ -61,7 +70,7 @@ class PPO:
             statistics = self.learn(rollouts, [weight for _, weight in used])
         except DivergedError as error:
             raise DivergedError(f"step {self.steps:,}: {error}") from None
-        self.steps += sum(config.rollout_steps * collector.env.num_envs for collector, _ in used)
+        self.steps += sum(config.rollout_steps * collector.num_envs for collector, _ in used)
         losses = np.full(len(weights), np.nan)
         losses[[index for index, weight in enumerate(weights) if weight > 0]] = statistics.pop("losses")
         ended = [

@@ -14,6 +14,12 @@ class PPOConfig(LearningSettings):
 
     steps: int = Field(1_000_000, gt=0, description="total environment steps")
     rollout_steps: int = Field(64, gt=0, description="steps of each environment between updates")
+    rollout_parts: int = Field(
+        1,
+        gt=0,
+        le=1024,
+        description="parts in which the environments collect, each with random numbers of its own; with --on ray each is an actor",
+    )
     epochs: int = Field(10, gt=0)
     minibatch: int = Field(1024, gt=0, description="samples per gradient step; from each market in hybrid training")
     gamma: float = Field(0.99, ge=0, le=1, description="discount factor")

@@ -1,7 +1,7 @@
 """Rollouts: what a policy did in a vector environment over some steps, with advantages and returns."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,12 @@ class Batch:
     """(1, B, units) memory at the start of each sequence."""
 
 
+def join_batches(parts: Sequence[Batch]) -> Batch:
+    """Steps (T, N, ..) of several environments, side by side."""
+    joined = zip(*(vars(part).values() for part in parts), strict=True)
+    return Batch(*(torch.cat(list(values), dim=1) for values in joined))
+
+
 class Rollout:
     """T steps of N environments. With `sequences`, a minibatch consists of whole environments instead of single steps."""
 
@@ -74,7 +80,7 @@ class Collector:
             raise LearningError(
                 f"expected a vector environment with AutoresetMode.SAME_STEP, got {autoreset}; make it with that mode"
             )
-        self.env, self.network, self.reward_scale = env, network, reward_scale
+        self.env, self.network, self.reward_scale, self.num_envs = env, network, reward_scale, env.num_envs
         self.episode_returns = np.zeros(0)
         """Returns of the episodes that ended in the last rollout."""
         self._running_returns = np.zeros(env.num_envs)
@@ -86,9 +92,13 @@ class Collector:
         self._state, self._episode_starts = self.network.initial_state(count), np.ones(count, np.float32)
         self._running_returns[:] = 0
 
-    @torch.inference_mode()
     def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
-        """Runs the next `steps` steps and sets `episode_returns`. DivergedError for a reward or observation that is not finite."""
+        """Runs the next `steps` steps and sets `episode_returns`; see `collect_steps`."""
+        return Rollout(self.collect_steps(steps, random, gamma, gae_lambda), self.network.memory is not None)
+
+    @torch.inference_mode()
+    def collect_steps(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Batch:
+        """Runs the next `steps` steps (T, N, ..) and sets `episode_returns`. DivergedError for a reward or observation that is not finite."""
         env, network, episode_returns = self.env, self.network, []
         shape = (steps, env.num_envs)
         observations = np.empty((*shape, self._observations.shape[1]), np.float32)
@@ -124,13 +134,10 @@ class Collector:
         log_probs = network.distribution.log_prob(torch.stack(all_outputs), network.log_std, latents)
         advantages = estimate_advantages(rewards, values[:-1], dones, values[-1], gamma, gae_lambda)
         recurrent = network.memory is not None
-        return Rollout(
-            Batch(
-                torch.from_numpy(observations), latents, log_probs, torch.from_numpy(advantages),
-                torch.from_numpy(advantages + values[:-1]), torch.from_numpy(episode_starts),
-                initial_state.unsqueeze(0) if recurrent else initial_state.expand(*shape, -1),
-            ),
-            sequences=recurrent,
+        return Batch(
+            torch.from_numpy(observations), latents, log_probs, torch.from_numpy(advantages),
+            torch.from_numpy(advantages + values[:-1]), torch.from_numpy(episode_starts),
+            initial_state.unsqueeze(0) if recurrent else initial_state.expand(*shape, -1),
         )  # fmt: skip
 
     def _encode(self, observations: Any) -> tuple[Tensor, Tensor]:

@@ -104,9 +104,13 @@ def save_config(config: TrainingConfig, folder: Path) -> None:
 
 def environments(config: TrainingConfig) -> tuple[list[VectorEnv], dict[str, Any]]:
     """The environments of the settings, and metadata about their data."""
-    markets = _variants(config) if config.adversary else [config.market, *([config.dynamic] if config.dynamic else [])]
-    scenarios = [Scenario(market) for market in markets]
+    scenarios = [Scenario(market) for market in markets(config)]
     return list(Scenario.build_envs(scenarios)), {"data": [scenario.describe() for scenario in scenarios]}
+
+
+def markets(config: TrainingConfig) -> list[MarketConfig]:
+    """The market of each environment of the settings."""
+    return _variants(config) if config.adversary else [config.market, *([config.dynamic] if config.dynamic else [])]
 
 
 def _variants(config: TrainingConfig) -> list[MarketConfig]:
@@ -153,6 +157,10 @@ class Training:
         for env in envs[1:]:
             Interface.from_env(envs[0]).require(Interface.from_env(env), "the second environment")
         self.config, self.folder = config, folder
+        if learner is None and config.ppo.rollout_parts > 1:
+            raise ConfigError(
+                f"ppo.rollout_parts: expected 1 except for `serl train`, got {config.ppo.rollout_parts}; leave it out"
+            )
         self.learner = learner or PPO(envs, config.ppo, config.network)
         self.weights: AdversaryWeights | MarketWeights | None = None
         if config.adversary:

@@ -54,7 +54,7 @@ def train(
     curve = [_curve_point(statistics) for statistics in run.train_until(math.ceil(share * total))]
     network = run.learner.network.export() if isinstance(run.learner, CustomPPO) else run.learner.network
     files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
-    env = run.learner.collectors[0].env
+    env = run.learner.envs[0]
     rule = rule_of(env)
     return {
         "network": network.to_json(), "messages": env.messages.to_json() if isinstance(env, TeamVectorEnv) else None,

@@ -72,7 +72,7 @@ def learner_of(build: Any = None, family: Any = "beta") -> PPO:
 def policy_of(learner: PPO) -> ResidualPolicy:
     network: Any = learner.network
     network = network.export() if isinstance(learner, CustomPPO) else network
-    interface = Interface.from_env(learner.collectors[0].env)
+    interface = Interface.from_env(learner.envs[0])
     return ResidualPolicy(network, interface, {"name": "x", "seed": 0, "steps": learner.steps}, rule=RULE)
 
 

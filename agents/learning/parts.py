@@ -1,0 +1,181 @@
+"""Rollouts in parts: each collects with an environment, a network and random numbers of its own, here or as an actor of a Ray cluster.
+
+What a part does depends on its seed and on the weights that it is given, not on where it runs. So a part that a cluster loses is built again, and
+repeats what it did since its episodes began.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from serl.agents.learning.networks import ActorCritic
+from serl.agents.learning.rollout import Batch, Collector, Rollout, join_batches
+from serl.cluster import LOCAL, ClusterError, ray_at, ray_result
+
+LOSSES_MAX = 3
+"""How often a part is built again for one rollout."""
+PAUSE_S = 5.0
+"""Before it is built a second time, and twice as long before the third: a cluster may not know yet that a machine is gone."""
+ADVICE = "continue with --resume"
+
+
+class Order(NamedTuple):
+    """A rollout to collect: steps of each environment, with these weights (see `ActorCritic.vector`)."""
+
+    vector: NDArray[np.float32]
+    steps: int
+    gamma: float
+    gae_lambda: float
+
+
+class Worker:
+    """Collects the rollouts of one part."""
+
+    def __init__(self, build: Callable[[], VectorEnv], network: Callable[[], ActorCritic], reward_scale: float, threads: int) -> None:  # fmt: skip
+        """threads: of PyTorch, in this process."""
+        torch.set_num_threads(threads)
+        self._network = network()
+        self._collector = Collector(build(), self._network, reward_scale)
+        self._random = np.random.default_rng(0)
+
+    def reset(self, seed: int) -> None:
+        """Starts a new episode in every environment, and the random numbers."""
+        self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+        self._collector.reset(seed)
+
+    def collect(self, order: Order) -> tuple[Batch, Any]:
+        """(steps (T, N, ..), returns of the episodes that ended)."""
+        with torch.no_grad():
+            self._network.vector.copy_(torch.from_numpy(order.vector.copy()))
+        steps = self._collector.collect_steps(order.steps, self._random, order.gamma, order.gae_lambda)
+        return steps, self._collector.episode_returns
+
+
+class Part(Protocol):
+    """Where a part's worker runs."""
+
+    def reset(self, seed: int) -> None:
+        """See Worker."""
+        ...
+
+    def begin(self, order: Order) -> None:
+        """Starts to collect a rollout."""
+        ...
+
+    def finish(self) -> tuple[Batch, Any]:
+        """What was begun; see `Worker.collect`."""
+        ...
+
+
+class LocalPart:
+    """A worker in this process, which works when it is asked for the result."""
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self._worker = make()
+
+    def reset(self, seed: int) -> None:
+        """See Part."""
+        self._worker.reset(seed)
+
+    def begin(self, order: Order) -> None:
+        """See Part."""
+        self._order = order
+
+    def finish(self) -> tuple[Batch, Any]:
+        """See Part."""
+        return self._worker.collect(self._order)
+
+
+class RayPart:
+    """A worker as an actor of a Ray cluster. If the cluster loses it, another one resets and repeats the rollouts since then."""
+
+    def __init__(self, make: Callable[[], Worker], on: str) -> None:
+        self._make, self._ray = make, ray_at(on)
+        self._seed, self._orders = 0, list[Order]()
+        self._start(num_cpus=1)
+
+    def _start(self, num_cpus: int) -> None:
+        actor = self._ray.remote(num_cpus=num_cpus, max_restarts=0, scheduling_strategy="SPREAD")(_Actor)
+        self._actor = actor.remote(self._make)
+
+    def reset(self, seed: int) -> None:
+        """See Part."""
+        self._seed, self._orders = seed, []
+        self._actor.reset.remote(seed)
+
+    def begin(self, order: Order) -> None:
+        """See Part."""
+        self._orders.append(order)
+        self._result = self._actor.collect.remote(order)
+
+    def finish(self) -> tuple[Batch, Any]:
+        """See Part. ClusterError if the worker is lost more than LOSSES_MAX times."""
+        for losses in range(LOSSES_MAX + 1):
+            try:
+                found: tuple[Batch, Any] = ray_result(self._result, ADVICE)
+                return found
+            except ClusterError:
+                if losses == LOSSES_MAX:
+                    raise
+                time.sleep(PAUSE_S * losses)
+                self._repeat()
+        raise AssertionError("the last loss raises")
+
+    def _repeat(self) -> None:
+        """On a machine that is left, although it may have no CPU to spare."""
+        self._start(num_cpus=0)
+        self._actor.reset.remote(self._seed)
+        for order in self._orders:
+            self._result = self._actor.collect.remote(order)
+
+
+class _Actor:
+    """A worker that is made on the machine on which it runs."""
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self._worker = make()
+
+    def reset(self, seed: int) -> None:
+        self._worker.reset(seed)
+
+    def collect(self, order: Order) -> tuple[Batch, Any]:
+        return self._worker.collect(order)
+
+
+class PartedCollector:
+    """See Collector: an environment in parts, whose rollouts are joined in order."""
+
+    def __init__(self, parts: Sequence[Part], network: ActorCritic, num_envs: int) -> None:
+        self._parts, self._network, self.num_envs = parts, network, num_envs
+        self.episode_returns = np.zeros(0)
+
+    def reset(self, seed: int) -> None:
+        """Starts a new episode in every environment."""
+        for number, part in enumerate(self._parts):
+            part.reset(int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
+
+    def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
+        """See Collector. The parts have random numbers of their own; `random` stays as it is."""
+        order = Order(self._network.vector.detach().numpy().copy(), steps, gamma, gae_lambda)
+        for part in self._parts:
+            part.begin(order)
+        batches, returns = zip(*(part.finish() for part in self._parts), strict=True)
+        self.episode_returns = np.concatenate(returns)
+        return Rollout(join_batches(batches), self._network.memory is not None)
+
+
+def make_parts(makes: Sequence[Callable[[], Worker]], on: str) -> list[Part]:
+    """A part for each worker, here or on a cluster. ClusterError if it has fewer CPUs than there are parts."""
+    if on == LOCAL:
+        return [LocalPart(make) for make in makes]
+    count = int(ray_at(on).cluster_resources().get("CPU", 0))
+    if count < len(makes):
+        raise ClusterError(
+            f"rollout_parts: expected at most as many parts as the cluster has CPUs ({count}), got {len(makes)}; use fewer"
+        )
+    return [RayPart(make, on) for make in makes]
