@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from serl.agents.traders.shipped import MINDS_FILE
+from serl.cluster import LOCAL, on_option
 from serl.exchange.cli_login import curve_option, token_options
 
 
@@ -25,11 +26,12 @@ def minds() -> None:
     "--output", type=click.Path(path_type=Path, file_okay=False),
     help="Folder for statistics, decisions and the record of calls  [default: runs/NAME]",
 )  # fmt: skip
+@on_option("Serve the configured model on this machine, or by actors on a Ray cluster.")
 @click.option("--no-events", is_flag=True, help="Ignore the configured events; the exchange's news are read.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls in the output folder; call no model.")
 def start(
     source: str, connect: str, curve: Path | None, token: str, url: str | None, model: str | None, seed: int | None,
-    output: Path | None, no_events: bool, offline: bool,
+    output: Path | None, on: str | None, no_events: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Start the minds; they stop at the end of their hours, when their budget is spent, or with Ctrl-C.
 
@@ -54,7 +56,7 @@ def start(
     config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
     with (
-        model_client(config, output / "calls.jsonl", offline=offline) as client,
+        model_client(config, output / "calls.jsonl", offline=offline, on=on or LOCAL) as client,
         DecisionFile(output) as decisions,
         Status(f"{config.name}: logging in", console=Console()) as status,
     ):

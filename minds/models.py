@@ -3,16 +3,21 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from serl.agents.learning.settings import first_error
+from serl.cluster import LOCAL
 from serl.extras import require
 from serl.minds.config import MindsConfig
 from serl.minds.errors import MindsConfigError
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.settings import Endpoint
+
+CONTEXT: dict[str, Any] = {"context_tokens": 4096}
+"""Of a model that serl serves, by default."""
 
 
 def with_overrides(
@@ -35,9 +40,16 @@ def with_overrides(
 
 
 @contextmanager
-def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterator[Client]:
-    """A client of the configured model, which is stopped at the end if this machine serves it. offline: only the record answers."""
+def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = LOCAL) -> Iterator[Client]:
+    """A client of the configured model. What serves it here, or as actors of a Ray cluster, is stopped at the end. offline: only the record answers.
+
+    MindsConfigError for an endpoint on a cluster, ClusterError if the cluster cannot serve the model.
+    """
     if config.endpoint is not None:
+        if on != LOCAL:
+            raise MindsConfigError(
+                f"--on {on}: expected a model that serl serves (tiny, coder or a GGUF file), got the endpoint {config.endpoint.base_url}; leave --on out"
+            )
         require("language models", "openai", extra="researcher")
         if not offline:
             config.endpoint.key()  # a missing key is an error before anybody trades
@@ -46,9 +58,15 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterato
     assert config.model is not None, "settings have a model or an endpoint"
     if offline:
         name = config.model if config.model in MODELS else Path(config.model).stem
-        yield Client(Endpoint(model=name, dialect="embedded", context_tokens=4096), record=record, offline=True)
+        yield Client(Endpoint(model=name, dialect="embedded", **CONTEXT), record=record, offline=True)
         return
     require("language models", "openai", "xllamacpp", extra="researcher")
+    if on != LOCAL:
+        from serl.minds.model_actors import model_actors
+
+        with model_actors(config, on) as (endpoint, servers):
+            yield Client(endpoint.model_copy(update=CONTEXT), record=record, servers=servers)
+        return
     from serl.researcher.llm.served import served_model
 
     with ExitStack() as running:
@@ -56,7 +74,5 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool) -> Iterato
             running.enter_context(served_model(config.model, threads=config.threads, slots=config.slots))
             for _ in range(config.servers)
         ]
-        first, *others = (
-            one.endpoint.model_copy(update={"context_tokens": 4096}) for one in served
-        )  # served_model's default
+        first, *others = (one.endpoint.model_copy(update=CONTEXT) for one in served)
         yield Client(first, record=record, others=others)

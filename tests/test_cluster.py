@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from serl.agents.backtest.seeds import Job, run_jobs
@@ -31,7 +33,12 @@ from serl.cli import serl
 from serl.cluster import ClusterError, check_place, on_ray
 from serl.exchange.errors import ConfigError
 from serl.extras import MissingPackageError
+from serl.minds.config import MindsConfig
+from serl.minds.errors import MindsConfigError
+from serl.minds.models import model_client
+from serl.researcher.llm.models import MODELS
 from tests.clients.dashboard.server_fixture import wait_until
+from tests.server_fixture import start_exchange
 
 start = RayPart._start
 STRATEGY = """
@@ -172,6 +179,77 @@ def test_more_parts_than_cpus_are_refused(cluster: Any) -> None:
     make: Any = partial(int, 1)
     with pytest.raises(ClusterError, match=r"at most as many parts as the cluster has CPUs \(2\), got 3; use fewer"):
         make_parts([make] * 3, f"ray:{cluster.address}")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not MODELS["tiny"].path.exists(), reason="needs the model: serl llm fetch tiny")
+def test_minds_decide_the_same_when_the_server_of_their_model_is_lost(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of the actor is killed in the middle of a call."""
+    import ray
+
+    from serl.minds import model_actors
+
+    actors: list[Any] = []
+    asked: list[str] = []
+    asking = model_actors._asking
+
+    def killed_at_the_second_call(actor: Any) -> Any:
+        actors.append(actor)
+        ask = asking(actor)
+
+        def ask_and_kill(request: Any, attempts: Any) -> Any:
+            asked.append("")
+            if len(asked) == 2:
+                threading.Timer(0.5, ray.kill, (actor,), {"no_restart": False}).start()
+            return ask(request, attempts)
+
+        return ask_and_kill
+
+    monkeypatch.setattr(model_actors, "_asking", killed_at_the_second_call)
+    config = {
+        "name": "small",
+        "model": "tiny",
+        "hours": "09:30-09:33",
+        "prices": {"AMZN": 100},
+        "personas": [{"name": "one"}],
+    }
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(config))
+    decisions = []
+    for on in ("local", f"ray:{cluster.address}"):
+        output = tmp_path / on.partition(":")[0]
+        with start_exchange(symbols="AMZN", clock="lockstep") as served:
+            options = ["--config", str(tmp_path / "small.yaml"), "--connect", served.endpoint, "--output", str(output)]
+            done = CliRunner().invoke(serl, ["minds", "start", *options, "--on", on])
+        assert done.exit_code == 0, (done.output, done.exception)
+        decisions.append((output / "decisions.jsonl").read_text())
+    assert len(asked) == 3 and decisions[0] == decisions[1] and decisions[0].count("\n") >= 4
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(actors[0].endpoint.remote())
+
+
+@pytest.mark.long
+def test_more_threads_of_servers_than_cpus_are_refused(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
+    config = MindsConfig.model_validate(
+        {"model": "tiny", "servers": 3, "duration_s": 60, "personas": [{"name": "one"}]}
+    )
+    with (
+        pytest.raises(ClusterError, match=r"as the cluster has CPUs \(2\), got 3; use fewer"),
+        model_client(config, tmp_path / "calls.jsonl", offline=False, on=f"ray:{cluster.address}"),
+    ):
+        pass
+
+
+def test_an_endpoint_has_nothing_to_run_on_a_cluster(tmp_path: Path) -> None:
+    endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "x"}
+    config = MindsConfig.model_validate({"endpoint": endpoint, "duration_s": 60, "personas": [{"name": "one"}]})
+    with (
+        pytest.raises(MindsConfigError, match=r"--on ray: expected a model that serl serves .* got the endpoint http"),
+        model_client(config, tmp_path / "calls.jsonl", offline=False, on="ray"),
+    ):
+        pass
 
 
 @pytest.mark.long

@@ -31,9 +31,19 @@ class Reply:
     """Whether the counts are estimates because the endpoint reports none."""
 
 
+Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
+"""The reply of a server to a request; see `ask_with_retries`, which also says what it appends to the list of attempts."""
+
+
 def connect(endpoint: Endpoint) -> openai.OpenAI:
     """An OpenAI client without retries of its own."""
     return openai.OpenAI(base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0)
+
+
+def asking(endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Ask:
+    """Calls of an endpoint over one connection."""
+    connection = connect(endpoint)
+    return lambda request, attempts: ask_with_retries(connection, endpoint, request, attempts, sleep)
 
 
 def ask_with_retries(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from serl.exchange.errors import ConfigError
 from serl.researcher.llm.answers import Answer, Answers, Token
@@ -16,12 +16,16 @@ from serl.researcher.llm.requests import Message, Sampling, request_of
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
 from serl.researcher.llm.usage import estimate_prompt_tokens
 
+if TYPE_CHECKING:
+    from serl.researcher.llm.attempts import Ask
+
 
 class Client:
     """Calls an endpoint. A request that is already in the record is answered from it at no cost.
 
     `record` is a JSONL file, created if missing; its costs count against the budget, also after a restart.
-    With `offline`, only the record answers. `others`: more servers of the same model; each call goes to the one with the fewest under way.
+    With `offline`, only the record answers. `others`: more servers of the same model; each call goes to the one with the fewest under way. `servers`:
+    answer in place of the endpoint and the others (attempts.py says how).
     """
 
     def __init__(
@@ -32,6 +36,7 @@ class Client:
         *,
         offline: bool = False,
         others: Sequence[Endpoint] = (),
+        servers: Sequence["Ask"] = (),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         budget = budget or BudgetConfig()
@@ -44,8 +49,8 @@ class Client:
         self.record = Record(record)
         self._sleep = sleep
         self._others = tuple(others)
-        self._connections: list[Any] = [None] * (1 + len(self._others))
-        self._under_way = [0] * len(self._connections)
+        self._servers: list[Ask | None] = [*servers] or [None] * (1 + len(self._others))
+        self._under_way = [0] * len(self._servers)
         self._lock = threading.Lock()
 
     def complete(
@@ -114,14 +119,12 @@ class Client:
         return self.record.reserved(prompt + completion, next_usd, require)
 
     def _ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
-        from serl.researcher.llm.attempts import ask_with_retries
-
         attempts: list[dict[str, Any]] = []
         line = {"key": key, "time_ns": time.time_ns(), "request": request, "attempts": attempts}
         began = time.perf_counter()
         try:
-            with self._least_busy() as (connection, endpoint):
-                reply = ask_with_retries(connection, endpoint, request, attempts, self._sleep)
+            with self._least_busy() as ask:
+                reply = ask(request, attempts)
         except LlmError as error:
             self.record.add(line | {"error": f"{type(error).__name__}: {error}", "wall_s": time.perf_counter() - began})
             raise
@@ -134,17 +137,18 @@ class Client:
         return line
 
     @contextmanager
-    def _least_busy(self) -> Iterator[tuple[Any, Endpoint]]:
-        """The connection to the server with the fewest calls under way."""
-        from serl.researcher.llm.attempts import connect
+    def _least_busy(self) -> "Iterator[Ask]":
+        """The server with the fewest calls under way."""
+        from serl.researcher.llm.attempts import asking
 
         with self._lock:
             number = self._under_way.index(min(self._under_way))
             self._under_way[number] += 1
-            endpoint = (self.endpoint, *self._others)[number]
-            connection = self._connections[number] = self._connections[number] or connect(endpoint)
+            ask = self._servers[number]
+            if ask is None:
+                ask = self._servers[number] = asking((self.endpoint, *self._others)[number], self._sleep)
         try:
-            yield connection, endpoint
+            yield ask
         finally:
             with self._lock:
                 self._under_way[number] -= 1
