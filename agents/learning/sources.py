@@ -34,7 +34,9 @@ from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
+from serl.agents.signals.forecaster import read_forecaster
 from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.forecasters import with_forecaster
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
@@ -218,7 +220,10 @@ class Simulated:
     def _population(self) -> Any:
         config = self.config
         values = read_yaml(config.population, POPULATIONS, PopulationError, "name and groups")
-        return changed_population(values, config.population_changes, config.population)
+        population = changed_population(values, config.population_changes, config.population)
+        if config.forecaster is None:
+            return population
+        return with_forecaster(population, read_forecaster(config.forecaster), every_steps=1)  # as in recorded days
 
     def market(self) -> DynamicMarket:
         """See Source; caches enough states for all days of a part."""

@@ -125,6 +125,10 @@ class DynamicMarket:
         """See ExecutionMarket."""
         self._run(which, children, self._env_states[which, NOW] + self.latency_ns)
 
+    def forecast_boards(self, which: Any) -> Any:
+        """(n, columns) the last forecasts of the first symbol in environments `which`, as in Traders.forecast_board."""
+        return np.stack([self._states[env].crowd.traders.forecast_board[0] for env in which.tolist()])
+
     def close(self) -> None:
         """Stops the threads."""
         self._pool.shutdown()

@@ -1,30 +1,62 @@
-"""Forecasts of a recorded day's mid as observations: at each decision the last one from before it."""
+"""Forecasts of the mid of recorded and of simulated days as observations: at each decision the last one from before it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.layout import FORECAST_FEATURES
 from serl.agents.signals.features import day_features
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
 from serl.agents.signals.labels import DOWN, UP
+from serl.agents.traders.records import BOARD_COUNT, BOARD_START, FORECAST_NUMBERS
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
 
-class Forecasts:
+class Forecasts(Protocol):
+    """What forecasts an observation contains."""
+
+    horizons_s: tuple[float, ...]
+    """Of the forecasts."""
+    name: str
+    """Of the forecaster, for the interface of policies."""
+
+    def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
+        """(n, H x 2) float32 for environments `which` (n,), their EPISODE rows and times: by horizon, as in FORECAST_FEATURES. 0 where nothing
+        is known."""
+
+
+class SimulatedForecasts:
+    """What the forecaster among the traders of each environment's market says, which sees our orders as the other traders do.
+
+    A decision sees the last forecast strictly before it: the traders have been run up to its time, and no further.
+    """
+
+    def __init__(self, market: DynamicMarket, horizons_s: tuple[float, ...], name: str) -> None:
+        """See Forecasts. market: its population has a forecaster with these horizons."""
+        self.horizons_s, self.name, self._market = horizons_s, name, market
+
+    def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
+        """See Forecasts."""
+        boards = self._market.forecast_boards(which)
+        rows = boards[:, BOARD_START:].reshape(len(boards), -1, FORECAST_NUMBERS)[:, : len(self.horizons_s), 1:]
+        up, down = rows[:, :, UP], rows[:, :, DOWN]
+        found = np.stack([(up - down) * episodes["sign"][:, None], up + down], axis=2).astype(np.float32)
+        found[boards[:, BOARD_COUNT] == 0] = 0.0
+        return found.reshape(len(found), -1)
+
+
+class RecordedForecasts:
     """What a forecaster says every 100 ms of days, of which it sees neither our orders nor how a day answers them.
 
     A decision at a time sees the forecast of the last multiple of 100 ms strictly before it, made from the book after everything up to then.
-
-    Attributes:
-        horizons_s: of the forecasts.
-        name: of the forecaster, for the interface of policies.
     """
 
     def __init__(self, forecaster: Forecaster, days: Sequence[Day], name: str) -> None:
+        """See Forecasts."""
         self.horizons_s, self.name = forecaster.horizons_s, name
         parts, first_ns = [], []
         for day in days:
@@ -42,8 +74,8 @@ class Forecasts:
         self._counts = np.array([len(part) for part in parts])
         self._starts = np.cumsum(self._counts) - self._counts
 
-    def observe(self, episodes: Rows, times_ns: Any) -> Any:
-        """(n, H x 2) float32 for EPISODE rows (n,) at times (n,): by horizon, as in FORECAST_FEATURES. 0 where nothing is known."""
+    def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
+        """See Forecasts."""
         day = episodes["day"]
         place = (times_ns - 1 - self._first_ns[day]) // STEP_NS
         rows = self._rows[self._starts[day] + np.clip(place, 0, self._counts[day] - 1)]

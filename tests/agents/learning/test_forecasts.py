@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import serl.environments
 from benchmarks.forecasts import Study, compared, gain_interval
 from benchmarks.replay import FOLDER, SAMPLES
-from serl.agents.execution.environment.forecasts import Forecasts
+from serl.agents.execution.environment.forecasts import RecordedForecasts
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Observer, Scales
 from serl.agents.execution.environment.records import EPISODE
@@ -97,24 +97,24 @@ def test_nothing_from_a_decision_on_is_seen() -> None:
     later = commands["time_ns"] >= now_ns
     commands["qty_lots"][later] *= 7
     changed = replace(day, commands=commands)
-    before, after = (Forecasts(sample.forecaster(), [each], "x") for each in (day, changed))
+    before, after = (RecordedForecasts(sample.forecaster(), [each], "x") for each in (day, changed))
     times_ns = now_ns + STEP_NS * np.arange(-100, 101)
     episodes = np.zeros(len(times_ns), EPISODE)
     episodes["sign"] = 1
-    found, others = before.observe(episodes, times_ns), after.observe(episodes, times_ns)
+    found, others = (each.observe(None, episodes, times_ns) for each in (before, after))
     np.testing.assert_array_equal(found[times_ns <= now_ns], others[times_ns <= now_ns])
     assert (found[-50:] != others[-50:]).any()
 
 
 def test_what_is_not_known_is_zero() -> None:
     """Before the day, in its first minute, and after it."""
-    forecasts, grid = Forecasts(sample.forecaster(), [sample.day()] * 2, "x"), sample.grid()
+    forecasts, grid = RecordedForecasts(sample.forecaster(), [sample.day()] * 2, "x"), sample.grid()
     times_ns = np.array(
         [0, grid.time_ns[0] + 1, grid.time_ns[0] + 59 * SECOND_NS, AFTER_NS, grid.time_ns[-1] + SECOND_NS]
     )
     episodes = np.zeros(5, EPISODE)
     episodes["day"], episodes["sign"] = 1, -1
-    found = forecasts.observe(episodes, times_ns)
+    found = forecasts.observe(None, episodes, times_ns)
     assert (found[[0, 1, 2, 4]] == 0).all()
     np.testing.assert_allclose(found[3], expected(AFTER_NS, -1), atol=1e-6)
 
@@ -158,8 +158,6 @@ def test_hours_that_the_forecaster_has_seen_are_refused_unless_to_train(file: Pa
 
 
 def test_where_there_are_no_forecasts(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="forecaster: expected none in a dynamic market, got one"):
-        config(file, kind="dynamic")
     with pytest.raises(ConfigError, match="forecaster: expected none in parallel_env"):
         serl.environments.parallel_env(data="amzn.day", forecaster=file)
     with pytest.raises(ValueError, match=r"market.forecaster: expected none, got one"):
