@@ -92,7 +92,7 @@ class Scenario:
             return None
         forecaster, name = read_forecaster(path), f"{path.name} sha256 {file_sha256(path)[:16]}"
         if isinstance(self.market, DynamicMarket):
-            return SimulatedForecasts(self.market, forecaster.horizons_s, name)
+            return SimulatedForecasts(forecaster, self.market, name)
         if not isinstance(self.source, Books):
             raise ConfigError(f"forecaster: expected days with a book as data, which {path} forecasts, got bars")
         if self.config.part != TRAIN:

@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 from serl.agents.traders.addresses import load_float64, store_float64
-from serl.agents.traders.trader_api import recall, remember
-from serl.exchange.compiling import inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 
 STEP_NS = 100_000_000
 LEVELS = 5
@@ -20,121 +19,145 @@ COLUMNS = 7
 FEATURES = 29
 
 # Slots of the memory
-COUNT, BID, ASK, BID_LOTS, ASK_LOTS, BOUGHT, SOLD = range(7)
-"""Books so far; the touch of the last one, and the lots taken until then."""
-SUMS = 7
+COUNT, BID, ASK, BOUGHT, SOLD, KNOWN = range(6)
+"""Books so far; of the last one the touch, the lots taken until then, and whether there are features."""
+LOTS = 6
+"""LEVELS of the last book's bids, then of its asks; 0 where there is no level."""
+SUMS = LOTS + 2 * LEVELS
 """LONGEST + 1 rows of COLUMNS."""
 RAW = SUMS + (LONGEST + 1) * COLUMNS
-"""The features."""
+"""The features, after `write_features`."""
 SLOTS = RAW + FEATURES
 
 
 @inlined
-def _add(market: Any, row: int, before: int, column: int, change: float) -> None:
-    """Writes a sum: the one before, and what has changed."""
-    remember(market, SUMS + row * COLUMNS + column, recall(market, SUMS + before * COLUMNS + column) + change)
+def get(memory: int, slot: int) -> float:
+    """A number of the memory at an address."""
+    return load_float64(memory + 8 * slot)
 
 
 @inlined
-def _order_flow(market: Any) -> float:
+def put(memory: int, slot: int, value: float) -> None:
+    """Writes a number of the memory at an address."""
+    store_float64(memory + 8 * slot, value)
+
+
+@inlined
+def _add(memory: int, count: int, column: int, change: float) -> None:
+    """Writes a sum up to book number `count`: that of the book before, and what has changed."""
+    row, before = count % (LONGEST + 1), (count - 1) % (LONGEST + 1)
+    put(memory, SUMS + row * COLUMNS + column, get(memory, SUMS + before * COLUMNS + column) + change)
+
+
+@inlined
+def _order_flow(market: Any, memory: int) -> float:
     """Order-flow imbalance between the last book and this one (Cont, Kukanov, Stoikov 2014)."""
     flow = 0.0
-    if market.bid_ticks >= recall(market, BID):
+    if market.bid_ticks >= get(memory, BID):
         flow += market.bid_lots
-    if market.bid_ticks <= recall(market, BID):
-        flow -= recall(market, BID_LOTS)
-    if market.ask_ticks >= recall(market, ASK):
-        flow += recall(market, ASK_LOTS)
-    if market.ask_ticks <= recall(market, ASK):
+    if market.bid_ticks <= get(memory, BID):
+        flow -= get(memory, LOTS)
+    if market.ask_ticks >= get(memory, ASK):
+        flow += get(memory, LOTS + LEVELS)
+    if market.ask_ticks <= get(memory, ASK):
         flow -= market.ask_lots
     return flow
 
 
 @inlined
-def _add_changes(market: Any, count: int) -> None:
+def _add_changes(market: Any, memory: int, count: int) -> None:
     """Adds what changed since the last book to the ring."""
-    row = count % (LONGEST + 1)
-    before = (count - 1) % (LONGEST + 1)
-    bid, ask = recall(market, BID), recall(market, ASK)
+    bid, ask = get(memory, BID), get(memory, ASK)
     known = bid > 0 and ask > bid and market.bid_ticks > 0 and market.ask_ticks > market.bid_ticks
     move = market.bid_ticks + market.ask_ticks - bid - ask
-    _add(market, row, before, OFI, _order_flow(market))
-    _add(market, row, before, DEPTH, 1.0 * (market.bid_lots + market.ask_lots))
-    _add(market, row, before, BUYS, market.bought_lots - recall(market, BOUGHT))
-    _add(market, row, before, SELLS, market.sold_lots - recall(market, SOLD))
-    _add(market, row, before, MOVE, move)
-    _add(market, row, before, PATH, abs(move))
-    _add(market, row, before, UNKNOWN, 0.0 if known else 1.0)
+    _add(memory, count, OFI, _order_flow(market, memory))
+    _add(memory, count, DEPTH, 1.0 * (market.bid_lots + market.ask_lots))
+    _add(memory, count, BUYS, market.bought_lots - get(memory, BOUGHT))
+    _add(memory, count, SELLS, market.sold_lots - get(memory, SOLD))
+    _add(memory, count, MOVE, move)
+    _add(memory, count, PATH, abs(move))
+    _add(memory, count, UNKNOWN, 0.0 if known else 1.0)
 
 
 @inlined
 def take_book(market: Any) -> bool:
     """Takes the book and the lots taken since the last one. Returns whether there are features now: the books of a whole minute were known."""
-    count = int64(recall(market, COUNT))
+    memory = market.memory_address
+    count = int64(get(memory, COUNT))
     if count > 0:
-        _add_changes(market, count)
-    remember(market, COUNT, count + 1.0)
-    remember(market, BID, 1.0 * market.bid_ticks)
-    remember(market, ASK, 1.0 * market.ask_ticks)
-    remember(market, BID_LOTS, 1.0 * market.bid_lots)
-    remember(market, ASK_LOTS, 1.0 * market.ask_lots)
-    remember(market, BOUGHT, 1.0 * market.bought_lots)
-    remember(market, SOLD, 1.0 * market.sold_lots)
-    return count >= LONGEST and _window(market, count, LONGEST, UNKNOWN) == 0.0
-
-
-@inlined
-def _window(market: Any, count: int, steps: int, column: int) -> float:
-    """A sum over the last `steps` steps up to book number `count`."""
-    now, then = count % (LONGEST + 1), (count - steps) % (LONGEST + 1)
-    return recall(market, SUMS + now * COLUMNS + column) - recall(market, SUMS + then * COLUMNS + column)
-
-
-@inlined
-def _write_book(market: Any) -> None:
-    """Spread, imbalances and weighted mid; and the lots at the touch."""
-    spread = 1.0 * (market.ask_ticks - market.bid_ticks)
-    bid_lots = ask_lots = 0
-    remember(market, RAW, spread)
+        _add_changes(market, memory, count)
+    put(memory, COUNT, count + 1.0)
+    put(memory, BID, 1.0 * market.bid_ticks)
+    put(memory, ASK, 1.0 * market.ask_ticks)
+    put(memory, BOUGHT, 1.0 * market.bought_lots)
+    put(memory, SOLD, 1.0 * market.sold_lots)
     for level in range(LEVELS):
-        if level < market.bid_levels:
-            bid_lots += market.bid_qty[level]
-        if level < market.ask_levels:
-            ask_lots += market.ask_qty[level]
-        remember(market, RAW + 1 + level, (bid_lots - ask_lots) / max(1, bid_lots + ask_lots))
-    remember(market, RAW + 1 + LEVELS, recall(market, RAW + 1) * spread / 2)
-    remember(market, RAW + FEATURES - 2, math.log1p(market.bid_lots))
-    remember(market, RAW + FEATURES - 1, math.log1p(market.ask_lots))
+        put(memory, LOTS + level, 1.0 * market.bid_qty[level] if level < market.bid_levels else 0.0)
+        put(memory, LOTS + LEVELS + level, 1.0 * market.ask_qty[level] if level < market.ask_levels else 0.0)
+    known = count >= LONGEST and _window(memory, LONGEST, UNKNOWN) == 0.0
+    put(memory, KNOWN, 1.0 if known else 0.0)
+    return known
 
 
 @inlined
-def _write_window(market: Any, count: int, window: int, steps: int) -> None:
+def _window(memory: int, steps: int, column: int) -> float:
+    """A sum over the last `steps` steps."""
+    count = int64(get(memory, COUNT)) - 1
+    now, then = count % (LONGEST + 1), (count - steps) % (LONGEST + 1)
+    return get(memory, SUMS + now * COLUMNS + column) - get(memory, SUMS + then * COLUMNS + column)
+
+
+@inlined
+def _write_book(memory: int) -> None:
+    """Spread, imbalances and weighted mid; and the lots at the touch."""
+    spread, bid_lots, ask_lots = get(memory, ASK) - get(memory, BID), 0.0, 0.0
+    put(memory, RAW, spread)
+    for level in range(LEVELS):
+        bid_lots += get(memory, LOTS + level)
+        ask_lots += get(memory, LOTS + LEVELS + level)
+        put(memory, RAW + 1 + level, (bid_lots - ask_lots) / max(1.0, bid_lots + ask_lots))
+    put(memory, RAW + 1 + LEVELS, get(memory, RAW + 1) * spread / 2)
+    put(memory, RAW + FEATURES - 2, math.log1p(get(memory, LOTS)))
+    put(memory, RAW + FEATURES - 1, math.log1p(get(memory, LOTS + LEVELS)))
+
+
+@inlined
+def _write_window(memory: int, window: int, steps: int) -> None:
     """The features of a window, one of each name in agents/signals/features.PER_WINDOW."""
     windows = len(WINDOW_STEPS)
     at = RAW + 2 + LEVELS + window
-    buys, sells = _window(market, count, steps, BUYS), _window(market, count, steps, SELLS)
-    flow, depth = _window(market, count, steps, OFI), _window(market, count, steps, DEPTH)
-    remember(market, at, 2 * steps * flow / max(1.0, depth))
-    remember(market, at + windows, (buys - sells) / max(1.0, buys + sells))
-    remember(market, at + 2 * windows, _window(market, count, steps, MOVE) / 2)
-    remember(market, at + 3 * windows, _window(market, count, steps, PATH) / 2)
-    remember(market, at + 4 * windows, math.log1p(buys + sells))
+    buys, sells = _window(memory, steps, BUYS), _window(memory, steps, SELLS)
+    put(memory, at, 2 * steps * _window(memory, steps, OFI) / max(1.0, _window(memory, steps, DEPTH)))
+    put(memory, at + windows, (buys - sells) / max(1.0, buys + sells))
+    put(memory, at + 2 * windows, _window(memory, steps, MOVE) / 2)
+    put(memory, at + 3 * windows, _window(memory, steps, PATH) / 2)
+    put(memory, at + 4 * windows, math.log1p(buys + sells))
 
 
-@inlined
-def write_features(market: Any) -> None:
+@inner
+def write_features(memory: int) -> None:
     """Writes the FEATURES numbers from slot RAW on. Only after `take_book` has found that there are any."""
-    count = int64(recall(market, COUNT)) - 1
-    _write_book(market)
+    _write_book(memory)
     for window in range(len(WINDOW_STEPS)):
-        _write_window(market, count, window, WINDOW_STEPS[window])
+        _write_window(memory, window, WINDOW_STEPS[window])
+
+
+@compiled
+def copy_features(memories: Any, out: Any) -> None:
+    """Writes what forecasters whose memories are at the addresses (n,) saw at their last look: (n, FEATURES), NaN without features."""
+    for row in range(memories.size):
+        known = get(memories[row], KNOWN) > 0.0
+        if known:
+            write_features(memories[row])
+        for index in range(FEATURES):
+            out[row, index] = get(memories[row], RAW + index) if known else math.nan
 
 
 @inlined
-def standardise(market: Any, target: int, centre: Any, scale: Any, clip: float) -> None:
+def standardise(memory: int, target: int, centre: Any, scale: Any, clip: float) -> None:
     """Writes the features as models take them to an address."""
     for index in range(FEATURES):
-        value = (recall(market, RAW + index) - centre[index]) / scale[index]
+        value = (get(memory, RAW + index) - centre[index]) / scale[index]
         store_float64(target + 8 * index, min(clip, max(-clip, value)))
 
 

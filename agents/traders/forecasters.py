@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from serl.agents.signals.forecaster import Forecaster
 
 KIND = "forecaster"
+EVERY_STEPS_MAX = 36_000
+"""An hour."""
 
 
 def require_forecasters(population: PopulationConfig) -> None:
@@ -64,15 +66,25 @@ def with_forecaster(
     return population.model_copy(update={"groups": [*population.groups, group]})
 
 
-def forecaster_numbers(forecaster: "Forecaster") -> str:
-    """`numbers` of the kind's profile. A model that is no small network is replaced by the better one of those that are."""
+def small_model(forecaster: "Forecaster") -> str:
+    """The forecaster's model, or the better of those that are small networks, if it is none of them."""
     from serl.agents.signals.forecaster import LOGISTIC, NETWORK
 
-    log_loss = forecaster.training.log_loss
-    model = forecaster.model
-    if model not in (LOGISTIC, NETWORK):
-        model = min((LOGISTIC, NETWORK), key=lambda name: log_loss[name])
-    layers = list(forecaster.layers)
+    if forecaster.model in (LOGISTIC, NETWORK):
+        return forecaster.model
+    return min((LOGISTIC, NETWORK), key=lambda name: forecaster.training.log_loss[name])
+
+
+def reads_forecasts(population: PopulationConfig) -> bool:
+    """Whether some of its traders read forecasts."""
+    return any(load_kind(group.trader).forecasts for group in population.groups)
+
+
+def forecaster_numbers(forecaster: "Forecaster") -> str:
+    """`numbers` of the kind's profile, of its `small_model`."""
+    from serl.agents.signals.forecaster import LOGISTIC
+
+    model, layers = small_model(forecaster), list(forecaster.layers)
     if model == LOGISTIC:
         weights = np.concatenate(list(forecaster.weights), axis=1)
         layers = [(weights[:-1], weights[-1])]

@@ -11,7 +11,7 @@ from serl.agents.signals.features import day_features
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
 from serl.agents.signals.labels import DOWN, UP
-from serl.agents.traders.records import BOARD_COUNT, BOARD_START, FORECAST_NUMBERS
+from serl.agents.traders.forecasters import small_model
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
@@ -29,24 +29,35 @@ class Forecasts(Protocol):
         is known."""
 
 
+def _numbers(forecaster: Forecaster, features: Any, model: str | None = None) -> Any:
+    """(n, H, 2) float32 of features (n, F), NaN where they are not known: FORECAST_FEATURES for a seller."""
+    known = np.isfinite(features).all(axis=1)
+    rows = np.zeros((len(features), len(forecaster.horizons_s), len(FORECAST_FEATURES)), np.float32)
+    if not known.any():
+        return rows
+    probabilities = forecaster.probabilities(features[known], model)
+    up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
+    rows[known] = np.stack([up - down, up + down], axis=2)
+    return rows
+
+
 class SimulatedForecasts:
     """What the forecaster among the traders of each environment's market says, which sees our orders as the other traders do.
 
-    A decision sees the last forecast strictly before it: the traders have been run up to its time, and no further.
+    A decision sees what it would forecast at its last look strictly before it: the traders have been run up to the decision's time, and no
+    further. So nothing is forecast in between, unless traders read it.
     """
 
-    def __init__(self, market: DynamicMarket, horizons_s: tuple[float, ...], name: str) -> None:
-        """See Forecasts. market: its population has a forecaster with these horizons."""
-        self.horizons_s, self.name, self._market = horizons_s, name, market
+    def __init__(self, forecaster: Forecaster, market: DynamicMarket, name: str) -> None:
+        """See Forecasts. market: the last trader of its population is this forecaster."""
+        self.horizons_s, self.name = forecaster.horizons_s, name
+        self._forecaster, self._market, self._model = forecaster, market, small_model(forecaster)
 
     def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
         """See Forecasts."""
-        boards = self._market.forecast_boards(which)
-        rows = boards[:, BOARD_START:].reshape(len(boards), -1, FORECAST_NUMBERS)[:, : len(self.horizons_s), 1:]
-        up, down = rows[:, :, UP], rows[:, :, DOWN]
-        found = np.stack([(up - down) * episodes["sign"][:, None], up + down], axis=2).astype(np.float32)
-        found[boards[:, BOARD_COUNT] == 0] = 0.0
-        return found.reshape(len(found), -1)
+        rows = _numbers(self._forecaster, self._market.forecast_features(which), self._model)
+        rows[:, :, 0] *= episodes["sign"][:, None]
+        return rows.reshape(len(rows), -1)
 
 
 class RecordedForecasts:
@@ -61,13 +72,7 @@ class RecordedForecasts:
         parts, first_ns = [], []
         for day in days:
             grid = build_grid(day)
-            features = day_features(grid)
-            known = np.isfinite(features).all(axis=1)
-            rows = np.zeros((len(features), len(self.horizons_s), len(FORECAST_FEATURES)), np.float32)
-            probabilities = forecaster.probabilities(features[known])
-            up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
-            rows[known] = np.stack([up - down, up + down], axis=2)
-            parts.append(rows)
+            parts.append(_numbers(forecaster, day_features(grid)))
             first_ns.append(int(grid.time_ns[0]))
         self._rows = np.concatenate(parts)
         self._first_ns = np.array(first_ns)

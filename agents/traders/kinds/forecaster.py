@@ -130,7 +130,7 @@ _SECOND = SLOTS + WIDTH_MAX
 def _run_layers(profile: Any, market: Any) -> int:
     """The address of the logits, CLASSES for each horizon."""
     source, target = market.memory_address + 8 * _FIRST, market.memory_address + 8 * _SECOND
-    standardise(market, source, profile.centre, profile.scale, CLIP)
+    standardise(market.memory_address, source, profile.centre, profile.scale, CLIP)
     at = 0
     for number in range(profile.layers):
         n_in, n_out = profile.sizes[number], profile.sizes[number + 1]
@@ -166,7 +166,7 @@ def _write_flow(profile: Any, market: Any, horizon: int, row: int) -> None:
 @inlined
 def _write_board(profile: Any, market: Any) -> None:
     """Forecasts all horizons."""
-    write_features(market)
+    write_features(market.memory_address)
     logits, board = _run_layers(profile, market), market.board_address
     for horizon in range(profile.horizons):
         row = board + 8 * (BOARD_START + FORECAST_NUMBERS * horizon)
