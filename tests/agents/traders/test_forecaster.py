@@ -23,7 +23,7 @@ from serl.agents.traders.forecast_features import COUNT, RAW
 from serl.agents.traders.forecasters import forecaster_numbers, with_forecaster
 from serl.agents.traders.kinds import forecaster as kind
 from serl.agents.traders.legs import own_numbers
-from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.population import PopulationConfig, check_population, load_population
 from serl.agents.traders.records import (
     BOARD_COUNT,
     BOARD_START,
@@ -143,6 +143,12 @@ def test_which_symbol_it_forecasts() -> None:
     ):
         with_forecaster(pair, random_forecaster(symbol="AMZN"))
     assert with_forecaster(SMALL, random_forecaster(symbol="AMZN")).groups[-1].symbol == 0, "its only one"
+    made = with_forecaster(pair, random_forecaster(symbol=second))
+    simulation = Simulation(made, 1)
+    simulation.advance(made.open_ns + 90 * SECOND_NS)
+    assert simulation.crowd.traders.forecast_board[:, BOARD_COUNT].tolist() == [0, 3]
+    basket = with_forecaster(load_population("basket"), random_forecaster(), "ETF")
+    assert check_population(basket.model_dump(), "in a host") == basket
 
 
 def test_who_reads_forecasts_needs_one_forecaster() -> None:
