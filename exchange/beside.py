@@ -16,6 +16,7 @@ class TradersOptions(NamedTuple):
     hosts: int
     seed: int
     flow: Path | None
+    forecaster: Path | None = None
 
 
 class Traders(Protocol):
@@ -51,11 +52,12 @@ MakeTraders = Callable[[TradersOptions], Traders]
 
 
 def traders_of(
-    context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None
-) -> Traders | None:
+    context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
+    forecaster: Path | None,
+) -> Traders | None:  # fmt: skip
     """The traders that the options of `serl exchange start` name; None without --with. The object of the click context, which the command line
     sets, creates them."""
-    given = {"--hosts": hosts, "--seed": seed, "--flow": flow}
+    given = {"--hosts": hosts, "--seed": seed, "--flow": flow, "--forecaster": forecaster}
     if population is None:
         if idle := [name for name, value in given.items() if value is not None]:
             raise click.UsageError(
@@ -63,4 +65,4 @@ def traders_of(
             )
         return None
     make: MakeTraders = context.find_root().obj
-    return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow))
+    return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow, forecaster))

@@ -26,6 +26,11 @@ SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
 BACKGROUND_NICENESS = 10
 """Added niceness of the process that compiles the full rule book, perhaps for nobody, while the exchange serves and its traders compile."""
+FORECASTER = click.option(
+    "--forecaster",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="--with: a file of `serl signals train`; adds a forecaster, whose forecasts the other traders can read.",
+)
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -142,10 +147,11 @@ def _ticks(options: dict[str, Any]) -> list[tuple[str, str]]:
     type=click.Path(path_type=Path),
     help="--with: folder for counts of what each kind of trader sends, for `serl dashboard --flow`.",
 )
+@FORECASTER
 @click.pass_context
 def start(
     context: click.Context, /, config: Path | None, log_form: str, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
-    **options: Any,
+    forecaster: Path | None, **options: Any,
 ) -> None:  # fmt: skip
     """Start an exchange and serve it until Ctrl-C.
 
@@ -159,7 +165,7 @@ def start(
     from serl.exchange.config import load_config
     from serl.exchange.private_files import warn_if_shared
 
-    traders = traders_of(context, population, hosts, seed, flow)
+    traders = traders_of(context, population, hosts, seed, flow, forecaster)
     settings = load_config(config, _overrides(**options), None if traders is None else traders.defaults)
     if config is not None and settings.login.has_inline_tokens:
         warn_if_shared(config, "configuration with tokens")
@@ -208,14 +214,15 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
 
 @exchange.command("compile", epilog="Example: serl exchange compile --with liquid")
 @click.option("--with", "population", help="Compile what the traders of this population run, too.")
+@FORECASTER
 @click.pass_context
-def compile_ahead(context: click.Context, population: str | None) -> None:
+def compile_ahead(context: click.Context, population: str | None, forecaster: Path | None) -> None:
     """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
     from serl.exchange.beside import traders_of
     from serl.exchange.code_cache import compiled_beside
 
-    traders = traders_of(context, population, None, None, None)
+    traders = traders_of(context, population, None, None, None, forecaster)
     click.echo("compiling what is not in the cache yet; the first time takes about half a minute", err=True)
     gc.disable()  # the compiler creates many long-lived objects
     with contextlib.ExitStack() as beside:

@@ -6,7 +6,7 @@ from typing import Any
 
 from serl.cluster import ClusterError, ray_at, ray_result
 from serl.minds.config import MindsConfig
-from serl.researcher.llm.attempts import Ask, Reply, asking
+from serl.researcher.llm.attempts import Ask, Reply, answerer
 from serl.researcher.llm.errors import EndpointUnreachableError
 from serl.researcher.llm.served import served_model
 from serl.researcher.llm.settings import Endpoint
@@ -23,7 +23,7 @@ class ModelActor:
         self._running = ExitStack()
         served = self._running.enter_context(served_model(model, threads=threads, slots=slots))
         self._endpoint = served.endpoint
-        self._ask = asking(served.endpoint)
+        self._ask = answerer(served.endpoint)
 
     def endpoint(self) -> Endpoint:
         """The server, whose URL is of use on its own machine only."""
@@ -51,13 +51,13 @@ def model_actors(config: MindsConfig, on: str) -> Iterator[tuple[Endpoint, list[
     actors = [actor.remote(config.model, config.threads, config.slots) for _ in range(config.servers)]
     try:
         endpoints = [ray_result(one.endpoint.remote(), ADVICE) for one in actors]
-        yield endpoints[0], [_asking(one) for one in actors]
+        yield endpoints[0], [_answerer(one) for one in actors]
     finally:
         for one in actors:
             ray.kill(one)
 
 
-def _asking(actor: Any) -> Ask:
+def _answerer(actor: Any) -> Ask:
     def ask(request: dict[str, Any], attempts: list[dict[str, Any]]) -> Reply:
         try:
             reply, failed = ray_result(actor.ask.remote(request), ADVICE)

@@ -193,11 +193,11 @@ def test_minds_decide_the_same_when_the_server_of_their_model_is_lost(
 
     actors: list[Any] = []
     asked: list[str] = []
-    asking = model_actors._asking
+    answerer = model_actors._answerer
 
     def killed_at_the_second_call(actor: Any) -> Any:
         actors.append(actor)
-        ask = asking(actor)
+        ask = answerer(actor)
 
         def ask_and_kill(request: Any, attempts: Any) -> Any:
             asked.append("")
@@ -207,7 +207,7 @@ def test_minds_decide_the_same_when_the_server_of_their_model_is_lost(
 
         return ask_and_kill
 
-    monkeypatch.setattr(model_actors, "_asking", killed_at_the_second_call)
+    monkeypatch.setattr(model_actors, "_answerer", killed_at_the_second_call)
     config = {
         "name": "small",
         "model": "tiny",

@@ -55,9 +55,10 @@ def train(
         given = (("steps", steps), ("seed", seed), ("rollout_parts", parts))
         overrides = {name: value for name, value in given if value is not None}
         market = with_overrides(settings.market, {"data": [*map(str, data)] or None, "forecaster": forecaster})
+        dynamic = settings.dynamic and with_overrides(settings.dynamic, {"forecaster": forecaster})
         learner = settings.learner.model_copy(update=overrides)
         changes = {settings.algorithm: learner, "market": market, "start_from": start_from or settings.start_from}
-        settings = settings.model_copy(update=changes)
+        settings = settings.model_copy(update={**changes, "dynamic": dynamic})
         folder = output or Path("runs") / settings.name
         if any((folder / name).exists() for name in (training.CHECKPOINT, training.POLICY)):
             raise click.UsageError(

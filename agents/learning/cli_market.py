@@ -30,7 +30,7 @@ FILLS = click.option(
 FORECASTER = click.option(
     "--forecaster",
     type=FILE,
-    help="Days with a book: a file of `serl signals train`, whose forecasts policies observe.",
+    help="Books and simulated days: a file of `serl signals train`, whose forecasts policies observe.",
 )
 HOURS = click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 CURVE = click.option(

@@ -8,8 +8,9 @@ from typing import Any
 from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.data import TEST, TRAIN, VALIDATION, file_sha256, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
+from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.forecasts import Forecasts
+from serl.agents.execution.environment.forecasts import Forecasts, RecordedForecasts, SimulatedForecasts
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Scales
@@ -85,17 +86,19 @@ class Scenario:
 
     @cached_property
     def forecasts(self) -> Forecasts | None:
-        """Those of the settings. SignalError for a file that is no forecaster; ConfigError without days with a book, or if the forecaster was
-        trained on hours that are not for training."""
+        """Those of the settings. SignalError for a file that is no forecaster; ConfigError for bars, or if the forecaster was trained on hours of
+        recorded days that are not for training."""
         path = self.config.forecaster
         if path is None:
             return None
+        forecaster, name = read_forecaster(path), f"{path.name} sha256 {file_sha256(path)[:16]}"
+        if isinstance(self.market, DynamicMarket):
+            return SimulatedForecasts(forecaster, self.market, name)
         if not isinstance(self.source, Books):
             raise ConfigError(f"forecaster: expected days with a book as data, which {path} forecasts, got bars")
-        forecaster = read_forecaster(path)
         if self.config.part != TRAIN:
             self._check_unseen(path, forecaster, self.source)
-        return Forecasts(forecaster, self.source.days, f"{path.name} sha256 {file_sha256(path)[:16]}")
+        return RecordedForecasts(forecaster, self.source.days, name)
 
     def _check_unseen(self, path: Path, forecaster: Forecaster, books: Books) -> None:
         start, end = forecaster.training.hours

@@ -50,7 +50,7 @@ class MarketConfig(LearningSettings):
         description="replay: whether the day gives way to our orders, and by which impact, see docs/answering.md",
     )
     forecaster: Path | None = Field(
-        None, description="days with a book: a file of `serl signals train`, whose forecasts are observed"
+        None, description="books and simulated days: a file of `serl signals train`, whose forecasts are observed"
     )
     fills: Literal["strict", "touch"] = Field(
         "strict", description="for bars: model of what a resting order fills, see docs/environments.md"
@@ -96,14 +96,6 @@ class MarketConfig(LearningSettings):
         if self.answers != "none" and self.kind != "replay":
             raise ValueError(
                 f"answers: expected none in a {self.kind} market, got {self.answers}; only a replay can answer"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _forecasts_are_of_recorded_days(self) -> "MarketConfig":
-        if self.forecaster is not None and self.kind == "dynamic":
-            raise ValueError(
-                "forecaster: expected none in a dynamic market, got one; only recorded days have forecasts"
             )
         return self
 

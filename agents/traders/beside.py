@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from serl.agents.traders.errors import PopulationError, SimulationError
+from serl.agents.traders.forecasters import load_with_forecaster
 from serl.agents.traders.host_processes import HostProcesses, HostSettings
-from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.symbols import SymbolConfig
 from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, MarketRules, endpoint_port
@@ -28,7 +29,7 @@ class TradersBeside:
     def __init__(self, options: TradersOptions) -> None:
         """Reads the population. PopulationError if there is none, or it has fewer traders than hosts."""
         self._options = options
-        self._population = load_population(options.population)
+        self._population = load_with_forecaster(options.population, options.forecaster)
         self._settings = self._host_settings(self._population, "", ())  # checks the number of hosts
         self._processes: HostProcesses | None = None
         self._stopping = threading.Event()

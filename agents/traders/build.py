@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import addresses, schedule_all
+from serl.agents.traders.forecasters import require_forecasters
 from serl.agents.traders.legs import new_legs, own_numbers, settle_accounts
 from serl.agents.traders.open_orders import rebuild_order_table
 from serl.agents.traders.paths import value_paths
@@ -14,6 +15,8 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.random import mix, trader_seed
 from serl.agents.traders.records import (
     AGENT,
+    BOARD_NUMBERS,
+    BOARD_START,
     FLOW_ROWS,
     IN_FLIGHT,
     IN_FLIGHT_FREE,
@@ -35,6 +38,8 @@ from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
+LATENCY_MAX_NS = 60_000_000_000
+"""Of a group."""
 CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
 """Fields of Traders that somebody writes to."""
 
@@ -44,6 +49,7 @@ class Crowd:
 
     def __init__(self, population: PopulationConfig, seed: int, host: int = 0, hosts: int = 1) -> None:
         self.population = population
+        require_forecasters(population)
         numbers = own_numbers(population, host, hosts)
         ends = np.cumsum([group.count for group in population.groups])
         groups = np.searchsorted(ends, numbers, side="right")
@@ -60,6 +66,7 @@ class Crowd:
     def _allocate(self, agents: Any, seed: int) -> Traders:
         population, count = self.population, len(agents)
         symbols = len(population.symbols)
+        board = BOARD_NUMBERS if any(one.everywhere for one in self._kinds) else BOARD_START
         step_ns = round(population.value.step_s * SECOND_NS)
         traders = _bound(Traders(
             counter=np.zeros(16, np.int64),
@@ -77,10 +84,11 @@ class Crowd:
             slab=np.zeros(8 * FIRST_NODES, np.int32),
             slab_free=np.full(32, -1, np.int32),
             flow=np.zeros((symbols, FLOW_ROWS, 4), np.int64),
-            public_totals=np.zeros((symbols, 4), np.int64),
+            public_totals=np.zeros((symbols, 6), np.int64),
             value=value_paths(population, seed),
             times=np.array([population.open_ns, population.close_ns, step_ns]),
             legs=new_legs(population, agents),
+            forecast_board=np.zeros((symbols, board)),
             fees=np.tile([value for _, value in population.market.fees.rules()], (symbols, 1)), handle=np.zeros(1, np.int64),
         ))  # fmt: skip
         traders.counter[SPACING] = population.spacing_ns
@@ -105,6 +113,8 @@ class Crowd:
         latency = np.array([(group.latency_us, group.latency_spread_us) for group in configs])[groups] * 1000
         times = (self.population.open_ns, self.population.spacing_ns)
         _draw_agents(agents, seed, starts, latency, *times)
+        silent = np.array([one.everywhere for one in self._kinds])[groups]
+        agents["latency_ns"][silent] = LATENCY_MAX_NS  # a host promises to send nothing within the shortest latency
 
     def start_at(self, time_ns: int) -> None:
         """Shifts the first wake-ups from the open to a later time, for traders that join late."""

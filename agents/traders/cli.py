@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import POPULATION
+from serl.agents.traders.shipped import FORECASTER, POPULATION
 
 SEED_MAX = 2**63 - 1
 """The compiled random generators take a signed 64-bit seed."""
@@ -21,7 +21,10 @@ SEED_MAX = 2**63 - 1
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of news, as for `serl news send`: messages of kind value move the fundamental value. The day file contains all of them.",
 )
-def simulate(population: str, output: Path, seed: int, until: str | None, news: Path | None) -> None:
+@FORECASTER
+def simulate(
+    population: str, output: Path, seed: int, until: str | None, news: Path | None, forecaster: Path | None
+) -> None:
     """Simulate a day of POPULATION (a YAML file, or rmsc04, small, ...) and write it as a day file.
 
     Ctrl-C stops early and writes the day so far.
@@ -32,14 +35,14 @@ def simulate(population: str, output: Path, seed: int, until: str | None, news: 
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from serl.agents.traders.errors import PopulationError
-    from serl.agents.traders.population import load_population
+    from serl.agents.traders.forecasters import load_with_forecaster
     from serl.agents.traders.simulate import Simulation
     from serl.agents.traders.value_news import ValueNews, read_day_news
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
     _require_writable(output)
-    config = load_population(population)
+    config = load_with_forecaster(population, forecaster)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if not config.open_ns < until_ns <= config.close_ns:
         raise PopulationError(

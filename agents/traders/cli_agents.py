@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import POPULATION
+from serl.agents.traders.shipped import FORECASTER, POPULATION
 from serl.exchange.cli_login import curve_option, token_options
 
 POLL_S = 0.2
@@ -36,10 +36,11 @@ def agents() -> None:
     type=click.Path(path_type=Path),
     help="Folder for counts of what each kind of trader sends and holds, for `serl dashboard --flow`.",
 )
+@FORECASTER
 @click.option("--cancel-on-disconnect", is_flag=True, help="Cancel the orders of a host that dies.")
 def start(
     population: str, hosts: int, seed: int, connect: str, curve: Path | None, token: str, until: str | None, wait_for_open: bool,
-    flow: Path | None, cancel_on_disconnect: bool,
+    flow: Path | None, forecaster: Path | None, cancel_on_disconnect: bool,
 ) -> None:  # fmt: skip
     """Start the hosts; they stop at the population's close, at --until, or with Ctrl-C.
 
@@ -52,11 +53,11 @@ def start(
     from rich.status import Status
 
     from serl.agents.traders.errors import PopulationError, SimulationError
+    from serl.agents.traders.forecasters import load_with_forecaster
     from serl.agents.traders.host_processes import HostProcesses, HostSettings
-    from serl.agents.traders.population import load_population
     from serl.exchange.config import time_of_day_ns
 
-    config = load_population(population)
+    config = load_with_forecaster(population, forecaster)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if until_ns <= config.open_ns:
         raise PopulationError(f"--until: expected a time after {config.open}, got {until}; give a later one")

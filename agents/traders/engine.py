@@ -16,6 +16,7 @@ from serl.agents.traders.handle import traders_at
 from serl.agents.traders.legs import fill_legs
 from serl.agents.traders.records import (
     AGENT,
+    BOUGHT_LOTS,
     FLOW_COUNT,
     FLOW_ROWS,
     IN_FLIGHT,
@@ -28,6 +29,7 @@ from serl.agents.traders.records import (
     REQUESTS_MAX,
     SCHEDULED,
     SLAB_TOP,
+    SOLD_LOTS,
     SPACING,
     TRADE_COUNT,
     TRADED_LOTS,
@@ -87,6 +89,8 @@ def observe_public(traders: Traders, event: Any) -> None:
         totals[LAST_TICKS] = event.price_ticks
         totals[TRADED_LOTS] += event.qty_lots
         totals[TRADE_COUNT] += 1
+        if not event.flags & _AUCTION:
+            totals[BOUGHT_LOTS if side == ASK else SOLD_LOTS] += event.qty_lots
         side = 3 - side
     elif not ((event.kind == _ACCEPTED and event.flags & _RESTING) or event.kind == _RESTED):
         return
@@ -132,11 +136,13 @@ def _fill_view(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
     view.bid_ticks, view.bid_lots, view.ask_ticks, view.ask_lots = bid, bid_lots, ask, ask_lots
     totals = traders.public_totals[symbol]
     view.last_ticks, view.traded_lots, view.flow_count = totals[LAST_TICKS], totals[TRADED_LOTS], totals[FLOW_COUNT]
+    view.bought_lots, view.sold_lots = totals[BOUGHT_LOTS], totals[SOLD_LOTS]
     view.orders_open = agent.orders_open
     view.list_address = traders.slab.ctypes.data + 4 * agent.list_start
     view.memory_address = agent.memory_address
     view.value_address = traders.value.ctypes.data + 8 * symbol * traders.value.shape[1]
     view.flow_address = traders.flow.ctypes.data + 32 * symbol * FLOW_ROWS
+    view.board_address = traders.forecast_board.ctypes.data + 8 * symbol * traders.forecast_board.shape[1]
     depth = int64(agent.depth)
     count = 0
     price = bid if depth > 0 else 0

@@ -52,6 +52,8 @@ class FlowFile:
         group_kinds = [self._kinds.index(trader) for trader in traders]
         self._trader_kinds = np.repeat(group_kinds, [group.count for group in population.groups])
         self._agents = agents
+        self._counted = ~np.array([group.is_everywhere for group in population.groups])[agents["kind"]]
+        """Without forecasters: they trade nothing, and each host has them all."""
         self._agent_cells = agents["symbol"] * len(self._kinds) + np.array(group_kinds)[agents["kind"]]
         self._symbols, self._spacing_ns = population.symbol_names, population.spacing_ns
         #: the exchange's time of day minus the population's
@@ -103,8 +105,8 @@ class FlowFile:
     def _accounts(self) -> Counts:
         """(symbols, kinds, 3): the number of traders, their position in lots and their cash in ticks x lots, now."""
         sums = np.zeros((len(self._symbols) * len(self._kinds), 3), np.int64)
-        position, cash = self._agents["position_lots"], self._agents["cash_ticks"]
-        np.add.at(sums, self._agent_cells, np.stack([np.ones_like(position), position, cash], axis=1))
+        position, cash = (self._agents[name][self._counted] for name in ("position_lots", "cash_ticks"))
+        np.add.at(sums, self._agent_cells[self._counted], np.stack([np.ones_like(position), position, cash], axis=1))
         return sums.reshape(len(self._symbols), len(self._kinds), 3)
 
     def _by_name(self, counts: Counts) -> dict[str, dict[str, list[int]]]:

@@ -18,8 +18,8 @@ def _kind() -> Any:
             counter=ints, agents=np.zeros(1, AGENT), market_view=np.zeros(1, VIEW), requests=np.zeros(1, REQUESTS), wake_key=ints,
             wake_item=items, in_flight=np.zeros(1, COMMAND), in_flight_key=ints, in_flight_item=items, in_flight_next=items,
             nodes=np.zeros(1, NODE), order_table=ints, slab=items, slab_free=items, flow=np.zeros((1, FLOW_ROWS, 4), np.int64),
-            public_totals=np.zeros((1, 4), np.int64), value=np.zeros((1, 1)), times=ints, legs=np.zeros(1, LEG),
-            fees=np.zeros((1, 6), np.int64), handle=ints,
+            public_totals=np.zeros((1, 6), np.int64), value=np.zeros((1, 1)), times=ints, legs=np.zeros(1, LEG),
+            forecast_board=np.zeros((1, 1)), fees=np.zeros((1, 6), np.int64), handle=ints,
         )
     )  # fmt: skip
 

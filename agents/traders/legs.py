@@ -15,21 +15,24 @@ from serl.exchange.compiling import inlined, int64
 from serl.exchange.kernel.levels import best
 
 _LEG_BYTES = LEG.itemsize
+EVERYWHERE = -1
 
 
 def own_numbers(population: PopulationConfig, host: int, hosts: int) -> NDArray[np.int64]:
-    """Numbers of the traders of a host, ascending: every H-th trader, each with its accounts."""
+    """Numbers of the traders of a host, ascending: every H-th trader, each with its accounts; and all forecasters."""
     counts = [group.count for group in population.groups]
     starts, rank, trader = np.cumsum([0, *counts]), 0, np.zeros(sum(counts), np.int64)
     for index, group in enumerate(population.groups):
         own = slice(starts[index], starts[index + 1])
-        if group.account_of is not None:
+        if group.is_everywhere:
+            trader[own] = EVERYWHERE
+        elif group.account_of is not None:
             first = starts[group.account_of]
             trader[own] = trader[first : first + group.count]
         else:
             trader[own] = np.arange(rank, rank + group.count)
             rank += group.count
-    return np.flatnonzero(trader % hosts == host)
+    return np.flatnonzero((trader % hosts == host) | (trader == EVERYWHERE))
 
 
 def new_legs(population: PopulationConfig, agents: NDArray[np.void]) -> NDArray[np.void]:

@@ -62,6 +62,11 @@ class GroupConfig(_StrictModel):
         """Whether its traders trade a basket: the next groups are their accounts in the members."""
         return self.account_of is None and load_kind(self.trader).basket
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every host runs a copy of its traders: they make forecasts."""
+        return load_kind(self.trader).everywhere
+
     @model_serializer(mode="wrap")
     def _without_none(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Fingerprints of populations with one symbol are those from before there were several."""
@@ -164,8 +169,8 @@ class PopulationConfig(_StrictModel):
 
     @property
     def independent_traders(self) -> int:
-        """Number of traders without their accounts: those that can be in different hosts."""
-        return sum(group.count for group in self.groups if group.account_of is None)
+        """Number of traders without their accounts and without forecasters: those that can be in different hosts. At least 1."""
+        return max(1, sum(group.count for group in self.groups if group.account_of is None and not group.is_everywhere))
 
     @property
     def spacing_ns(self) -> int:

@@ -75,6 +75,8 @@ VIEW = np.dtype(
         ("ask_lots", "<i8"),
         ("last_ticks", "<i8"),  # of the last trade, 0: none yet
         ("traded_lots", "<i8"),  # since the open
+        ("bought_lots", "<i8"),  # that buyers took in the book since the open, without auctions
+        ("sold_lots", "<i8"),  # that sellers took
         ("bid_levels", "<i8"),  # levels in the arrays below, up to the trader's depth
         ("ask_levels", "<i8"),
         ("bid_price", "<i8", (DEPTH_MAX,)),
@@ -92,6 +94,7 @@ VIEW = np.dtype(
         ("flow_count", "<i8"),  # public orders and trades since the start
         ("legs", "<i8"),  # members of the basket
         ("legs_address", "<i8"),  # set where there are any
+        ("board_address", "<i8"),  # the symbol's row of Traders.forecast_board
     ],
     align=True,
 )
@@ -143,13 +146,25 @@ class Traders(NamedTuple):
     slab: NDArray[np.int32]  # (L,) blocks of node numbers, one block per trader
     slab_free: NDArray[np.int32]  # (32,) first free block of each power of two, -1 = none
     flow: NDArray[np.int64]  # (S, FLOW_ROWS, 4) time, side, price, lots; side + 2 for trades (of the aggressor)
-    public_totals: NDArray[np.int64]  # (S, 4) last trade price, traded lots, flow rows so far, trades
+    public_totals: NDArray[
+        np.int64
+    ]  # (S, 6) last trade price, traded lots, flow rows so far, trades, lots that buyers took, that sellers took
     value: NDArray[np.float64]  # (S, T) fundamental value in ticks on a grid
     times: NDArray[np.int64]  # (3,) open, close, step of `value`
     legs: NDArray[np.void]  # (L,) LEG, those of a trader in a row
+    forecast_board: NDArray[
+        np.float64
+    ]  # (S, BOARD_START, or BOARD_NUMBERS where there are forecasters) the last forecast
     fees: NDArray[np.int64]  # (S, 6) of a fill: microticks a lot and ppm of the notional for makers, takers, auctions
     handle: NDArray[np.int64]  # of serl.exchange.pointed
 
 
 # Columns of Traders.public_totals
-LAST_TICKS, TRADED_LOTS, FLOW_COUNT, TRADE_COUNT = range(4)
+LAST_TICKS, TRADED_LOTS, FLOW_COUNT, TRADE_COUNT, BOUGHT_LOTS, SOLD_LOTS = range(6)
+
+# Columns of Traders.forecast_board: horizons, 0 without a forecast; time of the forecast, ns; then FORECAST_NUMBERS for each horizon
+BOARD_COUNT, BOARD_TIME, BOARD_START = range(3)
+FORECAST_HORIZONS_MAX = 20
+FORECAST_NUMBERS = 7
+"""Horizon in s, probabilities that the mid goes down, stays flat, goes up, expected volume in lots, probabilities that a bid and an ask fill."""
+BOARD_NUMBERS = BOARD_START + FORECAST_NUMBERS * FORECAST_HORIZONS_MAX

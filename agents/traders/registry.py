@@ -30,7 +30,7 @@ Function = Callable[[Any, Any, Any, Any], None]
 BUILT_IN = (
     "zero_intelligence", "noise", "value", "informed", "momentum", "participation_maker", "avellaneda_stoikov",
     "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
-    "flow", "metaorder", "arbitrageur", "neural_flow",
+    "flow", "metaorder", "arbitrageur", "neural_flow", "forecaster", "forecast_taker",
 )  # fmt: skip
 """Modules of serl.agents.traders.kinds; each defines one kind."""
 
@@ -69,6 +69,8 @@ class Kind:
     memory: int
     depth: int
     basket: bool = False
+    forecasts: bool = False
+    everywhere: bool = False
 
     @cached_property
     def compiled(self) -> Any:
@@ -82,12 +84,14 @@ _kinds: dict[str, Kind] = {}
 
 
 def trader(
-    name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0, basket: bool = False
-) -> Callable[[Function], Function]:
+    name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0, basket: bool = False, forecasts: bool = False,
+    everywhere: bool = False,
+) -> Callable[[Function], Function]:  # fmt: skip
     """Registers a function as a kind of trader that populations can name.
 
     memory: numbers that it keeps from wake-up to wake-up; depth: levels per side that it sees (0..10); basket: it trades a basket against
-    its members (basket_api.py).
+    its members (basket_api.py); forecasts: it reads those of a forecaster, without which a population cannot have it; everywhere: it computes
+    forecasts from public data alone and sends nothing, so that every host runs a copy.
     """
     if not 0 <= depth <= DEPTH_MAX or memory < 0:
         raise PopulationError(
@@ -96,7 +100,7 @@ def trader(
         )
 
     def register(function: Function) -> Function:
-        _kinds[name] = Kind(name, profile, function, memory, depth, basket)
+        _kinds[name] = Kind(name, profile, function, memory, depth, basket, forecasts, everywhere)
         return function
 
     return register

@@ -43,6 +43,11 @@ class ShippedFile(click.types.StringParamType):
 POPULATION = ShippedFile("population", POPULATIONS)
 EXPERIMENT = ShippedFile("experiment", EXPERIMENTS)
 MINDS_FILE = ShippedFile("minds", MINDS)
+FORECASTER = click.option(
+    "--forecaster",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file of `serl signals train`: adds a forecaster, whose forecasts the other traders can read.",
+)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:

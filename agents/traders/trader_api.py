@@ -3,7 +3,15 @@
 from typing import Any, LiteralString
 
 from serl.agents.traders.addresses import load_float64, load_int32, load_int64, store_float64
-from serl.agents.traders.records import FLOW_ROWS, NODE, REQUESTS_MAX
+from serl.agents.traders.records import (
+    BOARD_COUNT,
+    BOARD_START,
+    BOARD_TIME,
+    FLOW_ROWS,
+    FORECAST_NUMBERS,
+    NODE,
+    REQUESTS_MAX,
+)
 from serl.exchange.compiling import inlined, int64
 from serl.exchange.records import CommandFlag, CommandKind, Side, TimeInForce
 
@@ -12,6 +20,9 @@ DAY, IOC = int(TimeInForce.DAY), int(TimeInForce.IOC)
 NEW, CANCEL = int(CommandKind.NEW), int(CommandKind.CANCEL)
 POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 SECOND_NS = 1_000_000_000
+DOWN, FLAT, UP, VOLUME, FILL_BUY, FILL_SELL = range(6)
+"""What `forecast` gives: probabilities of the mid's move, lots that will trade, probabilities that a lot at the back of the queue at the bid,
+or at the ask, is filled. A forecaster without one of them gives NaN."""
 
 _NODE_BYTES = NODE.itemsize
 
@@ -174,3 +185,38 @@ def flow_field(market: Any, back: int, field: int) -> int:
     """
     row = (market.flow_count - 1 - back) & (FLOW_ROWS - 1)
     return load_int64(market.flow_address + (row * 4 + field) * 8)
+
+
+@inlined
+def forecast_count(market: Any) -> int:
+    """Number of horizons of the last forecast; 0 if there is none, as within a minute after a book without a side."""
+    return int64(load_float64(market.board_address + 8 * BOARD_COUNT))
+
+
+@inlined
+def forecast_time_ns(market: Any) -> int:
+    """Time of the last forecast."""
+    return int64(load_float64(market.board_address + 8 * BOARD_TIME))
+
+
+@inlined
+def forecast_horizon_s(market: Any, index: int) -> float:
+    """Horizon `index` (0 .. forecast_count - 1), in seconds."""
+    return load_float64(market.board_address + 8 * (BOARD_START + FORECAST_NUMBERS * index))
+
+
+@inlined
+def forecast(market: Any, index: int, which: int) -> float:
+    """What is forecast for horizon `index`: DOWN, FLAT, UP, VOLUME, FILL_BUY or FILL_SELL."""
+    return load_float64(market.board_address + 8 * (BOARD_START + FORECAST_NUMBERS * index + 1 + which))
+
+
+@inlined
+def nearest_horizon(market: Any, horizon_s: float) -> int:
+    """The index of the horizon that is nearest to this one; -1 without a forecast."""
+    found = -1
+    for index in range(forecast_count(market)):
+        distance = abs(forecast_horizon_s(market, index) - horizon_s)
+        if found < 0 or distance < abs(forecast_horizon_s(market, found) - horizon_s):
+            found = index
+    return found

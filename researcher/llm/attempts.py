@@ -40,7 +40,7 @@ def connect(endpoint: Endpoint) -> openai.OpenAI:
     return openai.OpenAI(base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0)
 
 
-def asking(endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Ask:
+def answerer(endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Ask:
     """Calls of an endpoint over one connection."""
     connection = connect(endpoint)
     return lambda request, attempts: ask_with_retries(connection, endpoint, request, attempts, sleep)

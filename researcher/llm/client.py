@@ -139,14 +139,14 @@ class Client:
     @contextmanager
     def _least_busy(self) -> "Iterator[Ask]":
         """The server with the fewest calls under way."""
-        from serl.researcher.llm.attempts import asking
+        from serl.researcher.llm.attempts import answerer
 
         with self._lock:
             number = self._under_way.index(min(self._under_way))
             self._under_way[number] += 1
             ask = self._servers[number]
             if ask is None:
-                ask = self._servers[number] = asking((self.endpoint, *self._others)[number], self._sleep)
+                ask = self._servers[number] = answerer((self.endpoint, *self._others)[number], self._sleep)
         try:
             yield ask
         finally:

@@ -114,7 +114,7 @@ def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -
 
 def _fitted_scales(config: MarketConfig) -> Scales:
     """Fitted once for the same settings and files: libraries make many environments one after the other, and this takes seconds."""
-    return _scales_of(config.model_dump_json(), _versions(*config.data, config.population))
+    return _scales_of(config.model_dump_json(), _versions(*config.data, config.population, config.forecaster or ""))
 
 
 def _versions(*paths: Path | str) -> tuple[tuple[int, int, int], ...]:

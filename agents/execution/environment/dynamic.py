@@ -27,6 +27,7 @@ from serl.agents.execution.environment.own_orders import NOW, RESTING
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.simulated_step import advance
 from serl.agents.execution.environment.state_cache import COMMANDS_MIN, KeptState, StateCache
+from serl.agents.traders.forecast_features import FEATURES, copy_features
 from serl.agents.traders.inprocess import FINISHED
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import PopulationConfig, require_one_symbol
@@ -124,6 +125,13 @@ class DynamicMarket:
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket."""
         self._run(which, children, self._env_states[which, NOW] + self.latency_ns)
+
+    def forecast_features(self, which: Any) -> Any:
+        """(n, feature) what the forecaster of environments `which`, the last trader, saw at its last look; NaN where it has no features."""
+        found = np.empty((len(which), FEATURES))
+        memories = [self._states[env].crowd.traders.agents["memory_address"][-1] for env in which.tolist()]
+        copy_features(np.array(memories), found)
+        return found
 
     def close(self) -> None:
         """Stops the threads."""

@@ -146,7 +146,7 @@ class Observer:
         if self.forecasts is None:
             return kept
         chosen = self._all_envs if which is None else which
-        forecasts = self.forecasts.observe(accounts.episodes[chosen], frames["time_ns"][chosen])
+        forecasts = self.forecasts.observe(chosen, accounts.episodes[chosen], frames["time_ns"][chosen])
         return np.concatenate((kept, forecasts), axis=1)
 
     def observe_all(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import serl.environments
 from benchmarks.forecasts import Study, compared, gain_interval
 from benchmarks.replay import FOLDER, SAMPLES
-from serl.agents.execution.environment.forecasts import Forecasts
+from serl.agents.execution.environment.forecasts import RecordedForecasts
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.observation import Observer, Scales
 from serl.agents.execution.environment.records import EPISODE
@@ -34,6 +34,7 @@ from serl.agents.signals.labels import DOWN, UP
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
 from serl.history.day import write_day
+from serl.history.generate import generate_day
 from serl.researcher.inner.settings import TrainingSettings
 from tests.agents.realism.sample import TEN_NS
 from tests.agents.signals import sample
@@ -110,24 +111,24 @@ def test_nothing_from_a_decision_on_is_seen() -> None:
     later = commands["time_ns"] >= now_ns
     commands["qty_lots"][later] *= 7
     changed = replace(day, commands=commands)
-    before, after = (Forecasts(sample.forecaster(), [each], "x") for each in (day, changed))
+    before, after = (RecordedForecasts(sample.forecaster(), [each], "x") for each in (day, changed))
     times_ns = now_ns + STEP_NS * np.arange(-100, 101)
     episodes = np.zeros(len(times_ns), EPISODE)
     episodes["sign"] = 1
-    found, others = before.observe(episodes, times_ns), after.observe(episodes, times_ns)
+    found, others = (each.observe(None, episodes, times_ns) for each in (before, after))
     np.testing.assert_array_equal(found[times_ns <= now_ns], others[times_ns <= now_ns])
     assert (found[-50:] != others[-50:]).any()
 
 
 def test_what_is_not_known_is_zero() -> None:
     """Before the day, in its first minute, and after it."""
-    forecasts, grid = Forecasts(sample.forecaster(), [sample.day()] * 2, "x"), sample.grid()
+    forecasts, grid = RecordedForecasts(sample.forecaster(), [sample.day()] * 2, "x"), sample.grid()
     times_ns = np.array(
         [0, grid.time_ns[0] + 1, grid.time_ns[0] + 59 * SECOND_NS, AFTER_NS, grid.time_ns[-1] + SECOND_NS]
     )
     episodes = np.zeros(5, EPISODE)
     episodes["day"], episodes["sign"] = 1, -1
-    found = forecasts.observe(episodes, times_ns)
+    found = forecasts.observe(None, episodes, times_ns)
     assert (found[[0, 1, 2, 4]] == 0).all()
     np.testing.assert_allclose(found[3], expected(AFTER_NS, -1), atol=1e-6)
 
@@ -171,8 +172,6 @@ def test_hours_that_the_forecaster_has_seen_are_refused_unless_to_train(file: Pa
 
 
 def test_where_there_are_no_forecasts(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="forecaster: expected none in a dynamic market, got one"):
-        config(file, kind="dynamic")
     with pytest.raises(ConfigError, match="forecaster: expected none in parallel_env"):
         serl.environments.parallel_env(data="amzn.day", forecaster=file)
     with pytest.raises(ValueError, match=r"market.forecaster: expected none, got one"):
@@ -199,7 +198,9 @@ def test_bars_have_no_forecasts(file: Path) -> None:
 
 @pytest.mark.long
 def test_the_commands_train_and_compare(file: Path, tmp_path: Path) -> None:
-    write_day(sample.day(), tmp_path / "amzn.day")
+    """On a day that is long enough for the rule of the table, which is fitted from 10:00 on."""
+    day_ns = TEN_NS, TEN_NS + 190 * 60 * SECOND_NS
+    write_day(generate_day(1, "AMZN", start_ns=day_ns[0], end_ns=day_ns[1], commands_per_s=2), tmp_path / "amzn.day")
     market = config(None).model_dump(mode="json", exclude={"data"})
     ppo = {"steps": 200, "rollout_steps": 12, "minibatch": 24, "epochs": 1}
     (tmp_path / "short.yaml").write_text(yaml.safe_dump({"market": market, "ppo": ppo}))
@@ -210,7 +211,9 @@ def test_the_commands_train_and_compare(file: Path, tmp_path: Path) -> None:
         assert CliRunner().invoke(train, words, catch_exceptions=False).exit_code == 0
     words = [*runs, "--market", day, "--config", str(tmp_path / "short.yaml"), "--forecaster", str(file)]
     done = CliRunner().invoke(
-        evaluate_command, [*words, "--episodes", "8", "--output", str(tmp_path)], catch_exceptions=False
+        evaluate_command,
+        [*words, "--hours", "13:02-13:09", "--episodes", "8", "--output", str(tmp_path)],
+        catch_exceptions=False,
     )
     assert done.exit_code == 0
     lines = (tmp_path / "evaluation.md").read_text().splitlines()

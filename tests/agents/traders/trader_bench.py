@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serl.agents.traders.population import PopulationConfig, check_population
-from serl.agents.traders.records import AGENT, FLOW_ROWS, NODE, REQUESTS, VIEW
+from serl.agents.traders.records import (
+    AGENT,
+    BOARD_COUNT,
+    BOARD_NUMBERS,
+    BOARD_START,
+    FLOW_ROWS,
+    FORECAST_NUMBERS,
+    NODE,
+    REQUESTS,
+    VIEW,
+)
 from serl.agents.traders.registry import load_kind
 from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import BUY, CANCEL, SECOND_NS
@@ -34,14 +44,14 @@ class TraderBench:
         self.memory = np.zeros(kind.memory + 1)
         self.flow = np.zeros((FLOW_ROWS, 4), np.int64)
         self.nodes, self.own = np.zeros(64, NODE), np.arange(64, dtype=np.int32)
-        self.value = np.full(10_000, 1000.0)
+        self.value, self.board = np.full(10_000, 1000.0), np.zeros(BOARD_NUMBERS)
         self.agent["seed"] = seed
         view = self.view[0]
         view["open_ns"] = OPEN_NS
         view["value_step_ns"], view["value_count"] = SECOND_NS, len(self.value)
         for field, array in (
             ("memory_address", self.memory), ("flow_address", self.flow), ("value_address", self.value),
-            ("nodes_address", self.nodes), ("list_address", self.own),
+            ("nodes_address", self.nodes), ("list_address", self.own), ("board_address", self.board),
         ):  # fmt: skip
             view[field] = array.ctypes.data
         self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(kind.compiled.address)
@@ -53,6 +63,13 @@ class TraderBench:
         count = int(self.view["flow_count"][0])
         self.flow[count % FLOW_ROWS] = time_ns, side, price, lots
         self.view["flow_count"] = count + 1
+
+    def set_forecasts(self, *rows: tuple[float, ...]) -> None:
+        """Sets the last forecast: (horizon in s, P(down), P(flat), P(up)) of each horizon; none: there is no forecast."""
+        self.board[BOARD_COUNT] = len(rows)
+        for index, row in enumerate(rows):
+            start = BOARD_START + FORECAST_NUMBERS * index
+            self.board[start : start + len(row)] = row
 
     def set_open_orders(self, *orders: tuple[int, int, int]) -> None:
         """Sets the trader's open orders: (side, price, lots)."""
