@@ -38,8 +38,6 @@ from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
-LATENCY_MAX_NS = 60_000_000_000
-"""Of a group."""
 CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
 """Fields of Traders that somebody writes to."""
 
@@ -113,8 +111,6 @@ class Crowd:
         latency = np.array([(group.latency_us, group.latency_spread_us) for group in configs])[groups] * 1000
         times = (self.population.open_ns, self.population.spacing_ns)
         _draw_agents(agents, seed, starts, latency, *times)
-        silent = np.array([one.everywhere for one in self._kinds])[groups]
-        agents["latency_ns"][silent] = LATENCY_MAX_NS  # a host promises to send nothing within the shortest latency
 
     def start_at(self, time_ns: int) -> None:
         """Shifts the first wake-ups from the open to a later time, for traders that join late."""

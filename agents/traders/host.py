@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.engine import next_wake_ns
+from serl.agents.traders.engine import NEVER, next_wake_ns
 from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.flow_file import FlowFile, flow_file_path
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect_commands, run_traders
@@ -51,6 +51,10 @@ class Host:
         self.until_ns = population.close_ns if until_ns is None else until_ns
         self.crowd = Crowd(population, seed, host, hosts)
         self._values = ValueNews(population, self.crowd.traders.value)
+        agents = self.crowd.traders.agents
+        self._senders = ~np.array([group.is_everywhere for group in population.groups])[agents["kind"]]
+        """All traders but forecasters, who wake up ten times a second."""
+        self._lead_ns = int(agents["latency_ns"][self._senders].min(initial=NEVER))
         self._out = np.zeros(BATCH_ROWS, COMMAND)
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
         compile_traders(self.crowd)  # before the login: the exchange closes sessions that are silent for as long
@@ -226,8 +230,7 @@ class Host:
     def _run_lockstep(self, on_progress: Callable[["Host"], None]) -> None:
         """Each turn runs all wake-ups before the granted time, then promises the time of the next one."""
         self._check_time(int(self.client.session.clock[2]))
-        lead_ns = int(self.crowd.traders.agents["latency_ns"].min())
-        promise_ns = min(next_wake_ns(self.crowd.traders) + lead_ns, self.until_ns)
+        promise_ns = self._promise_ns()
         while True:
             grant = self.client.turn(promise_ns)
             inbox = self.client.core.inbox
@@ -236,9 +239,17 @@ class Host:
             on_progress(self)
             if grant.time_ns >= self.until_ns:
                 break
-            promise_ns = min(next_wake_ns(self.crowd.traders) + lead_ns, self.until_ns)
+            promise_ns = self._promise_ns()
             self._send(promise_ns)
         self.client.core.send(msgpack.packb([Kind.PROMISE, END_NS]))
+
+    def _promise_ns(self) -> int:
+        """Until when nothing arrives from this host: the next wake-up of a trader who may send, and the shortest latency."""
+        wake_ns = int(next_wake_ns(self.crowd.traders))
+        if not self._senders.all():
+            waits_ns = self.crowd.traders.agents["wake_ns"][self._senders]
+            wake_ns = int(waits_ns.min(where=waits_ns >= 0, initial=NEVER))
+        return min(wake_ns + self._lead_ns, self.until_ns)
 
     def _run_clock(self, on_progress: Callable[["Host"], None]) -> None:
         """On a live or scaled clock: runs each wake-up at its time and sends each command after its latency."""

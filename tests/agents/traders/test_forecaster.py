@@ -176,8 +176,6 @@ def test_every_host_has_all_forecasters_and_its_share_of_the_others() -> None:
     assert all(each[-1] == 31 for each in numbers)
     assert sorted(number for each in numbers for number in each[:-1]) == list(range(31))
     assert own_numbers(made, 0, 1).tolist() == list(range(32))
-    lead_ns = [Crowd(config, 1).traders.agents["latency_ns"].min() for config in (SMALL, made)]
-    assert lead_ns[0] == lead_ns[1], "it does not shorten the times that hosts promise"
 
 
 def test_flow_files_leave_forecasters_out(tmp_path: Path) -> None:

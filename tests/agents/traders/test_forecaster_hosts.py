@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from serl.agents.traders import build
-from serl.agents.traders.forecasters import load_with_forecaster
+from serl.agents.traders.forecasters import load_with_forecaster, with_forecaster
 from serl.agents.traders.host import Host
 from serl.agents.traders.legs import own_numbers
 from serl.agents.traders.population import PopulationConfig
@@ -20,7 +20,7 @@ from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import EVENT
 from tests.agents.traders.random_forecaster import random_forecaster
 from tests.agents.traders.test_beside import together
-from tests.agents.traders.test_forecaster import CROSSING, takers
+from tests.agents.traders.test_forecaster import CROSSING, SMALL, takers
 from tests.agents.traders.trader_bench import ZERO
 from tests.server_fixture import start_exchange
 
@@ -87,6 +87,21 @@ def test_it_is_another_one_if_a_host_has_no_forecaster(
     found, traded = served_tape(tmp_path, 2)
     assert traded[0] and not traded[1]
     assert found != tape
+
+
+def test_looks_of_a_forecaster_do_not_shorten_promises() -> None:
+    promises = []
+    for population in (SMALL, with_forecaster(SMALL, random_forecaster())):
+        with start_exchange(symbols="DEMO") as exchange:
+            host = Host(population, 1, exchange.endpoint)
+            try:
+                promises.append(host._promise_ns())
+                host.crowd.traders.agents["wake_ns"][: SMALL.traders] = -1
+                promises.append(host._promise_ns())
+            finally:
+                host.close()
+    assert promises[0] == promises[2] < SMALL.open_ns + 2 * SECOND_NS
+    assert promises[3] == SMALL.close_ns, "nobody else will wake up"
 
 
 @pytest.mark.long
