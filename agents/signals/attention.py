@@ -63,7 +63,7 @@ class Attention:
             windows = standardise(inputs.windows(rows), self.centre, self.scale).astype(np.float32)
             found.append(self._forward(windows, standardised[rows].astype(np.float32)))
         flat = np.concatenate(found) if found else np.zeros((0, len(self.weights["output_bias"])), np.float32)
-        return flat.reshape(len(flat), -1, CLASSES).astype(np.float64)
+        return flat.reshape(len(flat), flat.shape[1] // CLASSES, CLASSES).astype(np.float64)
 
     def _forward(self, windows: Singles, features: Singles) -> Singles:
         weights = self.weights

@@ -113,7 +113,9 @@ class Forecaster:
             return self.attention.logits(inputs, standardised)
         if model == NETWORK:
             return network_logits(self.layers, standardised)
-        return (standardised @ self._slopes).reshape(len(standardised), -1, CLASSES) + self.weights[:, -1]
+        return (standardised @ self._slopes).reshape(len(standardised), len(self.weights), CLASSES) + self.weights[
+            :, -1
+        ]
 
     @cached_property
     def _slopes(self) -> Floats:

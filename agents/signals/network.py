@@ -25,7 +25,7 @@ def network_logits(layers: Layers, features: Floats) -> Floats:
         values = values @ weights + intercepts
         if number + 1 < len(layers):
             values = np.maximum(values, 0.0)
-    return values.reshape(len(features), -1, CLASSES)
+    return values.reshape(len(features), values.shape[1] // CLASSES, CLASSES)
 
 
 def train_network(

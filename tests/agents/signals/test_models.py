@@ -146,6 +146,17 @@ def test_other_files_are_refused(key: str, value: object, why: str, tmp_path: Pa
         read_forecaster(path)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_no_inputs_have_no_forecasts(model: str) -> None:
+    """A day whose book is never known."""
+    found, none = (
+        sample.forecaster(),
+        Inputs(np.zeros((0, len(NAMES))), np.zeros((0, len(CHANNELS)), np.float32), np.zeros(0, np.int64)),
+    )
+    assert found.probabilities(none, model).shape == (0, 2, 3)
+    assert found.volumes(none.features).shape == (0, 2) and found.fills(none.features).shape == (0, 2, 2)
+
+
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[1]", b"[" * 100_000, b"null"])
 def test_damaged_files_are_refused(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(text)
