@@ -1,33 +1,43 @@
 """Servers of the minds' model as actors of a Ray cluster: each runs one on its machine, which only it can reach."""
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 from serl.cluster import ClusterError, ray_at, ray_result
 from serl.minds.config import MindsConfig
 from serl.researcher.llm.attempts import Ask, Reply, answerer
 from serl.researcher.llm.errors import EndpointUnreachableError
-from serl.researcher.llm.served import served_model
+from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Endpoint
 
-LOSSES_MAX = 3
-"""How often an actor is started on another machine, and a call repeated."""
+LOSSES_MAX, PAUSE_S = 3, 5.0
+"""How often an actor is started again for one call; the seconds before the second time, and twice as many before the third."""
 ADVICE = "run it again; the calls so far are in the record"
 
 
 class ModelActor:
-    """One server and its calls."""
+    """One server and its calls; the first one starts it."""
 
     def __init__(self, model: str, threads: int, slots: int) -> None:
+        self._arguments = model, threads, slots
         self._running = ExitStack()
-        served = self._running.enter_context(served_model(model, threads=threads, slots=slots))
-        self._endpoint = served.endpoint
-        self._ask = answerer(served.endpoint)
+
+    @cached_property
+    def _served(self) -> ServedModel:
+        model, threads, slots = self._arguments
+        return self._running.enter_context(served_model(model, threads=threads, slots=slots))
+
+    @cached_property
+    def _ask(self) -> Ask:
+        return answerer(self._served.endpoint)
 
     def endpoint(self) -> Endpoint:
         """The server, whose URL is of use on its own machine only."""
-        return self._endpoint
+        return self._served.endpoint
 
     def ask(self, request: dict[str, Any]) -> tuple[Reply, list[dict[str, Any]]]:
         """(reply, failed attempts)."""
@@ -35,35 +45,60 @@ class ModelActor:
         return self._ask(request, attempts), attempts
 
 
+class RemoteServer:
+    """The calls of an actor. If the cluster loses it, another one is started on a machine that is left, although it may have no CPU to spare."""
+
+    def __init__(self, config: MindsConfig, on: str) -> None:
+        self._config, self._ray, self._lock = config, ray_at(on), threading.Lock()
+        self.actor = self._start(config.threads)
+
+    def _start(self, num_cpus: int) -> Any:
+        config = self._config
+        kind = self._ray.remote(num_cpus=num_cpus, max_concurrency=config.slots, scheduling_strategy="SPREAD")(
+            ModelActor
+        )
+        return kind.remote(config.model, config.threads, config.slots)
+
+    def endpoint(self) -> Endpoint:
+        """See ModelActor; raises what starting the server raises."""
+        found: Endpoint = ray_result(self.actor.endpoint.remote(), ADVICE)
+        return found
+
+    def ask(self, request: dict[str, Any], attempts: list[dict[str, Any]]) -> Reply:
+        """See `Ask`. EndpointUnreachableError if the actor is lost more than LOSSES_MAX times."""
+        for losses in range(LOSSES_MAX + 1):
+            actor = self.actor
+            try:
+                reply, failed = ray_result(actor.ask.remote(request), ADVICE)
+            except ClusterError as error:
+                if losses == LOSSES_MAX:
+                    raise EndpointUnreachableError(str(error)) from None
+                time.sleep(PAUSE_S * losses)
+                with self._lock:
+                    if self.actor is actor:  # no other call has done it
+                        self.actor = self._start(num_cpus=0)
+            else:
+                attempts += failed
+                return cast("Reply", reply)
+        raise AssertionError("the last loss raises")
+
+    def close(self) -> None:
+        """Ends the actor and its server."""
+        self._ray.kill(self.actor)
+
+
 @contextmanager
-def model_actors(config: MindsConfig, on: str) -> Iterator[tuple[Endpoint, list[Ask]]]:
-    """(the endpoint of the configured model, its servers on a cluster), which are stopped at the end. ClusterError if there are too few CPUs, or a server does not start."""
-    ray = ray_at(on)
-    needed, count = config.servers * config.threads, int(ray.cluster_resources().get("CPU", 0))
+def model_actors(config: MindsConfig, on: str) -> Iterator[tuple[Endpoint, list[RemoteServer]]]:
+    """(the endpoint of the configured model, its servers on a cluster), which are stopped at the end. ClusterError if there are too few CPUs."""
+    needed, count = config.servers * config.threads, int(ray_at(on).cluster_resources().get("CPU", 0))
     if count < needed:
         raise ClusterError(
             f"servers: expected at most as many threads of all servers as the cluster has CPUs ({count}), got {needed}; use fewer"
         )
-    actor = ray.remote(
-        num_cpus=config.threads, max_restarts=LOSSES_MAX, max_task_retries=LOSSES_MAX, max_concurrency=config.slots,
-        scheduling_strategy="SPREAD",
-    )(ModelActor)  # fmt: skip
-    actors = [actor.remote(config.model, config.threads, config.slots) for _ in range(config.servers)]
+    servers = [RemoteServer(config, on) for _ in range(config.servers)]
     try:
-        endpoints = [ray_result(one.endpoint.remote(), ADVICE) for one in actors]
-        yield endpoints[0], [_answerer(one) for one in actors]
+        endpoints = [one.endpoint() for one in servers]
+        yield endpoints[0], servers
     finally:
-        for one in actors:
-            ray.kill(one)
-
-
-def _answerer(actor: Any) -> Ask:
-    def ask(request: dict[str, Any], attempts: list[dict[str, Any]]) -> Reply:
-        try:
-            reply, failed = ray_result(actor.ask.remote(request), ADVICE)
-        except ClusterError as error:
-            raise EndpointUnreachableError(str(error)) from None
-        attempts += failed
-        return reply
-
-    return ask
+        for one in servers:
+            one.close()

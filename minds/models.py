@@ -65,7 +65,7 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = 
         from serl.minds.model_actors import model_actors
 
         with model_actors(config, on) as (endpoint, servers):
-            yield Client(endpoint.model_copy(update=CONTEXT), record=record, servers=servers)
+            yield Client(endpoint.model_copy(update=CONTEXT), record=record, servers=[one.ask for one in servers])
         return
     from serl.researcher.llm.served import served_model
 

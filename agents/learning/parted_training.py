@@ -10,7 +10,7 @@ from serl.agents.execution.environment.observation import Scales
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.parts import PartedCollector, Worker, make_parts
+from serl.agents.learning.parts import PartedCollector, Worker, check_cpus, make_parts
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.training import TrainingConfig, markets
 from serl.cluster import LOCAL
@@ -31,6 +31,8 @@ def parted_learner(config: TrainingConfig, envs: Sequence[VectorEnv], on: str = 
     if config.algorithm != "ppo":
         raise ConfigError(f"ppo.rollout_parts: expected 1 for algorithm {config.algorithm}, got {parts}; leave it out")
     of_parts = [_part_of(market, parts) for market in markets(config)]
+    if on != LOCAL:
+        check_cpus(parts * len(of_parts), on)
     scales: list[Scales] = [env.unwrapped.observer.scales for env in envs]
     space, box = envs[0].single_observation_space, envs[0].single_action_space
     network = partial(ActorCritic, config.network, space.shape[0], box.low, box.high, config.ppo.seed)

@@ -6,6 +6,7 @@ repeats what it did since its episodes began.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -135,10 +136,14 @@ class RayPart:
 
 
 class _Actor:
-    """A worker that is made on the machine on which it runs."""
+    """A worker that is made on the machine on which it runs: by a call, which says what is wrong if it cannot be."""
 
     def __init__(self, make: Callable[[], Worker]) -> None:
-        self._worker = make()
+        self._make = make
+
+    @cached_property
+    def _worker(self) -> Worker:
+        return self._make()
 
     def reset(self, seed: int) -> None:
         self._worker.reset(seed)
@@ -153,29 +158,39 @@ class PartedCollector:
     def __init__(self, parts: Sequence[Part], network: ActorCritic, num_envs: int) -> None:
         self._parts, self._network, self.num_envs = parts, network, num_envs
         self.episode_returns = np.zeros(0)
+        self._is_begun = False
 
     def reset(self, seed: int) -> None:
         """Starts a new episode in every environment."""
         for number, part in enumerate(self._parts):
             part.reset(int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
 
-    def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
-        """See Collector. The parts have random numbers of their own; `random` stays as it is."""
+    def begin(self, steps: int, gamma: float, gae_lambda: float) -> None:
+        """Starts to collect a rollout in all parts."""
         order = Order(self._network.vector.detach().numpy().copy(), steps, gamma, gae_lambda)
         for part in self._parts:
             part.begin(order)
+        self._is_begun = True
+
+    def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
+        """See Collector: what was begun with the same arguments. The parts have random numbers of their own; `random` stays as it is."""
+        if not self._is_begun:
+            self.begin(steps, gamma, gae_lambda)
+        self._is_begun = False
         batches, returns = zip(*(part.finish() for part in self._parts), strict=True)
         self.episode_returns = np.concatenate(returns)
         return Rollout(join_batches(batches), self._network.memory is not None)
 
 
 def make_parts(makes: Sequence[Callable[[], Worker]], on: str) -> list[Part]:
-    """A part for each worker, here or on a cluster. ClusterError if it has fewer CPUs than there are parts."""
-    if on == LOCAL:
-        return [LocalPart(make) for make in makes]
+    """A part for each worker, here or on a cluster."""
+    return [LocalPart(make) if on == LOCAL else RayPart(make, on) for make in makes]
+
+
+def check_cpus(parts: int, on: str) -> None:
+    """ClusterError if a cluster has fewer CPUs than there are parts, which would wait for ever."""
     count = int(ray_at(on).cluster_resources().get("CPU", 0))
-    if count < len(makes):
+    if count < parts:
         raise ClusterError(
-            f"rollout_parts: expected at most as many parts as the cluster has CPUs ({count}), got {len(makes)}; use fewer"
+            f"rollout_parts: expected at most as many parts of all markets as the cluster has CPUs ({count}), got {parts}; use fewer"
         )
-    return [RayPart(make, on) for make in makes]
