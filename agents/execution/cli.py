@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.policy import Policy
     from serl.agents.execution.report import Benchmark
+    from serl.agents.signals.forecaster import Forecaster
 
 DAY_S = 86_400
 
@@ -41,6 +42,11 @@ DAY_S = 86_400
     show_default=True,
     help="passive: share of the window, at its end, in which it crosses.",
 )
+@click.option(
+    "--forecaster",
+    type=click.Path(path_type=Path),
+    help="The file whose forecasts the trained policy observes; they are made from the feed.",
+)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
 @curve_option
@@ -61,7 +67,7 @@ DAY_S = 86_400
 )
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, volume_curve: Path | None,
-    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
+    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str,
     participant: str, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
@@ -70,6 +76,7 @@ def execute(
     window crosses the book.
     """
     from serl.agents.execution import report as reports
+    from serl.agents.execution.environment.forecasts import ServedForecasts
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.choose import make_policy, packages_of
@@ -102,14 +109,16 @@ def execute(
     )  # fmt: skip
     used = mode or chosen.modes[0]
     require_mode(chosen, used)
+    forecasting = _forecasting(chosen, forecaster)
     reports.import_drawing()
     _make_folder(report)
-    benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used)
+    benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used, forecasting)
     # an interrupted command must not leave orders that nobody watches
     with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
-        executor = Executor(client, order, chosen, used, progress_file, order_flow_log)
+        forecasts = None if forecasting is None else ServedForecasts(*forecasting)
+        executor = Executor(client, order, chosen, used, progress_file, order_flow_log, forecasts)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = _run_or_tell(executor)
@@ -153,14 +162,34 @@ def _run_or_tell(executor: "Executor") -> "Execution":
         raise
 
 
-def _in_process_benchmark(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
+def _forecasting(policy: "Policy", path: Path | None) -> "tuple[Forecaster, str] | None":
+    """The forecaster of a file, and its name. ConfigError unless it is the one whose forecasts the policy observes."""
+    from serl.agents.execution.environment.forecasts import forecaster_name
+    from serl.agents.signals.forecaster_file import read_forecaster
+    from serl.exchange.errors import ConfigError
+
+    forecaster = None if path is None else read_forecaster(path)
+    expected = "" if policy.interface is None else policy.interface.forecaster
+    name = "" if path is None else forecaster_name(path)
+    if name and not expected:
+        raise ConfigError(f"--forecaster: expected none, {policy.name} observes no forecasts, got {name}; leave it out")
+    if name != expected:
+        raise ConfigError(
+            f"--forecaster: expected {expected}, whose forecasts {policy.name} observes, got {name or 'none'}; give that file"
+        )
+    return None if forecaster is None else (forecaster, name)
+
+
+def _in_process_benchmark(
+    path: Path, order: "ParentOrder", policy: "Policy", mode: str, forecasting: "tuple[Forecaster, str] | None"
+) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.report import Benchmark
     from serl.agents.realism.days import day_origin
     from serl.history.day import read_day
 
     day = read_day(path)
-    steps = replay_with(day, order, policy, mode)
+    steps = replay_with(day, order, policy, mode, forecasting)
     return Benchmark(replay_with_twap(day, order), steps, day_origin(day))
 
 

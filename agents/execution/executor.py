@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from serl.agents.execution.environment.forecasts import Forecasts, ServedForecasts
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
@@ -58,10 +59,12 @@ class FixedSampler:
 
 
 def execute_order(
-    market: ExecutionMarket, order: ParentOrder, policy: Policy, mode: str
+    market: ExecutionMarket, order: ParentOrder, policy: Policy, mode: str, forecasts: Forecasts | None = None
 ) -> tuple[ExecutionVectorEnv, list[tuple[int, int]]]:
-    """Works one parent order in a market with one environment: (the environment at the end, (lots, ticks x lots) of each decision)."""
-    env = ExecutionVectorEnv(market, FixedSampler(order.episode), **environment_settings(policy, mode))
+    """Works one parent order in a market with one environment: (the environment at the end, (lots, ticks x lots) of each decision). ConfigError if the
+    policy observes other forecasts."""
+    settings = environment_settings(policy, mode)
+    env = ExecutionVectorEnv(market, FixedSampler(order.episode), forecasts=forecasts, **settings)
     env.reset()
     steps, last = [], np.zeros(1, bool)
     while not last[0]:
@@ -75,12 +78,15 @@ class Executor:
 
     def __init__(
         self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None,
-        order_flow_log: OrderFlowLog | None = None,
+        order_flow_log: OrderFlowLog | None = None, forecasts: ServedForecasts | None = None,
     ) -> None:  # fmt: skip
         require_mode(policy, mode)
         self.order, self.policy, self.mode = order, policy, mode
         self.market = ServedMarket(client, order.symbol)
         self.market.require_not_started(order.start_ns)
+        self._forecasts = forecasts
+        if forecasts is not None:
+            self.market.follow(forecasts.look)
         self._progress = progress
         if progress is not None:
             self.market.on_fill = progress.fill
@@ -91,7 +97,7 @@ class Executor:
     def run(self) -> Execution:
         """Works the whole window and completes what is left."""
         market, order = self.market, self.order
-        env, steps = execute_order(market, order, self.policy, self.mode)
+        env, steps = execute_order(market, order, self.policy, self.mode, self._forecasts)
         start, end = order.start_ns, order.end_ns
         unfilled_lots = int(env.accounts.parents["unfilled_lots"][0])
         if self._progress is not None:

@@ -4,10 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from serl.agents.execution.environment.forecasts import RecordedForecasts
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.executor import execute_order
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
+from serl.agents.signals.forecaster import Forecaster
 from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
@@ -42,10 +44,14 @@ def select_symbol(day: Day, symbol: str) -> Day:
     return Day(commands, day.rows[own], reference)
 
 
-def replay_with(day: Day, order: ParentOrder, policy: Policy, mode: str) -> list[tuple[int, int]]:
-    """(lots, ticks x lots) of each decision of any policy in the replay market without latency; the last includes forced completion."""
-    market = ReplayMarket([select_symbol(day, order.symbol)], 1, latency_ns=0)
-    return execute_order(market, order, policy, mode)[1]
+def replay_with(
+    day: Day, order: ParentOrder, policy: Policy, mode: str, forecasting: tuple[Forecaster, str] | None = None
+) -> list[tuple[int, int]]:
+    """(lots, ticks x lots) of each decision of any policy in the replay market without latency; the last includes forced completion. forecasting: the
+    forecaster whose forecasts the policy observes, and its name."""
+    own = select_symbol(day, order.symbol)
+    forecasts = None if forecasting is None else RecordedForecasts(forecasting[0], [own], forecasting[1])
+    return execute_order(ReplayMarket([own], 1, latency_ns=0), order, policy, mode, forecasts)[1]
 
 
 def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]:

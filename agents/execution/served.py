@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.records import FILL, FRAME, LEVELS
+from serl.agents.signals.grid import STEP_NS
+from serl.agents.signals.live import Observation, level_arrays
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.config import time_of_day_text
@@ -14,6 +16,8 @@ from serl.exchange.records import EventKind, Rows
 from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
+LOOKS_BEFORE_NS = 62 * SECOND_NS
+"""So long before the window the market is followed: forecasts need a minute."""
 BUY, SELL = 0, 1
 
 
@@ -50,8 +54,15 @@ class ServedMarket:
         self.on_fill: Callable[[int, int, int], None] = lambda time_ns, price_ticks, qty_lots: None
         #: called with what we send at each decision: time, limit orders, market orders, cancels, lots ordered
         self.on_order_flow: Callable[[int, int, int, int, int], None] = lambda *_: None
+        self._look: Callable[[Observation], None] | None = None
+        self._next_look_ns = self._trades_seen = 0
+        self._is_followed = False
         for channel in self.channels:
             client.subscribe(channel, symbol)
+
+    def follow(self, look: Callable[[Observation], None]) -> None:
+        """Shows the market at each multiple of 100 ms, from a minute before the window on."""
+        self._look = look
 
     def require_not_started(self, start_ns: int) -> None:
         """WindowStartedError if the exchange's time is after start_ns."""
@@ -66,6 +77,8 @@ class ServedMarket:
         """Waits for the start of the window. WindowStartedError if it has passed."""
         start_ns = int(episodes[0]["start_ns"])
         self.require_not_started(start_ns)
+        now_ns = int(self.client.session.clock[2]) - self.midnight_ns
+        self._next_look_ns = (max(now_ns, start_ns - LOOKS_BEFORE_NS) // STEP_NS + 1) * STEP_NS
         self._wait_until(start_ns)
         self.start(episodes[0])
 
@@ -129,6 +142,25 @@ class ServedMarket:
         return {match_id for _, _, _, match_id in self.own_fills[self._own_before :]}
 
     def _wait_until(self, wake_ns: int) -> None:
+        """Waits, and looks at the market on the way if somebody follows it."""
+        while self._look is not None and self._next_look_ns + 1 < wake_ns:
+            time_ns, self._next_look_ns = self._next_look_ns, self._next_look_ns + STEP_NS
+            self._wait(time_ns + 1)  # what happened up to it, and at it
+            self._look(self._observation(time_ns))
+        self._wait(wake_ns)  # later than the last look: lockstep grants a time once
+
+    def _observation(self, time_ns: int) -> Observation:
+        """The market now; lots taken since the last one, up to a time."""
+        taken = [0, 0]
+        while self._trades_seen < len(self.trades) and self.trades[self._trades_seen][1] <= time_ns:
+            _, _, _, qty, aggressor, off_book = self.trades[self._trades_seen]
+            taken[aggressor] += 0 if off_book else qty
+            self._trades_seen += 1
+        levels = level_arrays(*self.client.book(self.symbol, LEVELS))
+        is_continued, self._is_followed = self._is_followed, True
+        return Observation(time_ns, *levels, taken[BUY], taken[SELL], is_continued)
+
+    def _wait(self, wake_ns: int) -> None:
         target_ns = self.midnight_ns + wake_ns
         if self._lockstep:
             self.client.turn(target_ns)

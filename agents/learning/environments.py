@@ -10,7 +10,12 @@ from serl.agents.execution.data import TEST, TRAIN, VALIDATION, file_sha256, fit
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.forecasts import Forecasts, RecordedForecasts, SimulatedForecasts
+from serl.agents.execution.environment.forecasts import (
+    Forecasts,
+    RecordedForecasts,
+    SimulatedForecasts,
+    forecaster_name,
+)
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Scales
@@ -91,7 +96,7 @@ class Scenario:
         path = self.config.forecaster
         if path is None:
             return None
-        forecaster, name = read_forecaster(path), f"{path.name} sha256 {file_sha256(path)[:16]}"
+        forecaster, name = read_forecaster(path), forecaster_name(path)
         if isinstance(self.market, DynamicMarket):
             return SimulatedForecasts(forecaster, self.market, name)
         if not isinstance(self.source, Books):

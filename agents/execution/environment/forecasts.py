@@ -1,15 +1,18 @@
 """Forecasts of the mid of recorded and of simulated days as observations: at each decision the last one from before it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from serl.agents.execution.data import file_sha256
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
 from serl.agents.signals.inputs import Inputs, day_inputs
 from serl.agents.signals.labels import DOWN, UP
+from serl.agents.signals.live import LiveForecaster, Observation
 from serl.agents.traders.forecasters import small_model
 from serl.exchange.records import Rows, Side
 from serl.history.day import Day
@@ -17,6 +20,11 @@ from serl.history.day import Day
 TREND, MOVE, FILL_BUY, FILL_SELL, VOLUME = range(5)
 """Columns of what is kept of a forecast; COLUMNS of them."""
 COLUMNS = 5
+
+
+def forecaster_name(path: Path) -> str:
+    """Of a file, with its checksum: policies work with no other."""
+    return f"{path.name} sha256 {file_sha256(path)[:16]}"
 
 
 class Forecasts(Protocol):
@@ -71,6 +79,30 @@ class SimulatedForecasts:
                 features[known], np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
             )  # small models see no books
             rows[known] = _columns(self._forecaster, inputs, self._model)
+        return _seen(rows, episodes)
+
+
+class ServedForecasts:
+    """What a forecaster says of a symbol of a running exchange, whose book and trades it is shown every 100 ms.
+
+    A decision sees the forecast of the last look; until a minute of looks without a gap, and a minute after a book without a side, nothing is known.
+    """
+
+    def __init__(self, forecaster: Forecaster, name: str) -> None:
+        """See Forecasts."""
+        self.horizons_s, self.name = forecaster.horizons_s, name
+        self._forecaster, self._live = forecaster, LiveForecaster(forecaster, None, name)
+        self._inputs: Inputs | None = None
+
+    def look(self, seen: Observation) -> None:
+        """Takes the market at a multiple of 100 ms."""
+        self._inputs = self._live.observe(seen)
+
+    def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
+        """See Forecasts."""
+        rows = np.zeros((len(episodes), len(self.horizons_s), COLUMNS), np.float32)
+        if self._inputs is not None:
+            rows[:] = _columns(self._forecaster, self._inputs)
         return _seen(rows, episodes)
 
 

@@ -11,6 +11,7 @@ from serl.agents.pages.errors import ReportFileError
 from serl.clients.blocking import connect
 from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
+from tests.agents.signals import sample
 from tests.clients.dashboard.server_fixture import wait_until
 from tests.server_fixture import free_endpoint, start_exchange
 
@@ -45,3 +46,9 @@ def test_intervals_are_seconds_of_a_day(seconds: str) -> None:
         execute.main([*ORDER, "--interval", seconds], standalone_mode=False)
     with pytest.raises(ConfigError, match=f"--width: expected more than 0 and up to 86400 s, got {seconds}"):
         volume_curve.main(["x.day", "-o", "curve.json", "--width", seconds], standalone_mode=False)
+
+
+def test_a_forecaster_that_the_policy_does_not_observe_is_refused(tmp_path: Path) -> None:
+    sample.forecaster().write(tmp_path / "f")
+    with pytest.raises(ConfigError, match="--forecaster: expected none, twap observes no forecasts, got f sha256"):
+        execute.main([*ORDER, "--forecaster", str(tmp_path / "f")], standalone_mode=False)

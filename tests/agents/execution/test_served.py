@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.agents.execution.environment.forecasts import ServedForecasts
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES, ExecutionVectorEnv
 from serl.agents.execution.executor import Execution, Executor
@@ -26,6 +27,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
+from tests.agents.signals import sample
 from tests.server_fixture import launch
 
 MINUTE_NS = 60_000_000_000
@@ -76,14 +78,16 @@ def path(day: Day, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Execution:
+def serve(
+    path: Path, order: ParentOrder, policy: Policy, mode: str, forecasts: ServedForecasts | None = None
+) -> Execution:
     """Works an order on an exchange of its own into which a day is replayed in lockstep."""
     served = launch("--symbols", "DEMO", "--clock", "lockstep", "--participants", "2")
     replay = [sys.executable, "-m", "serl", "replay", str(path), "--connect", served.endpoint, "--to", "09:40"]
     try:
         with ExitStack() as stack:
             with connect(served.endpoint, "executor") as client:
-                executor = Executor(client, order, policy, mode)
+                executor = Executor(client, order, policy, mode, forecasts=forecasts)
                 history = subprocess.Popen(replay, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 stack.enter_context(history)
                 execution = executor.run()
@@ -120,6 +124,28 @@ def test_served_equals_the_replay_market(
     assert execution.filled_lots == sum(lots for lots, _ in execution.steps) == ORDER.qty_lots
     if (policy.name, mode) == ("twap", "market"):
         assert [fill[:3] for fill in execution.fills] == replay_with_twap(day, ORDER)
+
+
+class Waiting:
+    """Observes forecasts and trades nothing before the end, so that the market is that of the recorded day."""
+
+    name, modes = "waiting", ("hybrid",)
+    interface = dataclasses.replace(ObservationPolicy.interface, horizons_s=sample.HORIZONS, forecaster="f")
+
+    def actions(self, env: ExecutionVectorEnv) -> Any:
+        """(1, 3)."""
+        return np.zeros((1, 3))
+
+
+def test_served_forecasts_are_those_of_the_recorded_day(day: Day, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made = record_decisions(monkeypatch), sample.forecaster()
+    serve(path, ORDER, Waiting(), "hybrid", ServedForecasts(made, "f"))
+    replay_with(day, ORDER, Waiting(), "hybrid", (made, "f"))
+    assert len(seen) == 2 * 16
+    for (_, _, served), (_, _, inside) in zip(seen[:16], seen[16:], strict=True):
+        np.testing.assert_allclose(served, inside, atol=1e-6)
+    forecasts = np.concatenate([observation[:, -8:] for _, _, observation in seen[:16]])
+    assert (forecasts != 0).all() and forecasts.std(axis=0).all(), "all are known, and they change"
 
 
 def test_invalid_orders_are_refused_before_anything_is_sent(day: Day) -> None:
