@@ -83,6 +83,14 @@ def test_wrong_places_are_errors_of_one_line(options: list[str], error: str) -> 
     assert done.exit_code and error in f"{done.output}{done.exception}"
 
 
+def test_a_cluster_that_is_not_there_is_an_error() -> None:
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    if ray.is_initialized():
+        pytest.skip("a cluster is connected")
+    with pytest.raises(ClusterError, match="Ray does not start"):
+        next(on_ray({1: partial(int, 1)}, "ray:not an address"))
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Any:
     """Two nodes on this machine, each with one CPU, and the cluster's address."""
@@ -261,14 +269,6 @@ def test_the_jobs_of_a_lost_node_are_repeated(cluster: Any, tmp_path: Path) -> N
     cluster.remove_node(cluster.second, allow_graceful=False)
     assert first | dict(found) == {number: number for number in jobs}
     assert len(list(tmp_path.iterdir())) > len(jobs), "one was begun twice"
-
-
-def test_a_cluster_that_is_not_there_is_an_error() -> None:
-    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    if ray.is_initialized():
-        pytest.skip("a cluster is connected")
-    with pytest.raises(ClusterError, match="Ray does not start"):
-        next(on_ray({1: partial(int, 1)}, "ray:not an address"))
 
 
 def _node(wait_s: float) -> str:
