@@ -23,8 +23,7 @@ class ModelActor:
     """One server and its calls; the first one starts it."""
 
     def __init__(self, model: str, threads: int, slots: int) -> None:
-        self._arguments = model, threads, slots
-        self._running = ExitStack()
+        self._arguments, self._running, self._lock = (model, threads, slots), ExitStack(), threading.Lock()
 
     @cached_property
     def _served(self) -> ServedModel:
@@ -42,7 +41,9 @@ class ModelActor:
     def ask(self, request: dict[str, Any]) -> tuple[Reply, list[dict[str, Any]]]:
         """(reply, failed attempts)."""
         attempts: list[dict[str, Any]] = []
-        return self._ask(request, attempts), attempts
+        with self._lock:  # several slots ask at a time, and the first starts the server
+            ask = self._ask
+        return ask(request, attempts), attempts
 
 
 class RemoteServer:
