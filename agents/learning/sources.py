@@ -36,7 +36,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
 from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.traders.errors import PopulationError
-from serl.agents.traders.forecasters import EVERY_STEPS_MAX, reads_forecasts, with_forecaster
+from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
@@ -223,10 +223,7 @@ class Simulated:
         population = changed_population(values, config.population_changes, config.population)
         if config.forecaster is None:
             return population
-        forecaster = read_forecaster(config.forecaster)
-        if reads_forecasts(population):
-            return with_forecaster(population, forecaster)
-        return with_forecaster(population, forecaster, every_steps=EVERY_STEPS_MAX)  # only what is observed is computed
+        return with_observed_forecaster(population, read_forecaster(config.forecaster))
 
     def market(self) -> DynamicMarket:
         """See Source; caches enough states for all days of a part."""

@@ -1,6 +1,7 @@
 """Settings that environments with positions share, their markets and their windows."""
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -12,6 +13,8 @@ from serl.agents.execution.environment.state_cache import MB_PER_DAY
 from serl.agents.learning.settings import LearningSettings, first_error
 from serl.agents.learning.sources import FIRST_SEEDS
 from serl.agents.positions.market import PositionMarket
+from serl.agents.signals.forecaster_file import read_forecaster
+from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
@@ -21,6 +24,7 @@ class PositionConfig(LearningSettings):
     """The market and the days."""
 
     population: str = Field("liquid", description="a shipped population or a YAML file")
+    forecaster: Path | None = Field(None, description="a file of `serl signals train`, whose forecasts are observed")
     part: Literal["train", "validation", "test"] = Field(
         "train", description="simulated days have different seeds in each part"
     )
@@ -61,8 +65,10 @@ Market = TypeVar("Market", bound=PositionMarket)
 
 
 def position_market(config: PositionConfig, count: int, kind: type[Market] = PositionMarket) -> Market:
-    """N markets of the settings. Raises `ConfigError` for a population that environments cannot have."""
+    """N markets of the settings. Raises `ConfigError` for a population that environments cannot have, SignalError for a file that is no forecaster."""
     population = load_population(config.population)
+    if config.forecaster is not None:
+        population = with_observed_forecaster(population, read_forecaster(config.forecaster))
     cache_mb = config.simulated_days * MB_PER_DAY * len(population.symbols)
     return kind(population, count, latency_ns=round(config.latency_us * 1000), cache_mb=cache_mb)
 

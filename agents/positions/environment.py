@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.positions.accounts import SECOND_NS, Ledger
 from serl.agents.positions.config import PositionConfig
+from serl.agents.positions.forecasts import PositionForecasts
 from serl.agents.positions.market import AgentMarket
 from serl.agents.positions.observation import Observing
 from serl.exchange.records import Rows
@@ -23,7 +24,7 @@ from serl.exchange.records import Rows
 class PositionVectorEnv(VectorEnv, ABC):
     """See the module. `reset(seed=...)` determines all following episodes.
 
-    features: names of what `observe` returns. actions: the space of one agent.
+    features: names of what `observe` returns, without forecasts. actions: the space of one agent.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -42,6 +43,9 @@ class PositionVectorEnv(VectorEnv, ABC):
         self.step_numbers = np.zeros(self.num_envs, np.int64)
         self._all = np.arange(self.num_envs)
         self._np_random: np.random.Generator | None = None
+        self._forecasts = None if config.forecaster is None else PositionForecasts(config.forecaster, market)
+        if self._forecasts is not None:
+            features = (*features, *self._forecasts.names)
         self.single_action_space = actions
         self.single_observation_space = gymnasium.spaces.Box(-10.0, 10.0, (len(features),), np.float32)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, self.num_envs)
@@ -86,7 +90,8 @@ class PositionVectorEnv(VectorEnv, ABC):
     def observe(self) -> Any:
         """(N, features) float32."""
         share_left = 1.0 - self.step_numbers / np.maximum(1, self._decisions)
-        return self._observer.observe(self.market.frames, self.market.positions, self.ledger.mid, share_left)
+        seen = self._observer.observe(self.market.frames, self.market.positions, self.ledger.mid, share_left)
+        return seen if self._forecasts is None else np.concatenate([seen, self._forecasts.observe()], axis=1)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One decision of each agent. info: for those whose window ended, `done`, `results` (see Ledger.results) and `final_obs`."""

@@ -80,6 +80,12 @@ def reads_forecasts(population: PopulationConfig) -> bool:
     return any(load_kind(group.trader).forecasts for group in population.groups)
 
 
+def with_observed_forecaster(population: PopulationConfig, forecaster: "Forecaster") -> PopulationConfig:
+    """The population with a forecaster whose looks an environment observes: it writes forecasts only if traders read them."""
+    every_steps = 10 if reads_forecasts(population) else EVERY_STEPS_MAX
+    return with_forecaster(population, forecaster, every_steps=every_steps)
+
+
 def forecaster_numbers(forecaster: "Forecaster") -> str:
     """`numbers` of the kind's profile, of its `small_model`."""
     from serl.agents.signals.forecaster import LOGISTIC

@@ -18,8 +18,9 @@ from serl.exchange.records import Rows, Side
 from serl.history.day import Day
 
 TREND, MOVE, FILL_BUY, FILL_SELL, VOLUME = range(5)
-"""Columns of what is kept of a forecast; COLUMNS of them."""
-COLUMNS = 5
+"""Columns of what is kept of a forecast."""
+COLUMN_NAMES = ("trend", "move", "fill_buy", "fill_sell", "volume")
+COLUMNS = len(COLUMN_NAMES)
 
 
 def forecaster_name(path: Path) -> str:
@@ -71,6 +72,10 @@ class SimulatedForecasts:
 
     def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
         """See Forecasts."""
+        return _seen(self.columns(which), episodes)
+
+    def columns(self, which: Any) -> Any:
+        """(n, H, COLUMNS) float32 of environments `which` now, 0 where nothing is known."""
         features = self._market.forecast_features(which)
         known = np.isfinite(features).all(axis=1)
         rows = np.zeros((len(features), len(self.horizons_s), COLUMNS), np.float32)
@@ -79,7 +84,7 @@ class SimulatedForecasts:
                 features[known], np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
             )  # small models see no books
             rows[known] = _columns(self._forecaster, inputs, self._model)
-        return _seen(rows, episodes)
+        return rows
 
 
 class ServedForecasts:

@@ -36,11 +36,15 @@ def test_a_dqn_learns_that_trading_costs() -> None:
     assert learnt.mean("profit")[0] / lots > -3
 
 
+@pytest.mark.long
 def test_ppo_learns_that_trading_costs() -> None:
     policy = train_ppo(env_of(32, actions="continuous"), 32_000, 1)
     config = CONFIG.model_copy(update={"part": "test", "actions": "continuous"})
     learnt, random = evaluate([PPOPositions(policy, "PPO"), Uniform()], config, 16)
     assert learnt.mean("profit")[0] > 0.5 * random.mean("profit")[0]
+
+
+def test_ppo_needs_continuous_positions() -> None:
     with pytest.raises(ConfigError, match="expected continuous positions for PPO, got discrete"):
         train_ppo(env_of(), 100, 1)
 
