@@ -3,10 +3,12 @@
 minds_decisions_per_s: MINDS minds of `two-stocks-week` with the embedded model `tiny`, in lockstep, two decisions each; the start of the model is not
 counted. tokens_per_decision: of prompts and answers. signal_us: processor time of a forecast by the slowest model and of the 100 ms of the market before
 it, where the market is a LOBSTER day. market_making_steps_per_s: as in `making`, target 20,000. ray_vs_local: seconds of four trainings in bars on two
-workers of this machine, divided by those of the same trainings as Ray tasks.
+workers of this machine, divided by those of the same trainings as Ray tasks. one_part, local_parts, ray_parts: PPO's environments (128 of `small`, four
+days) in one part, in two here, and as two actors; medians of three turns of 20 updates.
 """
 
 import asyncio
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +20,8 @@ from benchmarks.forecasts import write_forecaster
 from benchmarks.making import steps_per_s
 from benchmarks.racing import SEEDS, bars_contenders, timed
 from benchmarks.replay import FOLDER, SAMPLES
+from serl.agents.learning.baseline_training import build_training
+from serl.agents.learning.training import Training, environments, load_config
 from serl.agents.realism.days import parse_window
 from serl.agents.signals.features import has_spread
 from serl.agents.signals.forecaster import ATTENTION
@@ -30,6 +34,7 @@ from serl.minds.models import model_client
 from serl.minds.run import RunOptions, run_minds
 
 MINDS, DECISIONS = 16, 2
+PARTS, UPDATES, ROUNDS = 2, 20, 3
 SIGNAL_HOURS = "10:00-10:10"
 
 
@@ -86,6 +91,35 @@ def ray_vs_local(folder: Path) -> dict[str, float]:
     return {f"{on}_s": value for on, value in seconds.items()} | {"ray_vs_local": seconds["local"] / seconds["ray"]}
 
 
+def parts_steps_per_s(folder: Path) -> dict[str, float]:
+    """PPO's environments in one part, in PARTS here, and in as many actors of a cluster: medians of ROUNDS turns, all of them by turns."""
+    found: dict[str, list[float]] = {name: [] for name in ("one_part", "local_parts", "ray_parts")}
+    for _ in range(ROUNDS):
+        for name, parts, on in (("one_part", 1, "local"), ("local_parts", PARTS, "local"), ("ray_parts", PARTS, "ray")):
+            found[name].append(_training_steps_per_s(folder, parts, on))
+    ray.shutdown()
+    return {f"{name}_steps_per_s": statistics.median(values) for name, values in found.items()}
+
+
+def _training_steps_per_s(folder: Path, parts: int, on: str) -> float:
+    """Of UPDATES updates, after one that builds the environments."""
+    shipped = load_config(Path("dynamic"))
+    market = shipped.market.model_copy(update={"simulated_days": 4, "environments": 128, "population": "small"})
+    settings = shipped.model_copy(
+        update={"market": market, "ppo": shipped.ppo.model_copy(update={"rollout_parts": parts})}
+    )
+    envs, metadata = environments(settings)
+    training = build_training(settings, envs, folder, metadata, on)
+    assert isinstance(training, Training)
+    learner = training.learner
+    learner.reset()
+    learner.update()
+    began_s, steps = time.perf_counter(), learner.steps
+    for _ in range(UPDATES):
+        learner.update()
+    return (learner.steps - steps) / (time.perf_counter() - began_s)
+
+
 def run() -> dict[str, Any]:
     """All figures; needs the extras `researcher` and `ray`, and `serl llm fetch tiny`."""
     with tempfile.TemporaryDirectory() as name:
@@ -94,4 +128,5 @@ def run() -> dict[str, Any]:
             (folder / on).mkdir()
         found = decisions_per_s(folder)
         signals = {"signal_us": signal_us(folder)} if (FOLDER / SAMPLES["goog"]).exists() else {}
-        return found | signals | {"market_making_steps_per_s": steps_per_s()} | ray_vs_local(folder)
+        making = {"market_making_steps_per_s": steps_per_s()}
+        return found | signals | making | ray_vs_local(folder) | parts_steps_per_s(folder)
