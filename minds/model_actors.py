@@ -1,21 +1,18 @@
 """Servers of the minds' model as actors of a Ray cluster: each runs one on its machine, which only it can reach."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-from serl.cluster import ClusterError, ray_at, ray_result
+from serl.cluster import ClusterError, ray_at, ray_result, repeated
 from serl.minds.config import MindsConfig
 from serl.researcher.llm.attempts import Ask, Reply, answerer
 from serl.researcher.llm.errors import EndpointUnreachableError
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Endpoint
 
-LOSSES_MAX, PAUSE_S = 3, 5.0
-"""How often an actor is started again for one call; the seconds before the second time, and twice as many before the third."""
 ADVICE = "run it again; the calls so far are in the record"
 
 
@@ -66,22 +63,26 @@ class RemoteServer:
         return found
 
     def ask(self, request: dict[str, Any], attempts: list[dict[str, Any]]) -> Reply:
-        """See `Ask`. EndpointUnreachableError if the actor is lost more than LOSSES_MAX times."""
-        for losses in range(LOSSES_MAX + 1):
-            actor = self.actor
-            try:
-                reply, failed = ray_result(actor.ask.remote(request), ADVICE)
-            except ClusterError as error:
-                if losses == LOSSES_MAX:
-                    raise EndpointUnreachableError(str(error)) from None
-                time.sleep(PAUSE_S * losses)
-                with self._lock:
-                    if self.actor is actor:  # no other call has done it
-                        self.actor = self._start(num_cpus=0)
-            else:
-                attempts += failed
-                return cast("Reply", reply)
-        raise AssertionError("the last loss raises")
+        """See `Ask`. EndpointUnreachableError if the actor is lost again and again."""
+        asked = self.actor
+
+        def answer() -> tuple[Reply, list[dict[str, Any]]]:
+            nonlocal asked
+            asked = self.actor
+            found: tuple[Reply, list[dict[str, Any]]] = ray_result(asked.ask.remote(request), ADVICE)
+            return found
+
+        def restart() -> None:
+            with self._lock:
+                if self.actor is asked:  # no other call has done it
+                    self.actor = self._start(num_cpus=0)
+
+        try:
+            reply, failed = repeated(answer, restart)
+        except ClusterError as error:
+            raise EndpointUnreachableError(str(error)) from None
+        attempts += failed
+        return reply
 
     def close(self) -> None:
         """Ends the actor and its server."""

@@ -4,7 +4,6 @@ What a part does depends on its seed and on the weights that it is given, not on
 repeats what it did since its episodes began.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -16,12 +15,8 @@ from numpy.typing import NDArray
 
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.rollout import Batch, Collector, Rollout, join_batches
-from serl.cluster import LOCAL, ClusterError, ray_at, ray_result
+from serl.cluster import LOCAL, ClusterError, ray_at, ray_result, repeated
 
-LOSSES_MAX = 3
-"""How often a part is built again for one rollout."""
-PAUSE_S = 5.0
-"""Before it is built a second time, and twice as long before the third: a cluster may not know yet that a machine is gone."""
 ADVICE = "continue with --resume"
 
 
@@ -115,17 +110,8 @@ class RayPart:
         self._result = self._actor.collect.remote(order)
 
     def finish(self) -> tuple[Batch, Any]:
-        """See Part. ClusterError if the worker is lost more than LOSSES_MAX times."""
-        for losses in range(LOSSES_MAX + 1):
-            try:
-                found: tuple[Batch, Any] = ray_result(self._result, ADVICE)
-                return found
-            except ClusterError:
-                if losses == LOSSES_MAX:
-                    raise
-                time.sleep(PAUSE_S * losses)
-                self._repeat()
-        raise AssertionError("the last loss raises")
+        """See Part. ClusterError if the worker is lost again and again."""
+        return repeated(lambda: ray_result(self._result, ADVICE), self._repeat)
 
     def _repeat(self) -> None:
         """On a machine that is left, although it may have no CPU to spare."""

@@ -63,10 +63,7 @@ class PPO:
         weights = [1.0] * len(self.collectors) if weights is None else weights
         used = [(self.collectors[index], weight) for index, weight in enumerate(weights) if weight > 0]
         for collector, _ in used:
-            if isinstance(
-                collector, PartedCollector
-            ):  # on a cluster, the parts of all environments collect side by side
-                collector.begin(config.rollout_steps, config.gamma, config.gae_lambda)
+            collector.begin(config.rollout_steps, config.gamma, config.gae_lambda)
         try:
             rollouts = [
                 collector.collect(config.rollout_steps, self.random, config.gamma, config.gae_lambda)

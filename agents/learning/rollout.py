@@ -92,6 +92,9 @@ class Collector:
         self._state, self._episode_starts = self.network.initial_state(count), np.ones(count, np.float32)
         self._running_returns[:] = 0
 
+    def begin(self, steps: int, gamma: float, gae_lambda: float) -> None:
+        """Says what will be collected next. Nothing is done before: parts on a cluster begin here, side by side."""
+
     def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
         """Runs the next `steps` steps and sets `episode_returns`; see `collect_steps`."""
         return Rollout(self.collect_steps(steps, random, gamma, gae_lambda), self.network.memory is not None)

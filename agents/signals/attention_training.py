@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.signals.attention import AXES, BLOCKS, EPSILON, Attention, shapes
-from serl.agents.signals.features import standardise
+from serl.agents.signals.features import scaling, standardise
 from serl.agents.signals.grid import Floats, Ints, Singles
 from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
@@ -30,9 +30,7 @@ def train_attention(fit: Part, validation: Part, seed: int, on_epoch: Callable[[
     import torch
 
     rows = np.unique(fit[0].last)
-    seen = fit[0].books[rows].astype(np.float64)
-    centre, scale = seen.mean(axis=0), seen.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    centre, scale = scaling(fit[0].books[rows].astype(np.float64))
     with one_thread(torch, seed):
         trainer = _Trainer(torch, (centre, scale), fit[2].shape[1], seed)
         weights = trainer.train(_thinned(fit), _thinned(validation), on_epoch)

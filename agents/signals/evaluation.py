@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.fill import FILL_ROWS
+from serl.agents.signals.fill import FILL_ROWS, sides
 from serl.agents.signals.forecaster import BASELINES, MODELS, Forecaster, Forecasts
 from serl.agents.signals.grid import Floats, Ints
 from serl.agents.signals.labels import NAMES, NO_LABEL, classify
@@ -160,15 +160,13 @@ def _trend(forecaster: Forecaster, samples: Samples, name: str, blocks: Ints) ->
 
 def _fill(forecaster: Forecaster, samples: Samples, name: str, blocks: Ints) -> list[Floats]:
     """Block statistics by horizon, of both sides together."""
-    filled = np.concatenate(
-        list(np.moveaxis(forecaster.fill.forecasts(name, samples.inputs.features, samples.past_fills), 2, 0))
-    )
-    labels = np.concatenate(list(np.moveaxis(samples.fills, 2, 0)))
+    filled = sides(forecaster.fill.forecasts(name, samples.inputs.features, samples.past_fills))
+    labels = sides(samples.fills)
     classes = np.where(np.isnan(labels), NO_LABEL, labels).astype(np.int64)
     probabilities = np.stack([1 - filled, filled], axis=2)
     balanced = (filled > forecaster.fill.shares).astype(np.int64)
     if name == FILL.baselines[1]:
-        balanced = (np.concatenate(list(np.moveaxis(samples.past_fills, 2, 0))) == 1).astype(np.int64)
+        balanced = (sides(samples.past_fills) == 1).astype(np.int64)
     forecasts = Forecasts(probabilities, probabilities.argmax(axis=2), balanced)
     return [
         block_statistics(classes[:, horizon], forecasts, horizon, np.tile(blocks, 2))

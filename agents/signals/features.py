@@ -66,6 +66,12 @@ def assemble(ticks: Ints, lots: Ints, windows: Ints) -> Floats:
     return np.where(unknown[:, np.newaxis], np.nan, np.concatenate(columns, axis=1))
 
 
+def scaling(values: Floats) -> tuple[Floats, Floats]:
+    """(centre, scale) of the columns of [n, ..] values: mean and standard deviation, 1 where it is 0."""
+    scale = values.std(axis=0)
+    return values.mean(axis=0), np.where(scale > 0, scale, 1.0)
+
+
 def standardise(features: Floats | Singles, centre: Floats, scale: Floats) -> Floats:
     """[n, feature] as models take them: less the centre, divided by the scale, cut off at CLIP."""
     return np.clip((features - centre) / scale, -CLIP, CLIP)

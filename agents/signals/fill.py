@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.signals.features import mirrored, standardise
+from serl.agents.signals.features import mirrored, scaling, standardise
 from serl.agents.signals.grid import Floats
 from serl.agents.signals.logistic import fit_logistic, fit_temperature
 
@@ -53,13 +53,12 @@ class FillModel:
 def fit_fill(fit: tuple[Floats, Floats, Floats], held: tuple[Floats, Floats]) -> FillModel:
     """Fits features [n, F], labels and past labels [n, H, side], NaN where unknown; `held`, features and labels, calibrates."""
     features, fills, past = fit
-    both, later, before = _both(features), _sides(fills), _sides(past)
-    centre, scale = both.mean(axis=0), both.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    both, later, before = _both(features), sides(fills), sides(past)
+    centre, scale = scaling(both)
     x, x_held, later_held = (
         standardise(both, centre, scale),
         standardise(_both(held[0]), centre, scale),
-        _sides(held[1]),
+        sides(held[1]),
     )
     shares, after, weights, temperatures = [], [], [], []
     for number in range(fills.shape[1]):
@@ -79,8 +78,8 @@ def _both(features: Floats) -> Floats:
     return np.concatenate([features, mirrored(features)])
 
 
-def _sides(labels: Floats) -> Floats:
-    """[2 n, H] labels of the buy side, then of the sell side."""
+def sides(labels: Floats) -> Floats:
+    """[2 n, H] of [n, H, side]: those of the buy side, then of the sell side."""
     return np.concatenate([labels[:, :, 0], labels[:, :, 1]])
 
 

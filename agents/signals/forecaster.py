@@ -21,7 +21,7 @@ from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import CLASSES, FLAT, NO_LABEL, Classes, classify
 from serl.agents.signals.logistic import softmax
 from serl.agents.signals.network import Layers, network_logits
-from serl.agents.signals.volume import LOG_LINEAR, VolumeModel
+from serl.agents.signals.volume import VolumeModel
 from serl.exchange.atomic_file import atomic_file
 from serl.history.day import Day
 
@@ -140,7 +140,7 @@ class Forecaster:
 
     def volumes(self, features: Floats) -> Floats:
         """[n, H] lots that are expected to be traded until each horizon, for features [n, F]."""
-        return self.volume.forecasts(LOG_LINEAR, self.standardise(features), np.zeros((len(features), 0)))
+        return self.volume.expected(self.standardise(features))
 
     def fills(self, features: Floats) -> Floats:
         """[n, H, side] probabilities that an order that joins the queue at the touch is filled until each horizon, for features [n, F]."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from serl.agents.signals.books import CHANNELS, WINDOW, channels
 from serl.agents.signals.features import FeatureStream, has_spread
-from serl.agents.signals.forecaster import Forecaster
+from serl.agents.signals.forecaster import ATTENTION, Forecaster
 from serl.agents.signals.grid import LEVELS, STEP_NS, Ints
 from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.message import Forecast, rounded, rounded_fills
@@ -133,7 +133,8 @@ class LiveForecaster:
         if not seen.is_continued:
             self._stream.reset()
         features = self._stream.push(seen.ticks, seen.lots, seen.buys, seen.sells)
-        self._push_book(seen)
+        if self._model == ATTENTION:  # the others see no books
+            self._push_book(seen)
         self.observed += 1
         self.seconds += time.thread_time() - started
         return None if features is None else Inputs(features[np.newaxis], self._books, np.array([WINDOW - 1]))

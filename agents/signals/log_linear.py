@@ -3,7 +3,7 @@
 import numpy as np
 
 from serl.agents.signals.grid import Floats
-from serl.agents.signals.logistic import ITERATIONS_MAX, LENGTH_MIN, RIDGE, TOLERANCE
+from serl.agents.signals.logistic import RIDGE, newton
 
 EXPONENT_MAX = 20.0
 """Of forecasts: means beyond e^20 times that of what was fitted are cut off."""
@@ -19,18 +19,15 @@ def fit_log_linear(features: Floats, values: Floats) -> Floats:
     weights: Floats = np.zeros(x.shape[1])
     penalty = np.full(x.shape[1], RIDGE)
     penalty[-1] = 0.0
-    loss = _objective(x, values, weights, penalty)
-    for _ in range(ITERATIONS_MAX):
+
+    def step(weights: Floats) -> Floats:
         means = log_linear_means(features, weights)
         gradient = x.T @ (means - values) / len(x) + penalty * weights
-        step = np.linalg.solve((x * means[:, np.newaxis]).T @ x / len(x) + np.diag(penalty), gradient)
-        length = 1.0
-        while (tried := _objective(x, values, weights - length * step, penalty)) > loss and length > LENGTH_MIN:
-            length = length / 2
-        if tried >= loss - TOLERANCE:
-            break
-        weights, loss = weights - length * step, tried
-    return weights
+        return np.asarray(
+            np.linalg.solve((x * means[:, np.newaxis]).T @ x / len(x) + np.diag(penalty), gradient), np.float64
+        )
+
+    return newton(weights, lambda tried: _objective(x, values, tried, penalty), step)
 
 
 def log_linear_means(features: Floats, weights: Floats) -> Floats:

@@ -1,5 +1,7 @@
 """Multinomial logistic regression by Newton's method, and the temperature that calibrates probabilities."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from serl.agents.signals.grid import Floats
@@ -35,18 +37,27 @@ def fit_logistic(features: Floats, labels: Classes, classes: int = CLASSES) -> F
     penalty = np.full(x.shape[1], RIDGE)
     penalty[-1] = 1e-9  # keeps the Hessian invertible: a constant in all intercepts changes nothing
     target = np.eye(classes)[labels]
-    loss = _objective(x, labels, weights, penalty)
-    for _ in range(ITERATIONS_MAX):
+
+    def step(weights: Floats) -> Floats:
         probabilities = softmax(x @ weights)
         gradient = x.T @ (probabilities - target) / len(x) + penalty[:, np.newaxis] * weights
         solved = np.asarray(np.linalg.solve(_hessian(x, probabilities, penalty), gradient.T.ravel()), np.float64)
-        step = solved.reshape(classes, -1).T
-        length = 1.0
-        while (tried := _objective(x, labels, weights - length * step, penalty)) > loss and length > LENGTH_MIN:
+        return solved.reshape(classes, -1).T
+
+    return newton(weights, lambda tried: _objective(x, labels, tried, penalty), step)
+
+
+def newton(weights: Floats, objective: Callable[[Floats], float], step: Callable[[Floats], Floats]) -> Floats:
+    """The weights that minimise an objective, from first ones; `step` is what Newton's method subtracts, which is halved until it does not make things
+    worse."""
+    loss = objective(weights)
+    for _ in range(ITERATIONS_MAX):
+        change, length = step(weights), 1.0
+        while (tried := objective(weights - length * change)) > loss and length > LENGTH_MIN:
             length = length / 2
         if tried >= loss - TOLERANCE:
             break
-        weights, loss = weights - length * step, tried
+        weights, loss = weights - length * change, tried
     return weights
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.agents.signals.attention_training import train_attention
 from serl.agents.signals.errors import SignalError
-from serl.agents.signals.features import standardise
+from serl.agents.signals.features import scaling, standardise
 from serl.agents.signals.fill import fit_fill
 from serl.agents.signals.forecaster import ATTENTION, LOGISTIC, MODELS, NETWORK, Forecaster, Training
 from serl.agents.signals.grid import STEP_NS, STEP_S, Floats
@@ -40,8 +40,7 @@ def train_forecaster(
         np.stack([_shares(label[before == one]) for one in range(CLASSES)])
         for label, before in zip(labels.T, last.T, strict=True)
     ])  # fmt: skip
-    centre, scale = fit.inputs.features.mean(axis=0), fit.inputs.features.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    centre, scale = scaling(fit.inputs.features)
     x, x_held = (standardise(part.inputs.features, centre, scale) for part in (fit, held))
     weights = []
     for column in labels.T:

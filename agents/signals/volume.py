@@ -27,10 +27,14 @@ class VolumeModel:
     def forecasts(self, name: str, standardised: Floats, past: Floats) -> Floats:
         """[n, H] lots, for standardised features [n, F] and volumes of the last horizon [n, H]."""
         if name == LOG_LINEAR:
-            return self.means * log_linear_means(standardised, self.weights.T)
+            return self.expected(standardised)
         if name == MEAN:
             return np.broadcast_to(self.means, past.shape)
         return np.maximum(self.lines[:, 0] * past + self.lines[:, 1], VOLUME_MIN * self.means)
+
+    def expected(self, standardised: Floats) -> Floats:
+        """[n, H] lots by the log-linear model."""
+        return self.means * log_linear_means(standardised, self.weights.T)
 
 
 def fit_volume(standardised: Floats, volumes: Floats, past: Floats) -> VolumeModel:

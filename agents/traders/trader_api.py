@@ -22,7 +22,7 @@ POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 SECOND_NS = 1_000_000_000
 DOWN, FLAT, UP, VOLUME, FILL_BUY, FILL_SELL = range(6)
 """What `forecast` gives: probabilities of the mid's move, lots that will trade, probabilities that a lot at the back of the queue at the bid,
-or at the ask, is filled. A forecaster without one of them gives NaN."""
+or at the ask, is filled."""
 
 _NODE_BYTES = NODE.itemsize
 

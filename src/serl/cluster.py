@@ -1,6 +1,7 @@
 """Where runs go that do not depend on each other: to this machine, or as tasks to a Ray cluster (`--on`). The results are the same."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +11,8 @@ from serl.exchange.errors import ConfigError, SerlError
 from serl.extras import require
 
 LOCAL, RAY = "local", "ray"
+LOSSES_MAX, PAUSE_S = 3, 5.0
+"""Of `repeated`; the pause in seconds, times the losses before."""
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 
@@ -72,6 +75,18 @@ def ray_result(reference: Any, advice: str) -> Any:
         raise error.cause from error
     except ray.exceptions.RayError as error:
         raise ClusterError(f"Ray: {str(error)[:300]}; {advice}") from error
+
+
+def repeated(result: Callable[[], Result], restart: Callable[[], object]) -> Result:
+    """What `result` returns; after a ClusterError from `restart` on again, LOSSES_MAX times. It waits before all but the first: a cluster may not know yet
+    that a machine is gone."""
+    for losses in range(LOSSES_MAX):
+        try:
+            return result()
+        except ClusterError:
+            time.sleep(PAUSE_S * losses)
+            restart()
+    return result()
 
 
 def on_ray(jobs: Mapping[Key, Callable[[], Result]], on: str) -> Iterator[tuple[Key, Result]]:

@@ -7,21 +7,16 @@ from typing import Any
 
 from pydantic import Field
 
+from serl.agents.traders.edge import trade_edge
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.trader_api import (
-    BUY,
     DOWN,
-    SECOND_NS,
-    SELL,
     UP,
     forecast,
     forecast_horizon_s,
     nearest_horizon,
-    recall,
-    remember,
     sleep,
-    take,
     two_sided,
 )
 
@@ -45,16 +40,5 @@ def forecast_taker(agent: Any, profile: Any, market: Any, requests: Any) -> None
         if index >= 0:
             edge = forecast(market, index, UP) - forecast(market, index, DOWN)
             hold_s = forecast_horizon_s(market, index)
-        position, limit_lots = agent.position_lots, int(profile.position_lots_max)
-        expired = market.time_ns - recall(market, 0) > hold_s * SECOND_NS
-        if position > 0 and (expired or edge < profile.leave_below):
-            take(requests, SELL, market.bid_ticks, position)
-        elif position < 0 and (expired or -edge < profile.leave_below):
-            take(requests, BUY, market.ask_ticks, -position)
-        elif edge > profile.enter_above and position < limit_lots:
-            take(requests, BUY, market.ask_ticks, min(int(profile.order_lots), limit_lots - position))
-            remember(market, 0, 1.0 * market.time_ns)
-        elif edge < -profile.enter_above and position > -limit_lots:
-            take(requests, SELL, market.bid_ticks, min(int(profile.order_lots), limit_lots + position))
-            remember(market, 0, 1.0 * market.time_ns)
+        trade_edge(agent, profile, market, requests, edge, hold_s)
     sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

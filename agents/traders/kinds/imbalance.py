@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import Field
 
+from serl.agents.traders.edge import trade_edge
 from serl.agents.traders.random import exponential
 from serl.agents.traders.records import DEPTH_MAX
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.trader_api import BUY, SECOND_NS, SELL, recall, remember, sleep, take, two_sided
+from serl.agents.traders.trader_api import sleep, two_sided
 
 
 class ImbalanceProfile(Profile):
@@ -36,16 +37,5 @@ def imbalance(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         for level in range(min(int(profile.levels), market.ask_levels)):
             ask_lots += market.ask_qty[level]
         ratio = (bid_lots - ask_lots) / (bid_lots + ask_lots)
-        position, limit_lots = agent.position_lots, int(profile.position_lots_max)
-        expired = market.time_ns - recall(market, 0) > profile.hold_s * SECOND_NS
-        if position > 0 and (expired or ratio < profile.leave_below):
-            take(requests, SELL, market.bid_ticks, position)
-        elif position < 0 and (expired or -ratio < profile.leave_below):
-            take(requests, BUY, market.ask_ticks, -position)
-        elif ratio > profile.enter_above and position < limit_lots:
-            take(requests, BUY, market.ask_ticks, min(int(profile.order_lots), limit_lots - position))
-            remember(market, 0, 1.0 * market.time_ns)
-        elif ratio < -profile.enter_above and position > -limit_lots:
-            take(requests, SELL, market.bid_ticks, min(int(profile.order_lots), limit_lots + position))
-            remember(market, 0, 1.0 * market.time_ns)
+        trade_edge(agent, profile, market, requests, ratio, profile.hold_s)
     sleep(requests, market, exponential(agent, profile.interval_s * 1e9))
