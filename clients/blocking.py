@@ -1,6 +1,7 @@
 """The blocking client: no threads, no event loop."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -171,6 +172,10 @@ class Exchange(Client):
     def ask(self, kind: int, *values: Any) -> list[Any]:
         """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""
         return self._run(self.core.ask(kind, *values))
+
+    def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+        """Sends queries (kind, values ..) without waiting for a reply between them; returns the whole replies. Raises `RequestRejected`."""
+        return self._run(self.core.ask_all(queries))
 
     def wait(self, timeout_s: float = 1.0) -> InboxItem | None:
         """The next report, grant or message of a subscribed channel; None if nothing arrives within timeout_s.

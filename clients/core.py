@@ -7,7 +7,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields, whenever
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +46,8 @@ IDLE_WAIT_S = 1.0
 """The longest wait of a call that expects nothing in particular; see `ClientCore.idle_wait_s`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
+QUERIES_MAX = 32
+"""Queries that wait for a reply at the same time: an exchange drops replies of a client with too many unread ones (`replies_unread_max`)."""
 SILENT_HEARTBEATS = 3
 """Heartbeats that have to be missing at least before an exchange counts as dead."""
 
@@ -294,32 +296,49 @@ class ClientCore(Connection):
             self._awaited.remove(command_id)
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
-        """Sends a query; returns the whole reply. Raises `RequestRejected`.
-
-        If an exchange that sends other messages has not replied for `REPLY_TIMEOUT_S`, it asks again: a broken connection has lost the query
-        or its reply."""
-        self._request += 1
-        request = self._request
-        asked_s = self._queried_s = time.monotonic()
-        if kind < Kind.ACCOUNT:
-            values = tuple(with_token(values, self.session.token))
-        message = msgpack.packb([kind, request, *values])
-        self._waiting.add(request)
-        try:
-            self.query(message)
-            while request not in self._replies:
-                self.raise_if_silent()
-                yield REPLY_WAIT_S
-                if request not in self._replies and time.monotonic() - asked_s > REPLY_TIMEOUT_S:
-                    asked_s = time.monotonic()
-                    self.query(message)
-            reply = self._replies[request]
-        finally:
-            self._waiting.discard(request)
-            self._replies.pop(request, None)
-        if reply[0] == Kind.ERROR:
-            raise RequestRejected(reply[1], reply[2])
+        """Sends a query; returns the whole reply. Raises `RequestRejected`; see `ask_all`."""
+        (reply,) = yield from self.ask_all([(kind, *values)])
         return reply
+
+    def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
+        """Sends queries (kind, values ..) before it waits for the first reply, QUERIES_MAX at a time; returns the whole replies in their order. Raises
+        `RequestRejected` for the first that was rejected.
+
+        If an exchange that sends other messages has not replied for `REPLY_TIMEOUT_S`, it asks again: a broken connection has lost the queries
+        or their replies."""
+        replies: list[list[Any]] = []
+        for first in range(0, len(queries), QUERIES_MAX):
+            replies += yield from self._ask_together(queries[first : first + QUERIES_MAX])
+        for reply in replies:
+            if reply[0] == Kind.ERROR:
+                raise RequestRejected(reply[1], reply[2])
+        return replies
+
+    def _ask_together(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
+        messages: dict[int, bytes] = {}
+        for kind, *values in queries:
+            self._request += 1
+            sent = with_token(tuple(values), self.session.token) if kind < Kind.ACCOUNT else values
+            messages[self._request] = msgpack.packb([kind, self._request, *sent])
+        self._waiting.update(messages)
+        self._queried_s = time.monotonic()
+        try:
+            missing = list(messages)
+            while missing:
+                asked_s = time.monotonic()
+                for request in missing:
+                    self.query(messages[request])
+                while missing and time.monotonic() - asked_s <= REPLY_TIMEOUT_S:
+                    self.raise_if_silent()
+                    yield REPLY_WAIT_S
+                    before, missing = missing, [request for request in missing if request not in self._replies]
+                    if len(missing) < len(before):
+                        asked_s = time.monotonic()  # they are answered one after another
+            return [self._replies[request] for request in messages]
+        finally:
+            for request in messages:
+                self._waiting.discard(request)
+                self._replies.pop(request, None)
 
     def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:
         """(bids, asks): from the feed if it is followed, else from a snapshot.

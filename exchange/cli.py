@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
-BACKGROUND_NICENESS = 10
-"""Added niceness of the process that compiles the full rule book, perhaps for nobody, while the exchange serves and its traders compile."""
 FORECASTER = click.option(
     "--forecaster",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -174,7 +172,7 @@ def start(
 
 def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
     """Serves an exchange, with these traders beside it, until it is stopped. began_s: of `time.perf_counter`, when the command began."""
-    from serl.exchange.code_cache import compiled_beside
+    from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
     from serl.garbage import collect_while_serving
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})

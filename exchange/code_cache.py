@@ -24,6 +24,9 @@ CONSTANTS = ("records.py", "state.py", "feed_state.py", "constants.py")
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
 """Matches every file with compiled functions."""
 
+BACKGROUND_NICENESS = 10
+"""Added niceness of a process that compiles the full rule book, perhaps for nobody, while others work."""
+
 UNUSED_DAYS = 7
 """A cache of other sources is deleted when no process has started with it for this long."""
 

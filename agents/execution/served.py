@@ -81,12 +81,12 @@ class ServedMarket:
         self._next_look_ns = (max(now_ns, start_ns - LOOKS_BEFORE_NS) // STEP_NS + 1) * STEP_NS
         self._wait_until(start_ns)
         self.start(episodes[0])
+        self.snapshot(start_ns)
 
     def start(self, episode: Any) -> None:
-        """Starts a parent order, an EPISODE row, whose window starts now."""
+        """Starts a parent order, an EPISODE row, whose window starts now; a snapshot follows."""
         self._side = SELL if episode["sign"] > 0 else BUY
         self._begin_step()
-        self.snapshot(int(episode["start_ns"]))
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
@@ -199,7 +199,7 @@ class ServedMarket:
         """Writes the FRAME and FILL rows: the current book, and what was traded and filled since the step started."""
         self._now_ns = now_ns
         frame, fill = self.frames[0], self.fills[0]
-        for name, levels in zip(("bid", "ask"), self.client.book(self.symbol, LEVELS), strict=True):
+        for name, levels in zip(("bid", "ask"), self._levels(), strict=True):
             table = np.zeros((LEVELS, 2), np.int64)
             table[: len(levels)] = [level[:2] for level in levels] or table[:0]
             frame[f"{name}_ticks"], frame[f"{name}_lots"] = table.T
@@ -216,13 +216,24 @@ class ServedMarket:
         if frame["bid_ticks"][0] and frame["ask_ticks"][0]:
             self.mids.append((now_ns, float(frame["bid_ticks"][0] + frame["ask_ticks"][0]) / 2))
 
+    def _levels(self) -> Any:
+        return self.client.book(self.symbol, LEVELS)
+
+    def _orders_in_book(self) -> Any:
+        return self.client.ask(Kind.L3, self._number)[5]
+
+    @property
+    def rests(self) -> bool:
+        """Whether our limit order is in the book."""
+        return self._resting is not None and self._resting.state == "open"
+
     def _queue(self) -> tuple[int, int]:
         """(open quantity of our limit order, quantity ahead of it at its price)."""
         order = self._resting
-        if order is None or order.state != "open":
+        if order is None or not self.rests:
             return 0, 0
         ahead = 0
-        for number, side, price, qty in self.client.ask(Kind.L3, self._number)[5]:
+        for number, side, price, qty in self._orders_in_book():
             if number == self._order_number:
                 return order.open_lots, ahead
             if (side, price) == (order.side, order.price_ticks):

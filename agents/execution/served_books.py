@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.records import FILL, FRAME
+from serl.agents.execution.environment.records import FILL, FRAME, LEVELS
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
@@ -17,6 +17,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
+from serl.exchange.wire import Kind
 from serl.history.day import Day, Reference, SymbolReference
 
 BEGIN_NS = 36_000_000_000_000
@@ -34,6 +35,22 @@ class _Book(ServedMarket):
         """matches: match ids of all agents in the book, to exclude from the market's trades. orders: the agent of each order id."""
         super().__init__(client, symbol)
         self._matches, self._orders = matches, orders
+        self._replies: dict[tuple[Any, ...], list[Any]] = {}
+
+    def queries(self) -> list[tuple[Any, ...]]:
+        """What `snapshot` needs to know."""
+        return [(Kind.L2, self._number, LEVELS), *([(Kind.L3, self._number)] if self.rests else [])]
+
+    def snapshot_from(self, replies: dict[tuple[Any, ...], list[Any]], now_ns: int) -> None:
+        """`snapshot`, from the replies to all queries."""
+        self._replies = replies
+        self.snapshot(now_ns)
+
+    def _levels(self) -> Any:
+        return self._replies[Kind.L2, self._number, LEVELS][5]
+
+    def _orders_in_book(self) -> Any:
+        return self._replies[Kind.L3, self._number][5]
 
     def _drain_inbox(self) -> None:
         pass
@@ -85,6 +102,7 @@ class ServedBooks:
         self._turn(start_ns)
         for book, episode in zip(self.books, episodes, strict=True):
             book.start(episode)
+        self._snapshot(start_ns)
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
@@ -116,8 +134,10 @@ class ServedBooks:
                     book.receive(item)
 
     def _snapshot(self, now_ns: int) -> None:
+        queries = list(dict.fromkeys(query for book in self.books for query in book.queries()))
+        replies = dict(zip(queries, self.client.ask_all(queries), strict=True))
         for book in self.books:
-            book.snapshot(now_ns)
+            book.snapshot_from(replies, now_ns)
 
 
 def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:

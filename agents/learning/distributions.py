@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from serl.agents.learning.beta_terms import HALF_LOG_2PI, BetaTerms
 from serl.agents.learning.network_config import Kind
 
 EDGE = 1e-6
 """Beta samples stay this far from 0 and 1."""
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Distribution(Protocol):
@@ -38,11 +38,8 @@ class Distribution(Protocol):
     def actions(self, latents: Tensor) -> Tensor:
         """(B, k) actions in the box."""
 
-    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
-        """(B,) log density of the action scaled to the unit box or, if squashed, to (-1, 1); of bins the log probability."""
-
-    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
-        """(B,) entropies."""
+    def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """(..,) log density of the action scaled to the unit box or, if squashed, to (-1, 1), of bins the log probability; (..,) entropies."""
 
 
 class _Box:
@@ -74,27 +71,24 @@ class Gaussian(_Box):
         """See Distribution."""
         return torch.minimum(torch.maximum(latents, self.low), self.low + self.width)
 
-    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
+    def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """See Distribution; of the action before clipping."""
-        scaled = (latents - outputs) * (-log_std).exp()
-        return (-0.5 * scaled * scaled).sum(-1) - (log_std.sum() + len(log_std) * HALF_LOG_2PI)
-
-    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
-        """See Distribution; before clipping."""
-        return (log_std.sum() + len(log_std) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
+        scaled, total = (latents - outputs) * (-log_std).exp(), log_std.sum() + len(log_std) * HALF_LOG_2PI
+        return (-0.5 * scaled * scaled).sum(-1) - total, (total + 0.5 * len(log_std)).expand(outputs.shape[:-1])
 
 
 class Squashed(Gaussian):
-    """tanh of Gaussians, scaled to the box. `entropy` is that of the Gaussian, since the squashed one has no closed form."""
+    """tanh of Gaussians, scaled to the box. The entropy is that of the Gaussian, since the squashed one has no closed form."""
 
     def actions(self, latents: Tensor) -> Tensor:
         """See Distribution."""
         return self.low + self.width * 0.5 * (1 + torch.tanh(latents))
 
-    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
+    def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """See Distribution; log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) is exact in the tails."""
         log_derivative = 2 * (math.log(2) - latents - functional.softplus(-2 * latents))
-        return super().log_prob(outputs, log_std, latents) - log_derivative.sum(-1)
+        log_prob, entropy = super().log_prob_and_entropy(outputs, log_std, latents)
+        return log_prob - log_derivative.sum(-1), entropy
 
 
 class Beta(_Box):
@@ -126,19 +120,11 @@ class Beta(_Box):
         """See Distribution."""
         return self.low + self.width * latents
 
-    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
+    def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """See Distribution."""
-        alpha, beta = self.shapes(outputs)
-        log_norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)
-        return ((alpha - 1) * latents.log() + (beta - 1) * torch.log1p(-latents) - log_norm).sum(-1)
-
-    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
-        """See Distribution."""
-        alpha, beta = self.shapes(outputs)
-        both = alpha + beta
-        log_norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(both)
-        own = (alpha - 1) * torch.digamma(alpha) + (beta - 1) * torch.digamma(beta)
-        return (log_norm - own + (both - 2) * torch.digamma(both)).sum(-1)
+        shape = outputs.shape[:-1]
+        log_prob, entropy = BetaTerms.apply(outputs.flatten(0, -2), latents.flatten(0, -2))
+        return log_prob.view(shape), entropy.view(shape)
 
 
 class Bins(_Box):
@@ -168,14 +154,11 @@ class Bins(_Box):
         """See Distribution."""
         return self.low + self.width * latents / (self.count - 1)
 
-    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
-        """See Distribution."""
-        return self._log_probs(outputs).gather(-1, latents.long().unsqueeze(-1)).squeeze(-1).sum(-1)
-
-    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
+    def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """See Distribution."""
         log_probs = self._log_probs(outputs)
-        return -(log_probs.exp() * log_probs).sum((-1, -2))
+        chosen = log_probs.gather(-1, latents.long().unsqueeze(-1)).squeeze(-1)
+        return chosen.sum(-1), -(log_probs.exp() * log_probs).sum((-1, -2))
 
 
 def distribution(kind: Kind, low: Tensor, high: Tensor, bins: int = 5) -> Distribution:

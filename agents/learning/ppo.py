@@ -133,12 +133,13 @@ class PPO:
         outputs, values = network.outputs_and_values(features)
         deviation, mean = torch.std_mean(batch.advantages)
         advantages = (batch.advantages - mean) / (deviation + 1e-8)
-        log_ratios = network.distribution.log_prob(outputs, network.log_std, batch.latents) - batch.log_probs
+        log_probs, entropies = network.distribution.log_prob_and_entropy(outputs, network.log_std, batch.latents)
+        log_ratios = log_probs - batch.log_probs
         ratios = log_ratios.exp()
         clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
         policy_loss = -torch.minimum(advantages * ratios, advantages * clipped).mean()
         value_loss = (values - batch.returns).square().mean()
-        entropy = network.distribution.entropy(outputs, network.log_std).mean()
+        entropy = entropies.mean()
         total = policy_loss + config.value_weight * value_loss - config.entropy * entropy
         return torch.stack([total, policy_loss, value_loss, entropy, (ratios - 1 - log_ratios).mean()])
 

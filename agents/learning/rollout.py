@@ -134,7 +134,7 @@ class Collector:
         if not (np.isfinite(rewards).all() and np.isfinite(observations).all()):
             raise DivergedError("a reward or an observation of the environment is not finite; check its prices")
         values, latents = network.values(torch.stack(all_features)).numpy(), torch.stack(all_latents)
-        log_probs = network.distribution.log_prob(torch.stack(all_outputs), network.log_std, latents)
+        log_probs, _ = network.distribution.log_prob_and_entropy(torch.stack(all_outputs), network.log_std, latents)
         advantages = estimate_advantages(rewards, values[:-1], dones, values[-1], gamma, gae_lambda)
         recurrent = network.memory is not None
         return Batch(

@@ -138,11 +138,12 @@ class Standings:
         return made
 
     def of_incumbent(self, tickets: Sequence[Ticket], *, first: bool = False) -> list[Ticket]:
-        """The trainings that the incumbent lacks for a comparison with these, and with `first` those that it gets in any case: of the first seed,
-        through all stages. They cost nothing, because all candidates share them."""
+        """The trainings that the incumbent lacks for a comparison with these, and with `first` those that it gets in any case: of the first seed
+        through all stages, and while there are no candidates yet, of the second one too. They cost nothing, because all candidates share them."""
         one, stages = self.incumbent, self._config.stages if first else ()
+        seeds = 1 if self._contenders else 2
         wanted = {(one.share_of(each.share), each.seed) for each in tickets} | {
-            (one.share_of(each.share), 0) for each in stages
+            (one.share_of(stage.share), seed) for stage in stages for seed in range(min(seeds, stage.seeds))
         }
         return [Ticket(one.key, *trial, 0.0) for trial in sorted(wanted) if trial not in one.trials]
 

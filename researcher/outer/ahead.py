@@ -1,10 +1,38 @@
-"""Proposing while candidates train."""
+"""Proposing while candidates train, and training the incumbent while the first candidates are proposed."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 ABANDON_S_MAX = 5.0
 """How long an interrupted run waits for a proposal in progress."""
+ABANDON_WAIT_S = 0.2
+
+
+@contextmanager
+def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[None]:
+    """Do `work` in a thread beside the block, which ends when both are done; raise what the work raised. If the block is left early, call `abandon`, which kills
+    the work's present job, until the work has ended."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # raised again in the run's own thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+        thread.join()
+    except BaseException:
+        while thread.is_alive():
+            abandon()
+            thread.join(ABANDON_WAIT_S)
+        raise
+    if errors:
+        raise errors[0]
 
 
 class ProposedAhead:

@@ -50,7 +50,11 @@ class LowLevel(_Part):
     uniform_share: float = Field(
         0.3, ge=0, lt=1, description="share of specifications drawn uniformly, for exploration"
     )
-    threads: int = Field(1, gt=0, description="threads of the tuner; more help only on an idle machine")
+    threads: int | None = Field(
+        None,
+        gt=0,
+        description="threads of the tuner; null: as many as there are cores, because nothing trains meanwhile",
+    )
     updates_per_iteration: int = Field(
         2, gt=0, description="updates after each iteration, each on modules_max of all scored modules"
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from serl.researcher.outer.database import BEST, Database
 from serl.researcher.outer.prompts import INITIAL
 from serl.researcher.outer.proposers import Proposer
 from serl.researcher.outer.records import Evaluator, Instruction, Proposal
+
+CANDIDATES = "candidates"
+"""The folder of the evaluations, in that of the run."""
 
 
 def ema(ema_bps: float | None, pa_bps: float, decay: float) -> float:
@@ -94,6 +98,8 @@ class OuterLoop:
     callbacks: Callbacks = field(default_factory=Callbacks)
     before_iteration: Callable[[], None] = lambda: None
     """Called before each iteration; restarts a served model that has died."""
+    beside_first: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Surrounds the first proposals, with what can be done beside them."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> str:
@@ -114,7 +120,9 @@ class OuterLoop:
 
     def _iterate(self, iteration: int) -> None:
         began = self.clock()
-        self._propose(iteration)
+        is_first = iteration == 1 and len(self.database.slots(1)) < self.config.candidates
+        with self.beside_first() if is_first else nullcontext():
+            self._propose(iteration)
         model = self.database.model_of(iteration) or self.proposer.model
         last = min(iteration + self.config.lag, self.config.iterations)
         ahead = ProposedAhead(self._propose, range(iteration + 1, last + 1))
@@ -171,7 +179,7 @@ class OuterLoop:
         fresh: dict[str, Candidate] = {one.key: one for _, one in waiting if known[one.key] is None}
         earlier = {one.key: one for one in self.database.raced()} if fresh else {}
         racing = [*fresh.values(), *earlier.values()]
-        made = self.evaluator(racing, self.folder / "candidates") if fresh else []
+        made = self.evaluator(racing, self.folder / CANDIDATES) if fresh else []
         results: dict[str, Result] = {key: result for key, result in known.items() if result is not None}
         results |= dict(zip([one.key for one in racing], made, strict=True))
         return {slot: results[candidate.key] for slot, candidate in waiting}, {key: results[key] for key in earlier}

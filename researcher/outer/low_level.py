@@ -4,6 +4,7 @@ Files: a tuner's state and figures per iteration with updates; `adapter.safetens
 """
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -45,7 +46,7 @@ class LowLevelTuning:
         from serl.researcher.tuning.memory import require_memory
         from serl.researcher.tuning.tuner import Tuner
 
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(1)  # beside it candidates train
         self.config, self._form, self._folder = config, form, folder
         self._served, self._database = served, database
         self._gguf, self._served_file = find(model), served_file(model)
@@ -85,6 +86,15 @@ class LowLevelTuning:
 
     def learn(self, iteration: int, author: Author) -> dict[str, Any]:
         """Update the weights on the modules scored so far. Returns figures of the updates, or why there was none."""
+        import torch
+
+        torch.set_num_threads(self.config.threads or os.cpu_count() or 1)
+        try:
+            return self._learn(iteration, author)
+        finally:
+            torch.set_num_threads(1)
+
+    def _learn(self, iteration: int, author: Author) -> dict[str, Any]:
         state = self._folder / f"after-{iteration:05}.safetensors"
         facts_path = state.with_suffix(".json")
         if facts_path.exists():  # the run was killed between the update and the end of the iteration

@@ -2,8 +2,8 @@
 
 import platform
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from serl.agents.execution.data import file_sha256
 from serl.agents.learning.settings import SAVED
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
+from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.market_facts import market_facts
@@ -19,6 +20,7 @@ from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Size
 from serl.researcher.modules.contracts import Form
+from serl.researcher.outer.ahead import beside
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.baselines import ClimbProposer, ParzenProposer
 from serl.researcher.outer.config import OuterConfig, parse_config
@@ -27,7 +29,7 @@ from serl.researcher.outer.dek import DekProposer
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
 from serl.researcher.outer.hold import hold
-from serl.researcher.outer.loop import Callbacks, OuterLoop, final_begun, reached
+from serl.researcher.outer.loop import CANDIDATES, Callbacks, OuterLoop, final_begun, reached
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.proposers import DefaultProposer, EurekaProposer, Proposer, RandomProposer
 from serl.researcher.outer.records import Evaluator
@@ -238,7 +240,12 @@ def research(
     evaluate = evaluator or make_evaluator(config, folder, callbacks)
     if evaluator is None and config.uses_llm and database.fact("market") is None:
         database.set_fact("market", market_facts(with_history(config.inner, folder).market))
-    with open_proposer(config, folder, database, offline=offline) as (proposer, served):
+    with (
+        compiled_beside(
+            "rulebook", niceness=BACKGROUND_NICENESS
+        ),  # an exchange of a score ends before it has compiled its own
+        open_proposer(config, folder, database, offline=offline) as (proposer, served),
+    ):
 
         def revive() -> None:
             """Restart a served model that has died."""
@@ -246,7 +253,18 @@ def research(
                 served.restart(*served.serving)
 
         loop = OuterLoop(config, folder, database, proposer, evaluate, callbacks or Callbacks(), revive)
+        if served is not None:
+            loop.beside_first = incumbent_training(config, folder, evaluate)
         return loop.run()
+
+
+def incumbent_training(
+    config: OuterConfig, folder: Path, evaluate: Evaluator
+) -> Callable[[], AbstractContextManager[None]]:
+    """What an embedded model, which is slow and uses one core, leaves time for: all candidates are compared with the incumbent."""
+    from serl.researcher.inner.worker import abandon
+
+    return lambda: beside(lambda: evaluate([config.incumbent_candidate], folder / CANDIDATES), abandon)
 
 
 def notices(config: OuterConfig) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from serl.clients import core as client_core
 from serl.clients.dashboard import link as dashboard_link
 from serl.clients.dashboard.account import Account as DashboardAccount
 from serl.clients.dashboard.board import Board
@@ -16,7 +17,7 @@ from serl.clients.record import SILENCE_S, Recorder
 from serl.clients.sockets import Sockets
 from serl.exchange.account import Account
 from serl.exchange.wire import FeedKind, Kind
-from tests.clients.stand_in import LIMITS, SYMBOLS, StandIn, stand_in
+from tests.clients.stand_in import LIMITS, SYMBOLS, StandIn, finish, logged_in, pause, stand_in
 
 INFO = [1, SYMBOLS, ["live", 1.0, 0, 0], LIMITS]
 
@@ -52,6 +53,44 @@ def test_each_request_has_its_own_patience(exchange: StandIn) -> None:
     sockets.process_replies()
     sockets.close()
     assert answers == ["no short", "long"]
+
+
+def replies_to(exchange: StandIn, count: int) -> list[int]:
+    """Answers this many queries, the last one first; their symbols, as they came."""
+    asked = [exchange.arrived("queries") for _ in range(count)]
+    for _, request, symbol, _ in reversed(asked):
+        exchange.send(Kind.L2 + 16, request, 1, 0, symbol, [[], []], socket="queries")
+    return [symbol for _, _, symbol, _ in asked]
+
+
+def test_queries_are_sent_together_and_no_more_than_an_exchange_keeps_replies(
+    exchange: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_core, "QUERIES_MAX", 3)
+    with logged_in(exchange) as core:
+        steps = core.ask_all([(Kind.L2, symbol, 1) for symbol in range(5)])
+        next(steps)
+        assert replies_to(exchange, 3) == [0, 1, 2] and exchange.arrived("queries", 100) == []
+        with pytest.raises(AssertionError, match="did not return"):
+            finish(core, steps, 0.3)
+        assert replies_to(exchange, 2) == [3, 4]
+        assert [reply[4] for reply in finish(core, steps)] == [0, 1, 2, 3, 4]
+
+
+def test_only_queries_without_a_reply_are_asked_again(exchange: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_core, "REPLY_TIMEOUT_S", 0.2)
+    with logged_in(exchange) as core:
+        steps, route = core.ask_all([(Kind.L2, symbol, 1) for symbol in range(3)]), exchange.route
+        next(steps)
+        asked = [exchange.arrived("queries") for _ in range(3)]
+        exchange.send(Kind.L2 + 16, asked[1][1], 1, 0, 1, [[], []], socket="queries")
+        exchange.route = route
+        for _ in range(4):  # an exchange that sends other messages is not unreachable
+            time.sleep(0.1)
+            exchange.send(Kind.HEARTBEAT, 0)
+            pause(core, 1000)
+            next(steps)
+        assert [exchange.arrived("queries", 500)[1] for _ in range(2)] == [asked[0][1], asked[2][1]]
 
 
 def test_a_recorder_waits_for_a_reply_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,12 +96,12 @@ def textbook_loss(made: PPO, batch: Batch) -> torch.Tensor:
         return last(values)
 
     outputs, values = through(network.actor), through(network.critic).squeeze(-1)
-    ratio = (network.distribution.log_prob(outputs, network.log_std, batch.latents) - batch.log_probs).exp()
+    log_probs, entropies = network.distribution.log_prob_and_entropy(outputs, network.log_std, batch.latents)
+    ratio = (log_probs - batch.log_probs).exp()
     advantages = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std() + 1e-8)
     policy = -torch.minimum(advantages * ratio, advantages * ratio.clamp(1 - config.clip, 1 + config.clip)).mean()
     value = torch.nn.functional.mse_loss(values, batch.returns)
-    entropy = network.distribution.entropy(outputs, network.log_std).mean()
-    return policy + config.value_weight * value - config.entropy * entropy
+    return policy + config.value_weight * value - config.entropy * entropies.mean()
 
 
 @pytest.mark.parametrize(("kind", "memory"), [("beta", 0), ("squashed", 0), ("gaussian", 6), ("bins", 0)])

@@ -76,6 +76,16 @@ def test_the_best_half_trains_on_and_the_most_promising_first(tmp_path: Path) ->
     assert (ticket.key, ticket.share, ticket.seed, ticket.cost) == (field[2].key, 1.0, 0, 0.5), "a training continues"
 
 
+def test_an_incumbent_without_candidates_trains_ahead_what_they_will_need(tmp_path: Path) -> None:
+    alone, beside = (
+        Standings(Race(stages=STAGES), field, made(tmp_path / str(len(field)), Candidate({}), {}))
+        for field in ([], [made(tmp_path, rewards(1)[0], {})])
+    )
+    first = [(ticket.share, ticket.seed, ticket.cost) for ticket in beside.of_incumbent([], first=True)]
+    assert first == [(0.5, 0, 0.0), (1.0, 0, 0.0)]
+    assert [ticket[1:] for ticket in alone.of_incumbent([], first=True)] == [*first, (1.0, 1, 0.0)]
+
+
 def test_an_old_candidate_can_be_promoted_later(tmp_path: Path) -> None:
     race = Race(stages=STAGES)
     before, _ = standings(tmp_path / "a", [{(0.5, 0): 0.9}, {(0.5, 0): 0.3}], race)
