@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgpack
 
+from serl.clients.asked import TOGETHER_MAX, Asked
 from serl.clients.awaited import Awaited
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.connection import Connection
@@ -35,7 +36,7 @@ from serl.clients.values import FeedMessage, Price, to_ticks
 from serl.exchange.news import FEED_KIND, TOPIC
 from serl.exchange.records import CommandKind
 from serl.exchange.terms import NO_TERMS, Terms
-from serl.exchange.wire import FeedKind, Kind, with_token
+from serl.exchange.wire import FeedKind, Kind
 
 Result = TypeVar("Result")
 Steps = Generator[float, None, Result]
@@ -46,8 +47,6 @@ IDLE_WAIT_S = 1.0
 """The longest wait of a call that expects nothing in particular; see `ClientCore.idle_wait_s`."""
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
-QUERIES_MAX = 32
-"""Queries that wait for a reply at the same time: an exchange drops replies of a client with too many unread ones (`replies_unread_max`)."""
 SILENT_HEARTBEATS = 3
 """Heartbeats that have to be missing at least before an exchange counts as dead."""
 
@@ -73,10 +72,7 @@ class ClientCore(Connection):
         self._heard = Heard()
         self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
-        self._replies: dict[int, list[Any]] = {}
-        self._waiting: set[int] = set()  # queries without a reply
-        self._awaited = Awaited(session)
-        self._request = 0
+        self._asked, self._awaited = Asked(), Awaited(session)
         #: messages that have arrived, on all sockets
         self.received = 0
         #: the last error that `receive` raised
@@ -119,9 +115,9 @@ class ClientCore(Connection):
             reply = msgpack.unpackb(data, strict_map_key=False)
             request = reply[3] if reply[0] == Kind.ERROR else reply[1]
             self.received += 1
-            if request in self._waiting:
-                self._replies[request] = reply
-            elif self.news_feed is not None and request == self.news_feed.request:
+            if self._asked.note(request, reply):
+                continue
+            if self.news_feed is not None and request == self.news_feed.request:
                 self.inbox.extend(self.news_feed.receive_reply(reply))
             elif reply[0] != Kind.ERROR:
                 self._stale.apply(request, reply)
@@ -130,8 +126,7 @@ class ClientCore(Connection):
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         self._query_news()
-        for message in self._stale.queries(self.session, self._request + 1):
-            self._request += 1
+        for message in self._stale.queries(self.session, self._asked.new_number):
             self.try_query(message)
         if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > self._silence_s / 3:
             self.ping()
@@ -189,9 +184,9 @@ class ClientCore(Connection):
     def _query_news(self) -> None:
         """Asks for news that the feed missed."""
         if self.news_feed is not None and self.news_feed.is_query_due:
-            self._request += 1
-            after = self.news_feed.query(self._request)
-            self.try_query(msgpack.packb([Kind.NEWS, self._request, self.session.token, after]))
+            number = self._asked.new_number()
+            after = self.news_feed.query(number)
+            self.try_query(msgpack.packb([Kind.NEWS, number, self.session.token, after]))
 
     @property
     def _silence_s(self) -> float:
@@ -301,44 +296,33 @@ class ClientCore(Connection):
         return reply
 
     def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
-        """Sends queries (kind, values ..) before it waits for the first reply, QUERIES_MAX at a time; returns the whole replies in their order. Raises
+        """Sends queries (kind, values ..), TOGETHER_MAX before it waits for the first reply; returns the whole replies in their order. Raises
         `RequestRejected` for the first that was rejected.
 
-        If an exchange that sends other messages has not replied for `REPLY_TIMEOUT_S`, it asks again: a broken connection has lost the queries
-        or their replies."""
+        It asks again if none has come for `REPLY_TIMEOUT_S`: a broken connection has lost the queries or their replies."""
         replies: list[list[Any]] = []
-        for first in range(0, len(queries), QUERIES_MAX):
-            replies += yield from self._ask_together(queries[first : first + QUERIES_MAX])
+        for first in range(0, len(queries), TOGETHER_MAX):
+            replies += yield from self._ask_together(queries[first : first + TOGETHER_MAX])
         for reply in replies:
             if reply[0] == Kind.ERROR:
                 raise RequestRejected(reply[1], reply[2])
         return replies
 
     def _ask_together(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
-        messages: dict[int, bytes] = {}
-        for kind, *values in queries:
-            self._request += 1
-            sent = with_token(tuple(values), self.session.token) if kind < Kind.ACCOUNT else values
-            messages[self._request] = msgpack.packb([kind, self._request, *sent])
-        self._waiting.update(messages)
-        self._queried_s = time.monotonic()
+        messages = self._asked.add(queries, self.session.token)
+        self._queried_s, missing = time.monotonic(), list(messages)
         try:
-            missing = list(messages)
             while missing:
                 asked_s = time.monotonic()
-                for request in missing:
-                    self.query(messages[request])
-                while missing and time.monotonic() - asked_s <= REPLY_TIMEOUT_S:
+                for number in missing:
+                    self.query(messages[number])
+                while missing and time.monotonic() - max(asked_s, self._asked.noted_s) <= REPLY_TIMEOUT_S:
                     self.raise_if_silent()
                     yield REPLY_WAIT_S
-                    before, missing = missing, [request for request in missing if request not in self._replies]
-                    if len(missing) < len(before):
-                        asked_s = time.monotonic()  # they are answered one after another
-            return [self._replies[request] for request in messages]
+                    missing = self._asked.without_reply(missing)
+            return self._asked.replies(messages)
         finally:
-            for request in messages:
-                self._waiting.discard(request)
-                self._replies.pop(request, None)
+            self._asked.remove(messages)
 
     def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:
         """(bids, asks): from the feed if it is followed, else from a snapshot.

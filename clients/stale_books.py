@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
@@ -30,8 +30,8 @@ class StaleBooks:
         if book.needs_snapshot:
             self._asked.setdefault(topic, (0, -math.inf))
 
-    def queries(self, session: Session, request: int) -> list[bytes]:
-        """Queries for the snapshots that are needed now, numbered from `request` on."""
+    def queries(self, session: Session, new_number: Callable[[], int]) -> list[bytes]:
+        """Queries for the snapshots that are needed now."""
         if not self._asked:
             return []
         now_s, found = time.monotonic(), []
@@ -40,9 +40,9 @@ class StaleBooks:
             if book is None or not book.needs_snapshot:
                 del self._asked[topic]
             elif topic not in self.filling and now_s - asked_s > self._retry_s:
-                self._asked[topic] = request + len(found), now_s
+                self._asked[topic] = new_number(), now_s
                 kind, *values = snapshot_query(session, topic)
-                found.append(msgpack.packb([kind, request + len(found), *with_token(values, session.token)]))
+                found.append(msgpack.packb([kind, self._asked[topic][0], *with_token(values, session.token)]))
         return found
 
     def apply(self, request: int, reply: list[Any]) -> None:

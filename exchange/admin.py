@@ -21,6 +21,7 @@ from serl.exchange.requests import Requests
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.settings import asset_rows, deposit_row
+from serl.exchange.unread_replies import UnreadReplies
 from serl.exchange.wire import Kind, RequestError, pack
 
 OPERATE_FORM = (
@@ -53,12 +54,13 @@ class Admin:
         socket: "zmq.Socket[bytes]",
         stop: Callable[[str], None],
         budget: Budget,
+        unread: UnreadReplies,
         news: NewsChannel,
         schedule: Schedule,
     ) -> None:
         self._core, self._clock, self._sessions, self._news = core, clock, sessions, news
         self._login, self._refusals, self._stop, self._schedule = login, refusals, stop, schedule
-        self.requests = Requests(socket, self._reply, budget, refusals, charges_answers=False)
+        self.requests = Requests(socket, self._reply, budget, refusals, unread, charges_answers=False)
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         permission: Permission = "drop_copy" if message[0] in COPIES else "operate"

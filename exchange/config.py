@@ -163,6 +163,7 @@ class LimitsConfig(Section):
     unread_bytes_max: int = Field(1 << 24, ge=1 << 20)
     request_bytes_max: int = Field(4096, ge=256, le=1 << 20)
     replies_unread_max: int = Field(100, ge=1)
+    replies_unread_bytes_max: int = Field(1 << 25, ge=1 << 16)
     requests_share: float = Field(0.05, gt=0, le=1)
     snapshot_orders_max: int = Field(100_000, ge=1)
     subscription_bytes_max: int = Field(256, ge=64, le=1 << 16)

@@ -17,6 +17,7 @@ from serl.exchange.log import log
 from serl.exchange.open_files import raise_open_files
 from serl.exchange.open_sockets import open_sockets
 from serl.exchange.peer import Refusals
+from serl.exchange.unread_replies import UnreadReplies
 
 RESERVED = 128
 """Descriptors kept for the journal, snapshots, libzmq's own and the standard streams."""
@@ -142,6 +143,15 @@ class Connections:
         self._read_bytes, self._is_over = before[0], before[1] != 0
         self._is_over[descriptors] = over
         return bool(np.any(over & (before[1, descriptors] == 0)))
+
+    def unread_replies(self, bytes_max: int) -> UnreadReplies:
+        """Room for replies, where connections that do not read theirs are closed."""
+        return UnreadReplies(bytes_max, self._close_replied)
+
+    def _close_replied(self, descriptor: int) -> None:
+        self._refusals.connections_closed += 1
+        for port in self._ports - {self._orders_port}:
+            close_connection(descriptor, port)
 
     def _close_excess(
         self, descriptors: NDArray[np.int64], ports: NDArray[np.int64], sessions: Collection[int]

@@ -18,8 +18,8 @@ _getsockopt = types.ExternalFunction(
 _FAMILY_AT = 1 if sys.platform == "darwin" else 0
 """The byte of a sockaddr with the address family: BSD's begins with its length."""
 _INET, _INET6 = 2, (30 if sys.platform == "darwin" else 10)
-_IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED_AT = 6, 11, 128 // 8
-"""Linux: tcp_info.tcpi_bytes_received, a 64-bit integer."""
+_IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED_AT, _BYTES_RECEIVED_AT = 6, 11, 120 // 8, 128 // 8
+"""Linux: 64-bit integers of tcp_info, tcpi_bytes_acked and tcpi_bytes_received."""
 COUNTS_BYTES = sys.platform == "linux"
 """Whether the system tells how many bytes a connection has received."""
 
@@ -71,3 +71,19 @@ def open_sockets(start: int, stop: int, ports: frozenset[int], count_max: int) -
         start, stop, np.array(list(ports), np.int64), COUNTS_BYTES, scratch, scratch.view(np.uint8), found
     )
     return found[:count], after
+
+
+@compiled
+def _acked(descriptor: int, scratch: Any) -> int:
+    """See acked_bytes. scratch: int64 (64,)."""
+    scratch[62] = 8 * (_BYTES_RECEIVED_AT + 1)
+    scratch[_BYTES_ACKED_AT] = -1
+    _getsockopt(
+        np.int32(descriptor), np.int32(_IPPROTO_TCP), np.int32(_TCP_INFO), scratch.ctypes.data, scratch[62:].ctypes.data
+    )
+    return int64(scratch[_BYTES_ACKED_AT])
+
+
+def acked_bytes(descriptor: int) -> int:
+    """How many bytes of what was sent over a TCP connection the other end has received; -1 if it is none, or the system does not tell."""
+    return int(_acked(descriptor, np.zeros(64, np.int64))) if COUNTS_BYTES else -1

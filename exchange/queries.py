@@ -22,6 +22,7 @@ from serl.exchange.records import FEE_COLUMNS, LAST_TICKS, MAKER_FEE, EventFlag,
 from serl.exchange.rejections import Rejections
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
+from serl.exchange.unread_replies import UnreadReplies
 from serl.exchange.wire import Kind, RequestError, pack
 
 
@@ -30,13 +31,13 @@ class Queries:
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, login: Login, refusals: Refusals,
-        socket: "zmq.Socket[bytes]", budget: Budget, news: NewsChannel,
+        socket: "zmq.Socket[bytes]", budget: Budget, unread: UnreadReplies, news: NewsChannel,
     ) -> None:  # fmt: skip
         self._core = core
         self._clock = clock
         self._sessions, self._news = sessions, news
         self._login, self._refusals = login, refusals
-        self.requests = Requests(socket, self._reply, budget, refusals)
+        self.requests = Requests(socket, self._reply, budget, refusals, unread)
         self._rejections, self._started = Rejections(core), time.monotonic()
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:

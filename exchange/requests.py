@@ -11,6 +11,7 @@ import zmq
 from serl.exchange import wire
 from serl.exchange.budget import Budget, processor_time_s
 from serl.exchange.peer import Peer, Refusals, peer_of
+from serl.exchange.unread_replies import UnreadReplies
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_REQUESTS_MAX = 16
@@ -41,10 +42,11 @@ class Requests:
         reply: Callable[[list[Any], Peer], bytes],
         budget: Budget,
         refusals: Refusals,
+        unread: UnreadReplies,
         charges_answers: bool = True,
     ) -> None:
         self._socket, self._reply, self._budget, self._charges_answers = socket, reply, budget, charges_answers
-        self._refusals = refusals
+        self._refusals, self._unread = refusals, unread
         self._skipping = False
         self._waiting: dict[bytes, deque[_Request]] = {}  # by routing id
         self._count = 0
@@ -121,6 +123,9 @@ class Requests:
         """Answers a request. Returns whether it costs nothing."""
         request, accepted, peer = 0, False, peer_of(waiting.frame)
         self._refusals.heard.add(peer.descriptor)
+        if not self._unread.admits(peer):
+            self._refusals.errors["replies_unread"] += 1
+            return False
         try:
             if waiting.frames > 1:
                 raise RequestError(
@@ -138,6 +143,7 @@ class Requests:
             answer = pack(Kind.ERROR, error.code, str(error), request)
         with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
             self._socket.send_multipart([route, answer], zmq.NOBLOCK)
+            self._unread.add(peer, len(answer))
         return accepted and not self._charges_answers
 
     def _skip(self, frames_max: int) -> int:

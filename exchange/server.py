@@ -97,9 +97,10 @@ class Exchange:
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
         self._shares = Shares((*POLLED, "resends", "missed"), limits.requests_share)
-        strangers = self._shares["strangers"]
-        self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals, strangers.spend)
-        self._zap = Zap(self._context, admitted, refusals, strangers)
+        charge = self._shares["strangers"].spend
+        self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals, charge)
+        unread = self._connections.unread_replies(limits.replies_unread_bytes_max)
+        self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
         self._sockets = bind_sockets(self._context, config, self.login.required, keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
@@ -142,11 +143,11 @@ class Exchange:
             )
             self.queries = Queries(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"],
-                self._shares["queries"], self.news,
+                self._shares["queries"], unread, self.news,
             )  # fmt: skip
             self.admin = Admin(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
-                self._shares["admin"], self.news, self.schedule,
+                self._shares["admin"], unread, self.news, self.schedule,
             )  # fmt: skip
             self.feed.counter[PUBLISHED] = self.core.gateway.counter[EVENTS]
             self._segment, self._published_s = self.core.journal.events, 0.0
@@ -241,8 +242,7 @@ class Exchange:
         self.stop(signal.Signals(number).name)
 
     def _loop(self) -> None:
-        intervals = self.config.intervals
-        next_check = next_time = 0.0
+        intervals, next_check, next_time = self.config.intervals, 0.0, 0.0
         while not self._stopping:
             reason = self._serve_orders()
             self._shares.begin_turn()

@@ -228,7 +228,7 @@ def test_queries_to_an_absent_exchange_do_not_block_and_leave_nothing(exchange: 
             next(query)
             query.close()  # its caller has given up
     assert time.monotonic() - started_s < 5
-    assert not core._waiting and not core._replies
+    assert not core._asked._replies
 
 
 def test_a_login_brings_the_rows_of_a_single_order(exchange: StandIn, core: ClientCore) -> None:

@@ -21,6 +21,7 @@ from serl.exchange.open_sockets import COUNTS_BYTES, OPEN, open_sockets
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.requests import Requests
 from serl.exchange.strangers import ANSWERS_MIN, Strangers
+from serl.exchange.unread_replies import UnreadReplies
 
 PIECE_S, SHARE = 0.001, 0.05
 
@@ -214,7 +215,8 @@ def test_who_asks_little_does_not_wait_for_those_who_ask_much(monkeypatch: pytes
         clock.now_s += 0.01
         return b""
 
-    answering = Requests(socket, reply, Budget(SHARE), Refusals())  # pyrefly: ignore[bad-argument-type]
+    unread = UnreadReplies(1 << 20, lambda descriptor: None)
+    answering = Requests(socket, reply, Budget(SHARE), Refusals(), unread)  # pyrefly: ignore[bad-argument-type]
     heavy = [bytes([number]) for number in range(30)]
     for route in heavy * 10:
         socket.put(route)

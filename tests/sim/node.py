@@ -17,6 +17,7 @@ from serl.exchange.core import Core
 from serl.exchange.errors import SerlError
 from serl.exchange.journal import commit, event_store, journal, meta, missed
 from serl.exchange.market import Market
+from serl.exchange.unread_replies import UnreadReplies
 from tests.sim import threads
 from tests.sim.disk import Disk, Image, Installed
 from tests.sim.threads import Current, Process, Thread, pause
@@ -35,6 +36,10 @@ class _Connections:
 
     def __init__(self, *arguments: object) -> None:
         del arguments
+
+    def unread_replies(self, bytes_max: int) -> UnreadReplies:
+        """Without effect: no connection has a descriptor."""
+        return UnreadReplies(bytes_max, lambda descriptor: None)
 
     def check(self, *arguments: object) -> None:
         """Called once in each turn of the exchange's loop."""
