@@ -1,6 +1,5 @@
 """Requests to the queries and admin sockets: a few each turn of the loop, charged to a budget. The connection that was served least is next."""
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -141,9 +140,11 @@ class Requests:
         except RequestError as error:
             self._refusals.errors[error.code] += 1
             answer = pack(Kind.ERROR, error.code, str(error), request)
-        with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
+        self._unread.add(peer, len(answer))
+        try:
             self._socket.send_multipart([route, answer], zmq.NOBLOCK)
-            self._unread.add(peer, len(answer))
+        except zmq.ZMQError:  # the client is gone or does not read: its answer is dropped
+            self._unread.add(peer, -len(answer))
         return accepted and not self._charges_answers
 
     def _skip(self, frames_max: int) -> int:

@@ -56,7 +56,7 @@ class UnreadReplies:
         return self._unread_max < self._bytes_max or self._make_room(now_s)
 
     def add(self, peer: Peer, size: int) -> None:
-        """A reply of this size was sent."""
+        """A reply of this size will be sent: until then, what the peer has received belongs to earlier ones. Negative: it was not."""
         if not COUNTS_BYTES or peer.descriptor < 0:
             return
         own = self._connections.get(peer.descriptor)

@@ -240,12 +240,9 @@ def research(
     evaluate = evaluator or make_evaluator(config, folder, callbacks)
     if evaluator is None and config.uses_llm and database.fact("market") is None:
         database.set_fact("market", market_facts(with_history(config.inner, folder).market))
-    with (
-        compiled_beside(
-            "rulebook", niceness=BACKGROUND_NICENESS
-        ),  # an exchange of a score ends before it has compiled its own
-        open_proposer(config, folder, database, offline=offline) as (proposer, served),
-    ):
+    # an exchange of a score ends before it has compiled its own
+    rule_book = compiled_beside("rulebook", niceness=BACKGROUND_NICENESS)
+    with rule_book, open_proposer(config, folder, database, offline=offline) as (proposer, served):
 
         def revive() -> None:
             """Restart a served model that has died."""
