@@ -37,6 +37,7 @@ class UnreadReplies:
     def __init__(self, bytes_max: int, close: Callable[[int], None], acked: Callable[[int], int] = acked_bytes) -> None:
         """close: closes the connection with a descriptor. acked: how many bytes it has received, -1 if it is none."""
         self._bytes_max, self._close, self._acked = bytes_max, close, acked
+        acked(-1)  # compiled code is loaded now, not at the first reply
         self._connections: dict[int, _Connection] = {}  # by descriptor
         self._unread_max = 0  # what may be unread at most: as if nothing had been read since the last look
         self._looked_s = 0.0

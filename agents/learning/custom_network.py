@@ -9,6 +9,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
+from serl.agents.learning.activations import with_own_tanh
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import distribution
 from serl.agents.learning.errors import NotExportableError
@@ -32,6 +33,7 @@ class CustomNetwork(nn.Module):
 
     def __init__(self, module: nn.Module, config: NetworkConfig, size: int, low: Any, high: Any) -> None:
         super().__init__()
+        module = with_own_tanh(module)
         self.module, self.config, self._shape = module, config, (size, low, high)
         self.distribution = action_distribution(config, low, high)
         self.log_std = nn.Parameter(torch.full((self.distribution.log_std_size,), math.log(config.deviation)))

@@ -92,9 +92,10 @@ def test_an_incumbent_that_failed_is_trained_again(tmp_path: Path, monkeypatch: 
         return JobResult(Outcome.CRASHED, "exit status -9")
 
     monkeypatch.setattr(evaluate, "trainer", lambda on: train)
+    settings = Settings(race=Race(stages=(Stage(share=1, seeds=1),)))
     for number in (1, 2):
         with pytest.raises(IncumbentError):
-            evaluate_many([Candidate({})], Settings(), Budget(), tmp_path)
+            evaluate_many([Candidate({})], settings, Budget(), tmp_path)
         assert len(calls) == number
 
 
