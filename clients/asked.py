@@ -12,6 +12,12 @@ TOGETHER_MAX = 32
 """Queries that wait for a reply at the same time: an exchange drops replies of a client with too many unread ones (`replies_unread_max`)."""
 
 
+def query_message(number: int, query: Sequence[Any], token: str) -> bytes:
+    """The message of a query (kind, values ..)."""
+    kind, *values = query
+    return bytes(msgpack.packb([kind, number, *(with_token(values, token) if kind < Kind.ACCOUNT else values)]))
+
+
 class Asked:
     """The numbers of queries, and the replies to those that a call waits for: they may come while another call receives."""
 
@@ -28,11 +34,8 @@ class Asked:
 
     def add(self, queries: Sequence[tuple[Any, ...]], token: str) -> dict[int, bytes]:
         """The messages of queries (kind, values ..) by number. A call waits for their replies from now on."""
-        messages = {}
-        for kind, *values in queries:
-            number = self.new_number()
-            sent = with_token(values, token) if kind < Kind.ACCOUNT else values
-            messages[number] = msgpack.packb([kind, number, *sent])
+        numbers = [self.new_number() for _ in queries]
+        messages = {number: query_message(number, query, token) for number, query in zip(numbers, queries, strict=True)}
         self._replies.update(dict.fromkeys(messages))
         return messages
 

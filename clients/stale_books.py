@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgpack
-
+from serl.clients.asked import query_message
 from serl.clients.book import L2Book, L3Book
 from serl.clients.session import Session
-from serl.exchange.wire import Kind, with_token
+from serl.exchange.wire import Kind
 
 SNAPSHOTS_MAX = 16
 """Snapshots that are asked for at a time."""
@@ -40,9 +39,9 @@ class StaleBooks:
             if book is None or not book.needs_snapshot:
                 del self._asked[topic]
             elif topic not in self.filling and now_s - asked_s > self._retry_s:
-                self._asked[topic] = new_number(), now_s
-                kind, *values = snapshot_query(session, topic)
-                found.append(msgpack.packb([kind, self._asked[topic][0], *with_token(values, session.token)]))
+                number = new_number()
+                self._asked[topic] = number, now_s
+                found.append(query_message(number, snapshot_query(session, topic), session.token))
         return found
 
     def apply(self, request: int, reply: list[Any]) -> None:

@@ -223,14 +223,14 @@ class ServedMarket:
         return self.client.ask(Kind.L3, self._number)[5]
 
     @property
-    def rests(self) -> bool:
-        """Whether our limit order is in the book."""
-        return self._resting is not None and self._resting.state == "open"
+    def open_order(self) -> Order | None:
+        """Our limit order, while it is in the book."""
+        return self._resting if self._resting is not None and self._resting.state == "open" else None
 
     def _queue(self) -> tuple[int, int]:
         """(open quantity of our limit order, quantity ahead of it at its price)."""
-        order = self._resting
-        if order is None or not self.rests:
+        order = self.open_order
+        if order is None:
             return 0, 0
         ahead = 0
         for number, side, price, qty in self._orders_in_book():

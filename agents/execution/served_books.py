@@ -39,7 +39,7 @@ class _Book(ServedMarket):
 
     def queries(self) -> list[tuple[Any, ...]]:
         """What `snapshot` needs to know."""
-        return [(Kind.L2, self._number, LEVELS), *([(Kind.L3, self._number)] if self.rests else [])]
+        return [(Kind.L2, self._number, LEVELS), *([(Kind.L3, self._number)] if self.open_order else [])]
 
     def snapshot_from(self, replies: dict[tuple[Any, ...], list[Any]], now_ns: int) -> None:
         """`snapshot`, from the replies to all queries."""

@@ -47,7 +47,7 @@ OPTIONS = frozenset(
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide, "neg": torch.neg, "pow": torch.pow, "matmul": torch.matmul,
     "getitem": operator.getitem, "linear": functional.linear, "layer_norm": functional.layer_norm,
-    "tanh": tanh, "sigmoid": torch.sigmoid, "relu": functional.relu, "elu": functional.elu, "gelu": functional.gelu,
+    "tanh": torch.tanh, "numpy_tanh": tanh, "sigmoid": torch.sigmoid, "relu": functional.relu, "elu": functional.elu, "gelu": functional.gelu,
     "silu": functional.silu, "mish": functional.mish, "softplus": functional.softplus, "leaky_relu": functional.leaky_relu,
     "softmax": functional.softmax, "log_softmax": functional.log_softmax, "exp": torch.exp, "log": torch.log, "log1p": torch.log1p,
     "abs": torch.abs, "sign": torch.sign, "sqrt": torch.sqrt, "square": torch.square, "sin": torch.sin, "cos": torch.cos,
@@ -66,11 +66,11 @@ ALIASES = {"view": "reshape", "div": "truediv", "true_divide": "truediv", "clip"
 NAMES = {function: name for name, function in FUNCTIONS.items()} | {
     getattr(operator, name): name for name in (*ARITHMETIC, "matmul", "gt", "ge", "lt", "le")
 } | {getattr(torch, name): name for name in ("relu", "softmax", "log_softmax")} | {
-    torch.clip: "clamp", torch.div: "truediv", torch.concat: "cat", torch.tanh: "tanh", functional.tanh: "tanh", functional.sigmoid: "sigmoid",
+    torch.clip: "clamp", torch.div: "truediv", torch.concat: "cat", functional.tanh: "tanh", functional.sigmoid: "sigmoid",
 }  # fmt: skip
 LAYERS: dict[type[nn.Module], tuple[str, tuple[str, ...]]] = {
     nn.Linear: ("linear", ("weight", "bias")), nn.LayerNorm: ("layer_norm", ("normalized_shape", "weight", "bias", "eps")),
-    nn.Tanh: ("tanh", ()), Tanh: ("tanh", ()), nn.Sigmoid: ("sigmoid", ()), nn.ReLU: ("relu", ()), nn.ELU: ("elu", ("alpha",)), nn.GELU: ("gelu", ()),
+    nn.Tanh: ("tanh", ()), Tanh: ("numpy_tanh", ()), nn.Sigmoid: ("sigmoid", ()), nn.ReLU: ("relu", ()), nn.ELU: ("elu", ("alpha",)), nn.GELU: ("gelu", ()),
     nn.SiLU: ("silu", ()), nn.Mish: ("mish", ()), nn.Softplus: ("softplus", ("beta", "threshold")),
     nn.LeakyReLU: ("leaky_relu", ("negative_slope",)), nn.Softmax: ("softmax", ("dim",)), nn.Flatten: ("flatten", ("start_dim", "end_dim")),
 }  # fmt: skip
