@@ -38,14 +38,14 @@ from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.event_reader import JournalReader
 from serl.exchange.journal.journal import Journal
-from serl.exchange.journal.meta import is_new, limits_at, operators_at, parts
+from serl.exchange.journal.meta import check_rules, is_new, limits_at, operators_at, parts
 from serl.exchange.journal.news_log import NewsLog
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
-from serl.exchange.market import Market
+from serl.exchange.market import MATCHING_RULES, Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 ROOM_SLOTS = 1 << 21
@@ -251,6 +251,9 @@ class Core:
         counter = self.gateway.counter
         snapshot_sequence = self._load_snapshot()
         checks = self._check_segments(snapshot_sequence)
+        if checks:
+            stop = checks[-1].first_sequence + checks[-1].valid
+            check_rules(self.journal.folder, self.journal.meta, snapshot_sequence + 1, stop, MATCHING_RULES)
         self.journal.store.find(self._first_event)  # raises if it is damaged
         self.news_log = NewsLog(self.journal.folder, self.journal.id, self.config.limits.news_kept)
         self.journal.start()
@@ -285,7 +288,7 @@ class Core:
             self.map_segments()
         limits = market_limits(self.config)
         self._set_rules(limits, self.journal.operators())
-        self.journal.note_limits(self.command_sequence + 1, dataclasses.asdict(limits))
+        self.journal.note_limits(self.command_sequence + 1, dataclasses.asdict(limits), MATCHING_RULES)
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
     def _execute_again(self, first: int, valid: int) -> None:

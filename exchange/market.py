@@ -47,6 +47,9 @@ from serl.exchange.records import (
 from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from serl.exchange.validate import validate
 
+MATCHING_RULES = 1
+"""The number of the rules that turn commands into events; a change after which the same commands cause other events gives them the next one. Journals
+name it: what was acknowledged by one set of rules is not executed again by another."""
 SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequence")
 """What Snapshot.counters holds, in its order."""
 FIRST_ORDERS = 4096

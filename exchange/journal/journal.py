@@ -137,9 +137,9 @@ class Journal:
             if segment.is_open:
                 segment.sync()
 
-    def note_limits(self, first: int, limits: dict[str, int]) -> None:
-        """Notes the limits under which the commands from `first` on, all new ones, are executed: a restart executes each under its own."""
-        changes = note_limits(self.meta, first, limits), cut_operators(self.meta, first - 1)
+    def note_limits(self, first: int, limits: dict[str, int], rules: int) -> None:
+        """Notes the limits and the rules under which the commands from `first` on, all new ones, are executed: a restart executes each under its own."""
+        changes = note_limits(self.meta, first, limits, rules), cut_operators(self.meta, first - 1)
         if any(changes):
             self._write_meta()
 

@@ -12,8 +12,10 @@ FORMAT = 1
 UNNAMED = (".new", ".tmp")
 """Suffixes of files that are being written."""
 META, META_COPY, PARTICIPANTS = "meta.json", "meta-copy.json", "participants.json"
-DISPLAY_DIVISORS, LIMITS, OPERATORS_BEFORE = "display_divisors", "limits", "operators_before"
+DISPLAY_DIVISORS, LIMITS, OPERATORS_BEFORE, RULES = "display_divisors", "limits", "operators_before", "rules"
 """What a restart executes commands again under: [first command, value] of each change; of operators the last command before it."""
+FIRST_RULES = 1
+"""Those of journals that do not name them."""
 REPLAYED_LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max")
 
 
@@ -70,14 +72,26 @@ def operators_at(meta: dict[str, Any], sequence: int) -> list[int] | None:
     return next((numbers for last, numbers in meta.get(OPERATORS_BEFORE, []) if sequence <= last), None)
 
 
-def note_limits(meta: dict[str, Any], first: int, limits: dict[str, int]) -> bool:
-    """Notes the limits under which the commands from `first` on are executed; whether that changed the meta."""
+def note_limits(meta: dict[str, Any], first: int, limits: dict[str, int], rules: int) -> bool:
+    """Notes the limits and the rules (market.MATCHING_RULES) under which the commands from `first` on are executed; whether that changed the meta."""
     others = {name: limits[name] for name in REPLAYED_LIMITS}
     changes = [
         _note(meta, DISPLAY_DIVISORS, first, limits["display_divisor_max"]),  # apart, as earlier versions read it
         _note(meta, LIMITS, first, others),
+        _note(meta, RULES, first, rules),
     ]
     return any(changes)
+
+
+def check_rules(folder: Path, meta: dict[str, Any], first: int, stop: int, number: int) -> None:
+    """Raises JournalError if any of the commands first..stop-1, which a restart executes again, was executed by other rules than `number`."""
+    changes = [(0, FIRST_RULES), *meta.get(RULES, []), (stop, number)]
+    for (begin, rules), (end, _) in itertools.pairwise(changes):
+        if rules != number and max(begin, first) < min(end, stop):
+            raise JournalError(
+                f"{folder}: expected commands {first} to {stop - 1} to have been executed by matching rules {number}, got rules {rules}, and their events "
+                "could become others; start and stop it once with the version of serl that wrote it (a stop writes a snapshot), then start this one"
+            )
 
 
 def _note(meta: dict[str, Any], name: str, first: int, value: object) -> bool:
