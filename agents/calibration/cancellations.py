@@ -2,19 +2,21 @@
 
 The partial likelihood of Cox (1975) in its simplest form: a cancellation at the touch is one of the orders at the touch then, one behind it one
 of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
+Touches have odds too: by the orders' own, those with many lots would be cancelled far too often.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from serl.agents.realism.messages import CANCEL, LIMIT
-from serl.agents.realism.tape import Floats, Tape
+from serl.agents.realism.tape import Floats, Ints, Tape
 from serl.agents.traders.flow_tables import (
     CANCEL_AGES,
     CANCEL_SIZES,
     DISTANCE_BANDS,
+    TOUCH_STATES,
     age_step,
     band_of,
 )
@@ -24,6 +26,16 @@ from serl.exchange.records import Side
 BUY = int(Side.BUY)
 SIDE, PRICE, LOTS, TIME = range(4)
 """Columns of the open orders."""
+FITTING_STEPS = 50
+
+
+class CancelOdds(NamedTuple):
+    """How likely an order is the one that is cancelled, relative to others."""
+
+    orders: Floats
+    """[distance band, step of the age, size class]"""
+    piles: Floats
+    """[touch state] factors for orders at the touch, by its lots."""
 
 
 def cancel_edges(behind_ticks: Floats) -> Floats:
@@ -34,34 +46,77 @@ def cancel_edges(behind_ticks: Floats) -> Floats:
     )
 
 
-def cancel_odds(windows: Sequence[Tape], edges_ticks: Floats, edges_lots: Floats) -> Floats:
-    """[distance band, step of the age, size class] cancellations for each order that was there at a cancellation, over all windows.
+def touch_cancel_odds(windows: Sequence[Tape], touch_edges_lots: Floats) -> Floats:
+    """[touch state] how often a cancellation is at a side's touch of so many lots, relative to all touches."""
+    at_touch, there = np.zeros((2, TOUCH_STATES))
+    for window in windows:
+        cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
+        side = window.side[cancels].astype(np.int64)
+        states = np.searchsorted(touch_edges_lots, window.book_lots[cancels, :, 0], side="left")
+        chosen = window.book_ticks[cancels, side, 0] == window.price_ticks[cancels]
+        there += np.bincount(states.ravel(), minlength=TOUCH_STATES)
+        at_touch += np.bincount(states[np.arange(len(cancels)), side][chosen], minlength=TOUCH_STATES)
+    mean = (at_touch.sum() + 1.0) / (there.sum() + 1.0)
+    return np.asarray((at_touch / mean + 1.0) / (there + 1.0))
+
+
+def cancel_odds(
+    windows: Sequence[Tape], edges_ticks: Floats, edges_lots: Floats, touch_edges_lots: Floats
+) -> CancelOdds:
+    """Cancellations for each order that was there at a cancellation, over all windows; then factors by touch, by iterative proportional fitting.
 
     Orders that arrived before the window are not known, and count neither as cancelled nor as there. Each cell is given
     one more order, with the odds of its distance and age at any size, and each of these one more, with the odds of its side of the touch.
     """
-    cancelled, there = np.zeros((2, DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES))
-    for window in windows:
-        most = int((window.kind == LIMIT).sum()) + 1
-        orders = np.zeros((most, TIME + 1), np.int64)
-        _count(
-            window.kind, window.side, window.price_ticks, window.qty_lots, window.time_ns, window.entered_ns, window.book_ticks, edges_ticks, edges_lots,
-            orders, cancelled, there,
-        )  # fmt: skip
-    odds = np.zeros_like(there)
+    odds = np.zeros((DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES))
+    counted = [_count_window(window, edges_ticks, edges_lots, odds)[:2] for window in windows]
+    cancelled, there = np.sum(counted, axis=0)
     for bands in (slice(0, 1), slice(1, None)):
         mean = (cancelled[bands].sum() + 1.0) / (there[bands].sum() + 1.0)
         any_size = (cancelled[bands].sum(axis=2) + mean) / (there[bands].sum(axis=2) + 1.0)
         odds[bands] = (cancelled[bands] + any_size[:, :, np.newaxis]) / (there[bands] + 1.0)
-    return odds
+    rows = []
+    for window in windows:
+        weights = _count_window(window, edges_ticks, edges_lots, odds)[2]
+        known = np.flatnonzero(weights.min(axis=1) > 0.0)  # both sides could have been chosen
+        states = np.searchsorted(touch_edges_lots, window.book_lots[known, :, 0], side="left")
+        rows.append((weights[known], states, window.side[known].astype(np.int64)))
+    return CancelOdds(odds, _pile_factors(*(np.concatenate(column) for column in zip(*rows, strict=True))))
+
+
+def _pile_factors(weights: Floats, states: Ints, side: Ints) -> Floats:
+    """[touch state] factors with which the expected number of cancellations at touches of each state is the one counted.
+
+    weights, states: [cancellation, side] sum of the odds of the orders at a touch, and its state. side: that of the cancelled order.
+    """
+    factors = np.ones(TOUCH_STATES)
+    counted = np.bincount(states[np.arange(len(side)), side], minlength=TOUCH_STATES)
+    for _ in range(FITTING_STEPS):
+        expected = weights * factors[states]
+        expected /= expected.sum(axis=1, keepdims=True)
+        factors *= (counted + 1.0) / (np.bincount(states.ravel(), expected.ravel(), TOUCH_STATES) + 1.0)
+    return factors
+
+
+def _count_window(window: Tape, edges_ticks: Floats, edges_lots: Floats, odds: Floats) -> tuple[Floats, Floats, Floats]:
+    """([cell] cancelled orders, [cell] orders that were there, [message, side] sum of the odds of the orders at a touch, 0 but at cancellations
+    there)."""
+    cancelled, there = np.zeros((2, *odds.shape))
+    orders = np.zeros((int((window.kind == LIMIT).sum()) + 1, TIME + 1), np.int64)
+    weights = np.zeros((len(window), 2))
+    _count(
+        window.kind, window.side, window.price_ticks, window.qty_lots, window.time_ns, window.entered_ns, window.book_ticks, edges_ticks, edges_lots,
+        odds, orders, cancelled, there, weights,
+    )  # fmt: skip
+    return cancelled, there, weights
 
 
 @allocating
 def _count(
     kind: Any, side: Any, price_ticks: Any, qty_lots: Any, time_ns: Any, entered_ns: Any, book_ticks: Any, edges_ticks: Any, edges_lots: Any,
-    orders: Any, cancelled: Any, there: Any,
+    odds: Any, orders: Any, cancelled: Any, there: Any, weights: Any,
 ) -> None:  # fmt: skip
-    """Adds a window's cancellations. orders: room for the open ones, the columns SIDE to TIME. O(messages x open orders)."""
+    """See _count_window. orders: room for the open ones, the columns SIDE to TIME. O(messages x open orders)."""
     count = 0
     for message in range(len(kind)):
         if kind[message] == LIMIT:
@@ -76,7 +131,9 @@ def _count(
                 distance_ticks = _distance_ticks(book, side[message], price_ticks[message])
                 band, age = band_of(edges_ticks, distance_ticks), age_step(time_ns[message] - entered_ns[message])
                 cancelled[band, age, band_of(edges_lots, orders[index, LOTS])] += 1.0
-                _count_there(orders, count, book, edges_ticks, edges_lots, distance_ticks <= 0, time_ns[message], there)
+                _count_there(
+                    orders, count, book, edges_ticks, edges_lots, odds, distance_ticks <= 0, time_ns[message], there, weights[message]
+                )  # fmt: skip
             if index >= 0:
                 orders[index, LOTS] -= qty_lots[message]
         else:
@@ -86,16 +143,19 @@ def _count(
 
 @allocating_inner
 def _count_there(
-    orders: Any, count: int, book: Any, edges_ticks: Any, edges_lots: Any, at_touch: bool, time_ns: int, there: Any
-) -> None:
-    """Adds the orders in view at the touch, or behind it."""
+    orders: Any, count: int, book: Any, edges_ticks: Any, edges_lots: Any, odds: Any, at_touch: bool, time_ns: int, there: Any, weights: Any
+) -> None:  # fmt: skip
+    """Adds the orders in view at the touch, or behind it; and the odds of those at the touch to their side's."""
     for index in range(count):
         side, price = orders[index, SIDE], orders[index, PRICE]
         distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
         in_view = last == 0 or distance_ticks <= _distance_ticks(book, side, last)
         if in_view and (distance_ticks <= 0) == at_touch:
             band, age = band_of(edges_ticks, distance_ticks), age_step(time_ns - orders[index, TIME])
-            there[band, age, band_of(edges_lots, orders[index, LOTS])] += 1.0
+            size = band_of(edges_lots, orders[index, LOTS])
+            there[band, age, size] += 1.0
+            if at_touch:
+                weights[side] += odds[band, age, size]
 
 
 @allocating_inner

@@ -65,7 +65,7 @@ def impact_ticks_per_root_lot(measured: MeasuredFlow) -> float:
 
 def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> dict[str, Any]:
     """The profile of the trader `flow`."""
-    events = sum(measured.counts.values())
+    events, takes = sum(measured.counts.values()), measured.market_orders
     per_event = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0 / events)
     return {
         "next_share": _rounded(measured.next_share),
@@ -77,15 +77,18 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "distance_ticks": _rounded(measured.distance_ticks * free.distance),
         "touch_cancel_share": _rounded(np.minimum(1.0, measured.touch_cancel_share * free.touch_cancels)),
         "limit_lots": _rounded(measured.limit_lots),
-        "market_lots": _rounded(measured.market_lots),
-        "sweep_share": measured.sweep_share,
-        "through_share": measured.through_share,
-        "through_lots": _rounded(measured.through_lots),
+        "market_lots": _rounded(takes.lots),
+        "touch_cancel_odds": _rounded(measured.touch_cancel_odds),
+        "pile_odds": _rounded(measured.pile_odds),
+        "touch_edges_lots": _rounded(takes.touch_edges_lots),
+        "sweep_share": _rounded(takes.sweep_share),
+        "through_share": _rounded(takes.through_share),
+        "through_lots": _rounded(takes.through_lots),
         "band_edges_ticks": _rounded(measured.band_edges_ticks),
         "cancel_edges_lots": _rounded(measured.cancel_edges_lots),
         "cancel_odds": _rounded(measured.cancel_odds),
         "visible_levels": levels,
-        "lots_per_tick": measured.lots_per_tick,
+        "lots_per_tick": _rounded(measured.lots_per_tick),
         "reserve_ticks": measured.visible_ticks + measured.spread_ticks,
         "reserve_gap_ticks": measured.deep_gap_ticks,
         "reserve_lots": _rounded(measured.deep_lots),
@@ -101,7 +104,7 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "trend_feedback": free.trend_feedback,
         "trend_events": TREND_S * events / measured.duration_s,
         "impact_ticks_per_root_lot": impact_ticks_per_root_lot(measured),
-        "repeat_share": measured.repeat_share,
+        "repeat_share": takes.repeat_share,
         "burst_share": measured.bursts.share,
         "burst_events": measured.bursts.events,
         "score_quiet": measured.bursts.score_quiet,

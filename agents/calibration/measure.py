@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from serl.agents.calibration.bursts import Bursts, measure_bursts
-from serl.agents.calibration.cancellations import cancel_edges, cancel_odds
+from serl.agents.calibration.cancellations import cancel_edges, cancel_odds, touch_cancel_odds
 from serl.agents.calibration.errors import CalibrationError
+from serl.agents.calibration.market_orders import MarketOrders, measure_market_orders
+from serl.agents.calibration.tables import log_quantiles, quantiles, quantiles_or_pooled, share_by_state
 from serl.agents.realism.facts import minute_series
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
-from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
-from serl.agents.traders.flow_tables import CURVE_STEPS, INSIDE_BAND, POINTS
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Floats, Ints, Tape
+from serl.agents.traders.flow_tables import CURVE_STEPS, INSIDE_BAND, POINTS, SPREAD_STATES
 from serl.exchange.records import Side
 
 STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
 """Shares of messages below the edges between spread states."""
-SIZE_SHARES = (0.45, 0.9)
+SIZE_SHARES = (0.45, 0.9, 0.97, 0.995)
 """Shares of limit orders below the edges between size classes."""
 MINUTES_MIN, KIND_MIN = 5, 50
 """Minimum length of the training window, and minimum number of messages of each kind in it."""
@@ -29,7 +31,7 @@ FITTING_STEPS = 100
 
 @dataclass(frozen=True)
 class MeasuredFlow:
-    """The flow of the training windows. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
+    """The flow of the training windows. Tables: [..., POINTS] quantiles, see flow_tables.PROBABILITIES."""
 
     counts: dict[str, int]
     """Number of messages by kind."""
@@ -51,24 +53,22 @@ class MeasuredFlow:
     """[spread state, point] distance of the other limit orders behind their touch, before arrival."""
     touch_cancel_share: Floats
     """[spread state] share of cancellations at the touch."""
+    touch_cancel_odds: Floats
+    """[touch state] see cancellations.touch_cancel_odds."""
+    pile_odds: Floats
+    """[touch state] see cancellations.CancelOdds."""
     limit_lots: Floats
     """[inside, at the touch, behind it; point] sizes of limit orders."""
-    market_lots: Floats
-    """[point] sizes of market orders that do not exhaust the touch."""
-    sweep_share: float
-    through_share: float
-    through_lots: Floats
-    """[point] lots beyond those at the touch of market orders that trade through it."""
-    repeat_share: float
-    """Excess share of market orders on the side of the previous one, over coin flips."""
+    market_orders: MarketOrders
+    """See market_orders.py."""
     band_edges_ticks: Floats
     """[4] edges between the distance bands of cancelled orders."""
     cancel_edges_lots: Floats
-    """[2] edges between the size classes of orders: the quantiles SIZE_SHARES of limit orders."""
+    """[4] edges between the size classes of orders: the quantiles SIZE_SHARES of limit orders."""
     cancel_odds: Floats
-    """[distance band, step of the age, size class] see cancellations.py."""
-    lots_per_tick: float
-    """Lots on the visible levels per tick that they span, geometric mean over messages and sides."""
+    """[distance band, step of the age, size class] see cancellations.CancelOdds."""
+    lots_per_tick: Floats
+    """[side] lots on the visible levels per tick that they span, geometric mean over messages."""
     deep_gap_ticks: float
     """Mean distance between the last two visible levels."""
     deep_lots: Floats
@@ -105,41 +105,6 @@ def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
             )
 
 
-def quantiles(values: Floats | Ints) -> Floats:
-    """[POINTS] quantiles of a sample; equal neighbours represent atoms such as round lots.
-
-    The last point is not the maximum: it is chosen to preserve the mean of the largest 1/32, because tails are not linear.
-    CalibrationError for a sample that is too small.
-    """
-    if len(values) < 2:
-        raise CalibrationError(f"quantile table: expected at least two values, got {len(values)}; give a longer window")
-    table = np.quantile(values, np.linspace(0.0, 1.0, POINTS))
-    table[-1] = max(table[-2], 2.0 * _top(values).mean() - table[-2])
-    return np.asarray(table)
-
-
-def log_quantiles(seconds: Floats) -> Floats:
-    """[POINTS] quantiles of ln seconds; the last point preserves the mean of the longest 1/32 in seconds, not in logarithms.
-
-    A linear piece from a to b in logarithms has the mean (e^b - e^a) / (b - a).
-    """
-    table = quantiles(np.log(seconds))
-    low, mean = float(table[-2]), float(_top(seconds).mean())
-    bounds = [low, low + 20.0]
-    for _ in range(60):
-        width = 0.5 * (bounds[0] + bounds[1]) - low
-        found = np.exp(low) * (np.expm1(width) / width if width > 0 else 1.0)
-        bounds[1 if found > mean else 0] = low + width
-    table[-1] = bounds[0]
-    return table
-
-
-def _top(values: Floats | Ints) -> Floats:
-    """The largest 1/32 of the values, at least one."""
-    count = max(1, len(values) // (POINTS - 1))
-    return np.asarray(np.sort(values)[-count:], np.float64)
-
-
 def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> MeasuredFlow:
     """Measures a window [start_ns, end_ns) of one or more days. CalibrationError if one has too little data."""
     for window in windows:
@@ -149,7 +114,8 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
     band_edges_ticks = _cancel_edges(windows)
     inside, fraction, distances, limit_lots = _limit_orders(windows, states, band_edges_ticks)
     cancel_edges_lots = np.quantile(_pool(windows, lambda window: window.qty_lots[window.kind == LIMIT]), SIZE_SHARES)
-    sweep, through, market_lots, through_lots, repeat = _market_orders(windows)
+    takes = measure_market_orders(windows)
+    odds_if_cancelled = cancel_odds(windows, band_edges_ticks, cancel_edges_lots, takes.touch_edges_lots)
     shares, waits = _renewal(windows)
     odds = _kind_odds(windows, states)
     reach, density, gap, deep_lots = _depth(windows)
@@ -169,16 +135,14 @@ def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> Measure
         inside_fraction=fraction,
         distance_ticks=distances,
         touch_cancel_share=_touch_cancels(windows, states),
+        touch_cancel_odds=touch_cancel_odds(windows, takes.touch_edges_lots),
         limit_lots=limit_lots,
-        market_lots=market_lots,
-        sweep_share=sweep,
-        through_share=through,
-        through_lots=through_lots,
-        repeat_share=repeat,
+        market_orders=takes,
         band_edges_ticks=band_edges_ticks,
         cancel_edges_lots=cancel_edges_lots,
-        cancel_odds=cancel_odds(windows, band_edges_ticks, cancel_edges_lots),
-        lots_per_tick=float(np.exp(np.log(density).mean())),
+        cancel_odds=odds_if_cancelled.orders,
+        pile_odds=odds_if_cancelled.piles,
+        lots_per_tick=np.exp(np.log(density).mean(axis=0)),
         deep_gap_ticks=float(gap.mean()),
         deep_lots=quantiles(deep_lots),
         visible_ticks=float(reach.mean()),
@@ -242,14 +206,12 @@ def _limit_orders(
         rows.append((own_touch_distance(window, orders), window.qty_lots[orders], state[orders], spread))
     distance, lots, at, spread = (np.concatenate(column) for column in zip(*rows, strict=True))
     inside = distance < 0
-    fraction = _quantiles_or_pooled(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
+    fraction = quantiles_or_pooled(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
     behind = distance[~inside]
-    tables = [
-        _quantiles_or_pooled(distance[~inside & (at == number)], behind) for number in range(len(STATE_SHARES) + 1)
-    ]
+    tables = [quantiles_or_pooled(distance[~inside & (at == number)], behind) for number in range(SPREAD_STATES)]
     band = np.where(inside, INSIDE_BAND, np.searchsorted(band_edges_ticks, distance, side="left"))
-    bands = [_quantiles_or_pooled(lots[band == number], lots) for number in range(INSIDE_BAND + 1)]
-    return _share_by_state(inside, at), fraction, np.stack(tables), np.stack(bands)
+    bands = [quantiles_or_pooled(lots[band == number], lots) for number in range(INSIDE_BAND + 1)]
+    return share_by_state(inside, at, SPREAD_STATES), fraction, np.stack(tables), np.stack(bands)
 
 
 def _touch_cancels(windows: Sequence[Tape], states: list[Ints]) -> Floats:
@@ -259,18 +221,7 @@ def _touch_cancels(windows: Sequence[Tape], states: list[Ints]) -> Floats:
         cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
         rows.append((own_touch_distance(window, cancels) <= 0, state[cancels]))
     at_touch, at = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _share_by_state(at_touch, at)
-
-
-def _share_by_state(chosen: Bools, states: Ints) -> Floats:
-    """[spread state] share of chosen events; half an event of either kind is added, so no probability is 0 or 1."""
-    size = len(STATE_SHARES) + 1
-    return np.asarray((np.bincount(states[chosen], minlength=size) + 0.5) / (np.bincount(states, minlength=size) + 1.0))
-
-
-def _quantiles_or_pooled(part: Ints | Floats, pool: Ints | Floats) -> Floats:
-    """Quantiles of a part, or of the pooled sample if the part is too small."""
-    return quantiles(part if len(part) >= POINTS else pool)
+    return share_by_state(at_touch, at, SPREAD_STATES)
 
 
 def _cancel_edges(windows: Sequence[Tape]) -> Floats:
@@ -289,24 +240,6 @@ def _cancel_edges(windows: Sequence[Tape]) -> Floats:
     return cancel_edges(distance[distance > 0].astype(np.float64))
 
 
-def _market_orders(windows: Sequence[Tape]) -> tuple[float, float, Floats, Floats, float]:
-    """(share that takes the touch exactly, share that trades through it, sizes of those that do neither, lots of those that trade through it beyond
-    the touch, share of repeated sides)."""
-    rows, repeats = [], []
-    for window in windows:
-        orders = np.flatnonzero(window.trades & window.two_sided[:-1])
-        opposite = 1 - window.side[orders].astype(np.int64)
-        touch_ticks, touch_lots = window.book_ticks[orders, opposite, 0], window.book_lots[orders, opposite, 0]
-        lots, signs = window.qty_lots[orders], window.sign[orders]
-        through = window.price_ticks[orders] != touch_ticks
-        rows.append((lots, through, ~through & (lots == touch_lots), np.maximum(1, lots - touch_lots)))
-        repeats.append(signs[1:] == signs[:-1])
-    lots, through, sweep, beyond = (np.concatenate(column) for column in zip(*rows, strict=True))
-    others, deeper = (_quantiles_or_pooled(sample, lots) for sample in (lots[~through & ~sweep], beyond[through]))
-    repeat = max(0.0, 2.0 * float(np.concatenate(repeats).mean()) - 1.0)
-    return float(sweep.mean()), float(through.mean()), others, deeper, repeat
-
-
 def _renewal(windows: Sequence[Tape]) -> tuple[Floats, Floats]:
     """(shares of the next kind after each kind, ln seconds between each pair)."""
     before = _pool(windows, lambda window: window.kind[:-1].astype(np.int64))
@@ -323,7 +256,7 @@ def _kind_odds(windows: Sequence[Tape], states: list[Ints]) -> Floats:
 
     Iterative proportional fitting (Deming, Stephan 1940): with them, the expected number of each kind in each state is the one counted.
     """
-    counts = np.zeros((len(STATE_SHARES) + 1, 3, 3))
+    counts = np.zeros((SPREAD_STATES, 3, 3))
     for window, state in zip(windows, states, strict=True):
         kind, seen = window.kind.astype(np.int64), window.two_sided[1:-1]
         np.add.at(counts, (state[1:][seen], kind[:-1][seen], kind[1:][seen]), 1.0)

@@ -21,7 +21,7 @@ from serl.agents.traders.simulate import simulate
 from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
-VOLATILITY_WEIGHT, TRADES_WEIGHT, MESSAGES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.1, 0.01
+VOLATILITY_WEIGHT, TRADES_WEIGHT, MESSAGES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.25, 0.01
 """Penalties added to the mean L1: for a volatility and numbers of trades and of messages off by a factor of e, responses off by 100 %, and each
 missing stylised fact."""
 COST_WEIGHT = 0.02

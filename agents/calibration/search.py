@@ -1,4 +1,4 @@
-"""The search over the free parameters: simulated moments, with optuna's tree-structured Parzen estimator.
+"""The search over the free parameters: simulated moments, with optuna's Gaussian process.
 
 Every complete trial is in a journal next to the population. A resumed search makes the same trials as an uninterrupted
 one: each trial has its own sampler, seeded by the number of complete trials before it.
@@ -14,17 +14,18 @@ import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters
+from serl.agents.signals.network import one_thread
 from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {
     "noise": (0.3, 2.5),
     "noise_activity": (0.0, 2.0),
     "trend_feedback": (0.0, 3.0),
-    "lean": (0.2, 3.0),
+    "lean": (0.1, 3.0),
     "cancel_lean": (0.0, 1.0),
     "push": (0.0, 6.0),
     "informed": (0.0, 8.0),
-    "restoring": (0.1, 2.0),
+    "restoring": (0.05, 2.0),
     "distance": (0.7, 1.4),
     "inside": (0.5, 1.5),
     "touch_cancels": (0.6, 2.0),
@@ -37,6 +38,9 @@ STUDY = "calibration"
 FIRST_TRIALS, FIRST_DEVIATION = 20, 0.15
 """The first trials are the defaults, and draws around them with this standard deviation, as a share of each range: draws from whole ranges are
 nearly all far worse than the defaults."""
+PRIOR_WEIGHT = 0.01
+"""Penalty for parameters that are FIRST_DEVIATION from the defaults, on average: of parameters that fit the training hours alike, those nearer to the
+defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,32 +66,50 @@ def search(
     evaluate: Callable[[FreeParameters], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
     settings: dict[str, Any], on_trial: Callable[[Trial], None] = lambda trial: None,
 ) -> Trial:  # fmt: skip
-    """Runs trials until `trials` are complete, and returns the best.
+    """Runs trials until `trials` are complete, and returns the best. A trial is where the expected improvement of a Gaussian process, fitted to all
+    trials before it, is largest.
 
     evaluate: free parameters to (loss, mean L1). settings: everything else that the trials depend on. CalibrationError if the
     journal belongs to other settings, or exists already and `resume` is not set.
     """
-    optuna = import_optuna()
+    optuna, torch = import_optuna(), _import_torch()
     if trials < 1:
         raise CalibrationError(f"trials: expected 1 or more, got {trials}; give more")
     ranges = {name: list(bounds) for name, bounds in RANGES.items()}
-    study = _open_study(optuna, journal, resume, {**settings, "seed": seed, "ranges": ranges})
+    study = _open_study(optuna, journal, resume, {**settings, "seed": seed, "ranges": ranges, "prior": PRIOR_WEIGHT})
     complete = len(_complete_trials(optuna, study))
     while complete < trials:
         with warnings.catch_warnings(category=optuna.exceptions.ExperimentalWarning, action="ignore"):
-            study.sampler = optuna.samplers.TPESampler(
-                seed=1000 * seed + complete, n_startup_trials=FIRST_TRIALS, multivariate=True
+            study.sampler = optuna.samplers.GPSampler(
+                seed=1000 * seed + complete, n_startup_trials=FIRST_TRIALS, deterministic_objective=False
             )
         if complete < FIRST_TRIALS:
             study.enqueue_trial(near_defaults(complete, seed))
-        trial = study.ask()
-        free = FreeParameters(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
+        with one_thread(torch, complete):
+            trial = study.ask()
+            free = FreeParameters(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
         value, mean_l1 = evaluate(free)
+        value += PRIOR_WEIGHT * _distance(free)
         trial.set_user_attr("mean_l1", mean_l1)
         study.tell(trial, value)
         complete += 1
         on_trial(Trial(complete, free, value, mean_l1))
-    return best_trial(study, optuna)
+    return _best_trial(_complete_trials(optuna, study))
+
+
+def _distance(free: FreeParameters) -> float:
+    """Mean square of the distances from the defaults, in FIRST_DEVIATION of each range."""
+    defaults, values = dataclasses.asdict(FreeParameters()), dataclasses.asdict(free)
+    steps = [(values[name] - defaults[name]) / (FIRST_DEVIATION * (high - low)) for name, (low, high) in RANGES.items()]
+    return float(np.mean(np.square(steps)))
+
+
+def _import_torch() -> Any:
+    """PyTorch, with which optuna's Gaussian process computes; MissingPackageError if it or scipy is not installed."""
+    require("the search", "scipy", "torch")
+    import torch
+
+    return torch
 
 
 def near_defaults(number: int, seed: int) -> dict[str, float]:
@@ -133,9 +155,8 @@ def _complete_trials(optuna: Any, study: Any) -> list[Any]:
     return list(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
-def best_trial(study: Any, optuna: Any) -> Trial:
+def _best_trial(complete: list[Any]) -> Trial:
     """The complete trial with the lowest loss, the first of equals; numbers count complete trials from 1."""
-    complete = _complete_trials(optuna, study)
     index = min(range(len(complete)), key=lambda number: complete[number].value)
     best = complete[index]
     return Trial(index + 1, FreeParameters(**best.params), best.value, best.user_attrs["mean_l1"])

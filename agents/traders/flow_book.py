@@ -6,9 +6,11 @@ from typing import Any
 from serl.agents.traders.flow_reference import reference_ticks
 from serl.agents.traders.flow_tables import (
     CANCEL_AGES,
+    CANCEL_KIND,
     CANCEL_SIZES,
     DISTANCE_BANDS,
     INSIDE_BAND,
+    LIMIT_KIND,
     age_step,
     band_of,
     draw_lots,
@@ -89,16 +91,27 @@ def overlook_others(market: Any, bid: int, ask: int) -> None:
 
 
 @inlined
+def is_at_front(profile: Any, market: Any, kind: int, draw: float) -> bool:
+    """Whether the next event is where the price is made: a limit order inside the spread, or a cancellation at the touch."""
+    if kind == LIMIT_KIND:
+        inside = draw < profile.inside_share[spread_state(profile, market)]
+        return inside and market.ask_ticks - market.bid_ticks > 1
+    share = 0.5 * profile.touch_cancel_share[spread_state(profile, market)]
+    bid_odds = profile.touch_cancel_odds[band_of(profile.touch_edges_lots, market.bid_lots)]
+    ask_odds = profile.touch_cancel_odds[band_of(profile.touch_edges_lots, market.ask_lots)]
+    return kind == CANCEL_KIND and draw < share * (bid_odds + ask_odds)
+
+
+@inlined
 def place_limit_order(
-    agent: Any, profile: Any, market: Any, requests: Any, lean: float, thin: float, draw: float
+    agent: Any, profile: Any, market: Any, requests: Any, inside: bool, lean: float, thin: float, draw: float
 ) -> int:
     """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread; returns its side.
 
     thin: by how much bids are thinner than asks, see flow_density.py.
     """
     spread, state = market.ask_ticks - market.bid_ticks, spread_state(profile, market)
-    inside_draw, distance_draw = uniform(agent), uniform(agent)
-    inside = inside_draw < profile.inside_share[state] and spread > 1
+    distance_draw = uniform(agent)
     if inside:
         fraction = quantile(profile.inside_fraction, 0, distance_draw)
         distance = -min(spread - 1, max(1, int(math.floor(fraction * spread + 0.5))))
@@ -144,6 +157,11 @@ def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: fl
     views = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
     ask_factor = math.exp(tilt)
     factors = 1.0 / ask_factor, ask_factor
+    if at_touch:
+        factors = (
+            factors[0] * profile.pile_odds[band_of(profile.touch_edges_lots, market.bid_lots)],
+            factors[1] * profile.pile_odds[band_of(profile.touch_edges_lots, market.ask_lots)],
+        )
     total = 0.0
     for index in range(market.orders_open):
         total += _cancel_weight(profile, market, index, at_touch, views, factors)
@@ -160,14 +178,13 @@ def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: fl
 
 @inlined
 def cancel_order(
-    profile: Any, market: Any, requests: Any, lean: float, thin: float, draw: float, order_draw: float
+    profile: Any, market: Any, requests: Any, at_touch: bool, lean: float, thin: float, draw: float
 ) -> None:
     """Cancels an order by its distance and age; orders against the reference price or on the denser side go sooner. O(own orders)."""
-    at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
     tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean + profile.restoring * thin)
-    chosen = _draw_order(profile, market, at_touch, tilt, order_draw)
+    chosen = _draw_order(profile, market, at_touch, tilt, draw)
     if chosen < 0:
-        chosen = _draw_order(profile, market, not at_touch, tilt, order_draw)
+        chosen = _draw_order(profile, market, not at_touch, tilt, draw)
     if chosen >= 0:
         cancel(requests, market, chosen)
 

@@ -29,7 +29,7 @@ def _distance(profile: Any, market: Any, side: int) -> float:
     for level in range(levels_in_view(profile, market, side)):
         lots += market.bid_qty[level] if side == 0 else market.ask_qty[level]
     density = max(1.0, 1.0 * lots) / max(1.0, 1.0 * view_ticks(profile, market, side))
-    return min(2.0, max(-2.0, math.log(density / profile.lots_per_tick)))
+    return min(2.0, max(-2.0, math.log(density / profile.lots_per_tick[side])))
 
 
 @inlined

@@ -5,12 +5,16 @@ logits are the shared part plus a row of `given` for the token. All numbers are 
 them. A forward pass skips inputs and hidden units that are 0, about half of them.
 """
 
+import base64
 import math
 from typing import Any
 
+import numpy as np
+
 from serl.agents.traders.addresses import load_float64, store_float64
 from serl.agents.traders.flow_features import INPUTS
-from serl.agents.traders.flow_tables import POINTS
+from serl.agents.traders.flow_tables import PARTS as PARTS_OF_TABLE
+from serl.agents.traders.flow_tables import POINTS, PROBABILITIES
 from serl.agents.traders.flow_tokens import TOKENS
 from serl.exchange.compiling import inlined
 
@@ -41,12 +45,27 @@ def _starts() -> dict[str, int]:
 
 STARTS = _starts()
 NUMBERS = STARTS["end"]
+TABLES_AT, TABLES = STARTS["deep_gap_ticks"], 2
+EARLIER_POINTS = PARTS_OF_TABLE + 1
+"""Networks that were trained earlier have tables of equally spaced probabilities."""
 _MEAN, _SCALE, _W1, _B1 = STARTS["mean"], STARTS["inverse_deviation"], STARTS["weights_1"], STARTS["bias_1"]
 _W2, _B2, _W3, _B3 = STARTS["weights_2"], STARTS["bias_2"], STARTS["weights_3"], STARTS["bias_3"]
 _GIVEN_AT = STARTS["given"]
 SCRATCH = 2 * HIDDEN + OUTPUTS
 """Slots of a forward pass: the hidden layers and the logits."""
 LOGITS_AT = 2 * HIDDEN
+
+
+def read_numbers(text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """[n] the numbers of a network from base64; tables of an earlier one at today's PROBABILITIES. ValueError if it is not base64 of float32."""
+    numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+    if len(numbers) != NUMBERS - TABLES * (POINTS - EARLIER_POINTS):
+        return numbers
+    end = TABLES_AT + TABLES * EARLIER_POINTS
+    tables = numbers[TABLES_AT:end].reshape(TABLES, EARLIER_POINTS)
+    equal = np.linspace(0.0, 1.0, EARLIER_POINTS)
+    tables = np.concatenate([np.interp(PROBABILITIES, equal, table) for table in tables])
+    return np.concatenate([numbers[:TABLES_AT], tables.astype("<f4"), numbers[end:]])
 
 
 @inlined

@@ -6,11 +6,17 @@ from typing import Any
 from serl.agents.traders.random import uniform
 from serl.exchange.compiling import inlined
 
-POINTS = 33
-"""Points of a quantile table, at probabilities 0, 1/32, .. 1."""
+PARTS, HALVINGS = 32, 5
+PROBABILITIES = (
+    *(part / PARTS for part in range(PARTS)),
+    *(1.0 - 0.5**half / PARTS for half in range(1, HALVINGS + 1)),
+    1.0,
+)
+"""Of the points of a quantile table: 0, 1/32, .. 31/32, then the middles of what is left, then 1."""
+POINTS = len(PROBABILITIES)
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
-SPREAD_STATES, CURVE_STEPS = 6, 13
-DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES = 5, 16, 3
+SPREAD_STATES, TOUCH_STATES, CURVE_STEPS = 6, 7, 13
+DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES = 5, 16, 5
 INSIDE_BAND = DISTANCE_BANDS
 """Of orders inside the spread, in the tables of sizes."""
 RECENT_TRADES_MAX = 4.0
@@ -23,16 +29,23 @@ AGE_LOG_S_MIN, AGE_STEP = -11.5, 1.15
 
 def uniform_table(low: float, high: float) -> list[float]:
     """The quantile table of a uniform distribution."""
-    return [low + (high - low) * point / (POINTS - 1) for point in range(POINTS)]
+    return [low + (high - low) * probability for probability in PROBABILITIES]
 
 
 @inlined
 def quantile(table: Any, row: int, probability: float) -> float:
     """The quantile from table `row`, linear between the points."""
-    position = probability * (POINTS - 1)
-    point = min(int(position), POINTS - 2)
+    position = PARTS * probability
+    point = min(int(position), PARTS - 1)
+    share = position - point
+    if point == PARTS - 1:
+        while share >= 0.5 and point < POINTS - 2:
+            share = 2.0 * share - 1.0
+            point += 1
+        if point < POINTS - 2:
+            share *= 2.0
     low, high = table[row * POINTS + point], table[row * POINTS + point + 1]
-    return low + (high - low) * (position - point)
+    return low + (high - low) * share
 
 
 @inlined

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow.training import Numbers
-from serl.agents.calibration.measure import quantiles
+from serl.agents.calibration.tables import quantiles
 from serl.agents.realism.tape import HOUR_NS, Tape
 from serl.agents.traders.kinds.neural_flow import NOON_NS, NeuralFlowProfile
 from serl.agents.traders.population import PopulationConfig, check_population

@@ -3,7 +3,8 @@
 The kind and time of the next event follow a Markov renewal process over limit orders, market orders and cancellations: each
 pair of consecutive kinds has its own distribution of waits, which covers both reactions within a millisecond and lulls of
 seconds. A slowly varying activity scales the waits. The spread decides about kinds too: market orders come when it is narrow.
-The price of an order depends on the spread; which order is cancelled depends on its age, its size and its distance from the touch.
+The price of an order depends on the spread; how much of the touch a market order takes, on its lots; which order is cancelled,
+on its age, its size, its distance from the touch, and the lots there. The density is kept by orders behind the touch.
 Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike, Farmer 2005), unless the order is
 informed: then it takes the side on which the reference price lies. Prices and sides lean towards that price too. It is the
 fundamental value, plus noise, plus the impact of what other traders take: the square root of what is remembered of it, as
@@ -13,11 +14,12 @@ in a day that answers (serl.agents.impact_memory).
 import math
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from serl.agents.traders.flow_book import (
     cancel_far,
     cancel_order,
+    is_at_front,
     keep_reserve,
     open_book,
     overlook_others,
@@ -46,6 +48,8 @@ from serl.agents.traders.flow_tables import (
     MARKET_KIND,
     RECENT_TRADES_DECAY,
     SPREAD_STATES,
+    TOUCH_STATES,
+    band_of,
     draw_lots,
     expected_kind,
     kind_at_spread,
@@ -72,14 +76,14 @@ def _numbers(*values: float) -> Any:
 
 
 class FlowProfile(Profile):
-    """Tables hold quantiles at POINTS equally spaced probabilities from 0 to 1, linear in between."""
+    """Tables hold the quantiles at flow_tables.PROBABILITIES, linear in between."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_this_model(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "wait_log_s" in values and "cancel_edges_lots" not in values:
+        if isinstance(values, dict) and "wait_log_s" in values and "touch_edges_lots" not in values:
             raise ValueError(
-                "expected a population of this version, got one of an earlier `serl calibrate` (no cancel_edges_lots); calibrate its day again"
+                "expected a population of this version, got one of an earlier `serl calibrate` (no touch_edges_lots); calibrate its day again"
             )
         return values
 
@@ -99,24 +103,31 @@ class FlowProfile(Profile):
     """Distance of the other limit orders behind their own touch: [spread state, point]."""
     touch_cancel_share: tuple[float, ...] = _numbers(0.5, 0.4, 0.35, 0.3, 0.3, 0.3)
     """Share of cancellations that are at the touch, by spread state."""
+    touch_cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(TOUCH_STATES)))
+    """Factors on half this share for a side, by the state of its touch."""
+    pile_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(TOUCH_STATES)))
+    """Factors on the odds of orders at the touch, by its state."""
     limit_lots: tuple[float, ...] = _table(1.0, 200.0, INSIDE_BAND + 1)
     """Sizes of limit orders: [distance band, then inside the spread; point]."""
-    market_lots: tuple[float, ...] = _table(1.0, 200.0)
-    """Sizes of market orders that do not exhaust the touch."""
-    sweep_share: float = Field(0.3, ge=0, le=1, description="share of market orders that take exactly the touch")
-    through_share: float = Field(0.1, ge=0, le=1, description="share of market orders that trade through the touch")
+    touch_edges_lots: tuple[float, ...] = _numbers(10.0, 50.0, 99.0, 100.0, 200.0, 400.0)
+    """A touch is in state k above the k-th edge."""
+    market_lots: tuple[float, ...] = _table(1.0, 200.0, TOUCH_STATES)
+    """Sizes of market orders that do not exhaust the touch: [touch state, point]."""
+    sweep_share: tuple[float, ...] = _numbers(*(0.3 for _ in range(TOUCH_STATES)))
+    """Share of market orders that take exactly the touch, by touch state."""
+    through_share: tuple[float, ...] = _numbers(*(0.1 for _ in range(TOUCH_STATES)))
+    """Share of market orders that trade through the touch, by touch state."""
     through_lots: tuple[float, ...] = _table(1.0, 200.0)
     """How many lots more than those at the touch they take."""
     band_edges_ticks: tuple[float, ...] = _numbers(0.0, 2.0, 5.0, 10.0)
     """Orders are in distance band k behind the k-th edge; band 0 is the touch."""
-    cancel_edges_lots: tuple[float, ...] = _numbers(10.0, 100.0)
+    cancel_edges_lots: tuple[float, ...] = _numbers(10.0, 100.0, 300.0, 1000.0)
     """Cancelled orders are in size class k above the k-th edge."""
     cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(DISTANCE_BANDS * CANCEL_AGES * CANCEL_SIZES)))
     """How likely an order is the one that is cancelled, relative to others: [distance band, step of its age, size class]."""
     visible_levels: int = Field(10, ge=1, le=10)
-    lots_per_tick: float = Field(
-        50.0, gt=0, description="density on the visible levels of a side that the flow returns to"
-    )
+    lots_per_tick: tuple[PositiveFloat, ...] = _numbers(50.0, 50.0)
+    """Density on the visible levels of the bids and of the asks that the flow returns to."""
     reserve_ticks: float = Field(0.0, ge=0, description="own orders reach so far behind the touch")
     reserve_gap_ticks: float = Field(1.0, ge=1, description="mean distance between those that are added there")
     reserve_lots: tuple[float, ...] = _table(1.0, 200.0)
@@ -169,11 +180,12 @@ def send_market_order(agent: Any, profile: Any, market: Any, requests: Any, sign
     side = BUY if sign > 0 else SELL
     price = market.ask_ticks if side == BUY else market.bid_ticks
     touch_lots = market.ask_lots if side == BUY else market.bid_lots
+    state = band_of(profile.touch_edges_lots, touch_lots)
     draw = uniform(agent)
-    lots = draw_lots(agent, profile.market_lots, 0)
-    if draw < profile.through_share:
+    lots = draw_lots(agent, profile.market_lots, state)
+    if draw < profile.through_share[state]:
         market_order(requests, side, touch_lots + draw_lots(agent, profile.through_lots, 0))
-    elif draw < profile.through_share + profile.sweep_share:
+    elif draw < profile.through_share[state] + profile.sweep_share[state]:
         take(requests, side, price, touch_lots)
     else:
         take(requests, side, price, min(lots, max(1, touch_lots - 1)))
@@ -192,7 +204,8 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     advance_reference(agent, profile, market)
     last_kind, kind_draw = int(recall(market, LAST_KIND)), recall(market, KIND_DRAW)
     next_draw, density_draw, draw = uniform(agent), uniform(agent), uniform(agent)
-    order_draw = uniform(agent)
+    order_draw, front_draw = uniform(agent), uniform(agent)
+    at_front = False
     recent_trades = recall(market, RECENT_TRADES)
     deep_bid_ticks, deep_ask_ticks = 0, 0
     bid_excess, ask_excess = 0.0, 0.0
@@ -201,7 +214,9 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         overlook_others(market, own_bid_ticks, own_ask_ticks)
         bid_excess, ask_excess = advance_density(profile, market)
         kind = kind_at_spread(profile, market, last_kind, recent_trades, kind_draw)
-        kind = restore_density(profile, kind, 0.5 * (bid_excess + ask_excess), density_draw)
+        at_front = is_at_front(profile, market, kind, front_draw)
+        if not at_front:
+            kind = restore_density(profile, kind, 0.5 * (bid_excess + ask_excess), density_draw)
     else:
         kind = expected_kind(profile, last_kind, recent_trades, kind_draw)
     remember(market, LAST_KIND, 1.0 * kind)
@@ -219,10 +234,10 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
             pushed += sign
             send_market_order(agent, profile, market, requests, sign)
         elif kind == LIMIT_KIND:
-            side = place_limit_order(agent, profile, market, requests, lean, ask_excess - bid_excess, draw)
+            side = place_limit_order(agent, profile, market, requests, at_front, lean, ask_excess - bid_excess, draw)
             remember(market, SENT_SIGN, 1.0 if side == BUY else -1.0)
         else:
-            cancel_order(profile, market, requests, lean, ask_excess - bid_excess, draw, order_draw)
+            cancel_order(profile, market, requests, at_front, lean, ask_excess - bid_excess, order_draw)
         remember(market, PUSHED, pushed)
         cancel_far(profile, market, requests)
         if deep_bid_ticks > 0 and deep_ask_ticks > 0:

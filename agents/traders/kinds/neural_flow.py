@@ -46,6 +46,7 @@ from serl.agents.traders.flow_network import (
     condition_on,
     draw_class,
     forget_hour,
+    read_numbers,
     run_network,
 )
 from serl.agents.traders.flow_opening import FIELDS, read_opening
@@ -111,7 +112,7 @@ class NeuralFlowProfile(Profile):
     @classmethod
     def _decodable(cls, text: str) -> str:
         try:
-            found = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+            found = read_numbers(text)
         except ValueError as error:
             raise ValueError(f"expected base64 ({error}); train the flow again") from None
         if len(found) != NUMBERS or not np.isfinite(found).all():
@@ -131,7 +132,7 @@ class NeuralFlowProfile(Profile):
     def record(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One row of `dtype()`."""
         row = np.zeros(1, self.dtype())
-        row["numbers"] = np.frombuffer(base64.b64decode(self.numbers), "<f4")
+        row["numbers"] = read_numbers(self.numbers)
         row["pace"], row["value_lean"], row["hears"] = self.pace, self.value_lean, self.hears
         if self.opening:
             orders, row["state"] = read_opening(self.opening)

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from serl.agents.calibration.measure import own_touch_distance
+from serl.agents.realism.messages import LIMIT
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Tape, build_tape
 from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.flow_tables import uniform_table
 from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.simulate import Simulation, simulate
 from tests.agents.calibration.sample import OPEN_NS, flow
@@ -113,13 +116,29 @@ def test_the_book_is_as_dense_as_it_is_to_be_whatever_is_cancelled() -> None:
     shares = (0.36, 0.04, 0.6) * 3
     tape = build_tape(
         simulate(
-            flow(next_share=shares, lots_per_tick=40.0, restoring=0.5, reserve_ticks=60.0), 1, OPEN_NS + 60 * MINUTE_NS
+            flow(next_share=shares, lots_per_tick=(40.0, 40.0), restoring=0.5, reserve_ticks=60.0),
+            1,
+            OPEN_NS + 60 * MINUTE_NS,
         )
     )
     later = (tape.time_ns > OPEN_NS + 20 * MINUTE_NS) & (tape.book_ticks[1:, :, -1] > 0).all(axis=1)
     reach = np.abs(tape.book_ticks[1:, :, -1] - tape.book_ticks[1:, :, 0])[later]
     density = tape.book_lots[1:].sum(axis=2)[later] / reach
     assert abs(np.log(density).mean() - np.log(40.0)) < 0.15
+
+
+def test_the_density_is_kept_behind_the_touch() -> None:
+    """A thinner book has more limit orders, and as many that improve the price."""
+    shares = []
+    for lots_per_tick in (40.0, 400.0):
+        population = flow(lots_per_tick=(lots_per_tick,) * 2, restoring=2.0, spread_edges_ticks=(90.0,) * 5)
+        tape = build_tape(simulate(population, 1, OPEN_NS + 60 * MINUTE_NS)).window(
+            OPEN_NS + 10 * MINUTE_NS, OPEN_NS + 60 * MINUTE_NS
+        )
+        distance = own_touch_distance(tape, np.arange(len(tape)))
+        shares.append([((tape.kind == LIMIT) & (distance < 0)).mean(), (tape.kind == LIMIT).mean()])
+    improving, limits = np.divide(shares[0], shares[1])
+    assert limits > 1.15 and abs(improving - 1.0) < 0.1, shares
 
 
 def test_orders_in_reserve_keep_the_book_full() -> None:
@@ -131,7 +150,7 @@ def test_orders_in_reserve_keep_the_book_full() -> None:
             reserve_gap_ticks=3.0,
             noise_ticks=1.0,
             lean=2.0,
-            distance_ticks=tuple(np.linspace(0, 6, 33)) * 6,
+            distance_ticks=tuple(uniform_table(0, 6)) * 6,
         )
         tape = build_tape(simulate(population, 1, END_NS))
         later = tape.time_ns > OPEN_NS + 5 * MINUTE_NS
@@ -148,7 +167,7 @@ def test_orders_in_reserve_reach_as_far_as_they_are_to() -> None:
                 reserve_ticks=reserve_ticks,
                 reserve_gap_ticks=3.0,
                 visible_levels=2,
-                distance_ticks=tuple(np.linspace(0, 6, 33)) * 6,
+                distance_ticks=tuple(uniform_table(0, 6)) * 6,
             ),
             1,
         )
@@ -159,6 +178,6 @@ def test_orders_in_reserve_reach_as_far_as_they_are_to() -> None:
 
 def test_a_population_of_an_earlier_model_says_what_to_do() -> None:
     with pytest.raises(
-        PopulationError, match=r"got one of an earlier `serl calibrate` \(no cancel_edges_lots\); calibrate its day"
+        PopulationError, match=r"got one of an earlier `serl calibrate` \(no touch_edges_lots\); calibrate its day"
     ):
         flow(wait_log_s=(0.0,) * 297)

@@ -19,7 +19,8 @@ from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.flow_events import INPUTS_AT, MEMORY
 from serl.agents.traders.flow_features import HOUR_INPUTS, INPUTS
-from serl.agents.traders.flow_network import INPUT_MAX
+from serl.agents.traders.flow_network import INPUT_MAX, STARTS
+from serl.agents.traders.flow_tables import PROBABILITIES
 from serl.agents.traders.flow_tokens import (
     CANCEL_AT,
     GAP,
@@ -166,3 +167,17 @@ def test_training_learns_and_the_population_trades(trained: tuple[Path, str]) ->
 def test_damaged_numbers(numbers: str, message: str) -> None:
     with pytest.raises(PopulationError, match=message):
         flow_population(numbers, "damaged", "0.01", 1000.0)
+
+
+def test_networks_trained_before_tables_had_tails() -> None:
+    """Their tables have 33 equally spaced points: read with those of today, linear in between."""
+    numbers = NeuralFlowProfile().record()["numbers"][0]
+    tables = np.stack([np.linspace(1.0, 33.0, 33), np.linspace(100.0, 420.0, 33)]).astype("<f4")
+    start, end = STARTS["deep_gap_ticks"], STARTS["hours"]
+    earlier = np.concatenate([numbers[:start], tables.ravel(), numbers[end:]])
+    found = NeuralFlowProfile(numbers=base64.b64encode(earlier.tobytes()).decode()).record()["numbers"][0]
+    assert found.shape == numbers.shape and found[:start].tolist() == numbers[:start].tolist()
+    assert np.allclose(
+        found[start:end].reshape(2, -1), [32 * np.array(PROBABILITIES) + 1, 320 * np.array(PROBABILITIES) + 100]
+    )
+    assert found[end:].tolist() == numbers[end:].tolist()

@@ -5,11 +5,12 @@ import pytest
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, impact_ticks_per_root_lot
-from serl.agents.calibration.measure import log_quantiles, measure_flow, quantiles
+from serl.agents.calibration.measure import measure_flow
 from serl.agents.calibration.poisson import measure_poisson
+from serl.agents.calibration.tables import log_quantiles, quantiles
 from serl.agents.impact_memory import REFERENCE_S, mean_memory, memory_weights
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
-from serl.agents.traders.flow_tables import POINTS
+from serl.agents.traders.flow_tables import HALVINGS, PARTS, POINTS, PROBABILITIES, TOUCH_STATES, quantile
 from serl.agents.traders.simulate import simulate
 from tests.agents.calibration.sample import (
     CANCEL_PER_S,
@@ -58,7 +59,8 @@ def test_a_calibrated_flow_has_the_measurements_of_its_day() -> None:
     for name, count in known.counts.items():
         assert abs(again.counts[name] / count - 1) < 0.25, name
     assert np.allclose(again.next_share[:, 1], known.next_share[:, 1], atol=0.03)
-    assert np.allclose(again.market_lots[8:28], known.market_lots[8:28], rtol=0.2)
+    assert np.allclose(again.market_orders.lots[3, 8:28], known.market_orders.lots[3, 8:28], rtol=0.2)
+    assert np.allclose(again.market_orders.sweep_share, known.market_orders.sweep_share, atol=0.2)
     assert np.allclose(again.wait_log_s[0, 2, 8:26], known.wait_log_s[0, 2, 8:26], atol=0.3)
     assert 0.5 < again.spread_ticks / known.spread_ticks < 2
 
@@ -70,7 +72,7 @@ def flow_tape(**profile: object) -> Tape:
 def test_sizes_belong_to_their_distance() -> None:
     """Orders of five lots at the touch, of fifty behind it, of eight inside the spread."""
     lots = [5.0] * POINTS + [50.0] * 4 * POINTS + [8.0] * POINTS
-    tape = flow_tape(limit_lots=lots, market_lots=[1.0] * POINTS)
+    tape = flow_tape(limit_lots=lots, market_lots=[1.0] * POINTS * TOUCH_STATES)
     known = measure_flow([tape], TRAIN[0], HELD_OUT[1])
     assert np.median(known.limit_lots, axis=1).tolist() == [5, 50, 50, 50, 50, 8]
     assert np.median(known.deep_lots) >= 50
@@ -81,11 +83,36 @@ def test_quantiles_preserve_atoms_and_the_mean_of_the_tail() -> None:
     table = quantiles(lots)
     assert (table[4:28] == 100).all()
     middle = 0.5 * (table[1:] + table[:-1])
-    assert middle[-1] == pytest.approx(np.sort(lots)[-(len(lots) // (POINTS - 1)) :].mean())
+    assert middle[-1] == pytest.approx(np.sort(lots)[-max(1, len(lots) // (PARTS << HALVINGS)) :].mean())
     waits = np.exp(np.random.default_rng(1).normal(-2, 3, 20_000))
     table = log_quantiles(waits)
-    drawn = np.exp(np.interp(np.linspace(0, 1, 200_001), np.linspace(0, 1, POINTS), table))
+    drawn = np.exp(np.interp(np.linspace(0, 1, 200_001), PROBABILITIES, table))
     assert drawn.mean() == pytest.approx(waits.mean(), rel=0.1)
+
+
+def test_tails_have_their_shape() -> None:
+    """A table with 1/32 in its last piece would draw twenty times as many sizes over 1,000 lots."""
+    lots = np.exp(np.random.default_rng(1).normal(3.0, 1.2, 100_000))
+    table = quantiles(lots)
+    drawn = np.array([quantile(table, 0, draw) for draw in np.linspace(0.0, 1.0, 20_000, endpoint=False)])
+    assert np.allclose(drawn, np.interp(np.linspace(0.0, 1.0, 20_000, endpoint=False), PROBABILITIES, table))
+    for limit in (200.0, 400.0, 800.0):
+        assert (drawn > limit).mean() == pytest.approx((lots > limit).mean(), rel=0.25)
+
+
+def test_market_orders_take_the_touch_as_often_as_its_lots_say() -> None:
+    """Touches of up to 100 lots always, larger ones never."""
+    edges, sweeps = (10.0, 20.0, 50.0, 100.0, 200.0, 400.0), (1.0,) * 4 + (0.0,) * 3
+    tape = flow_tape(touch_edges_lots=edges, sweep_share=sweeps, through_share=(0.0,) * TOUCH_STATES)
+    found = measure_flow([tape], TRAIN[0], HELD_OUT[1]).market_orders
+    small = found.touch_edges_lots <= 100
+    assert 0 < small.sum() < 6 and found.sweep_share[:-1][small].min() > 0.95, found
+    assert found.sweep_share[1:][~small].max() < 0.05 and found.through_share.max() < 0.05, found
+
+
+def test_each_side_returns_to_its_own_density() -> None:
+    bids, asks = measure_flow([flow_tape(lots_per_tick=(120.0, 60.0))], TRAIN[0], HELD_OUT[1]).lots_per_tick
+    assert bids == pytest.approx(120, rel=0.05) and asks == pytest.approx(60, rel=0.05)
 
 
 def test_the_impact_of_others_is_that_of_the_square_root_law() -> None:

@@ -71,15 +71,15 @@ def test_the_last_message_of_a_day_and_the_first_of_the_next_are_no_pair() -> No
     """The same day twice has the pairs of one, twice; a wait from its close back to its open would be clipped to a nanosecond."""
     once, twice = (measure_flow(windows(*seeds), *SHORT) for seeds in ((3,), (3, 3)))
     assert twice.wait_log_s.min() == pytest.approx(once.wait_log_s.min()) and once.wait_log_s.min() > np.log(2e-9)
-    assert twice.repeat_share == pytest.approx(once.repeat_share, abs=1e-12)
+    assert twice.market_orders.repeat_share == pytest.approx(once.market_orders.repeat_share, abs=1e-12)
     for name in (
         "volatility_ticks",
         "activity_deviation",
         "spread_ticks",
-        "sweep_share",
         "lots_per_tick",
     ):
         assert getattr(twice, name) == pytest.approx(getattr(once, name)), name
+    assert twice.market_orders.touch_edges_lots == pytest.approx(once.market_orders.touch_edges_lots, rel=0.01)
     kinds = windows(3)[0].kind.astype(np.int64)
     pairs = np.bincount(3 * kinds[:-1] + kinds[1:], minlength=9).reshape(3, 3)
     assert np.allclose(twice.next_share, (2 * pairs + 1) / (2 * pairs + 1).sum(axis=1, keepdims=True))
@@ -98,9 +98,12 @@ def test_one_day_gives_the_population_that_it_gave_before() -> None:
     """One_day.yaml was written when one day was all that could be given."""
     expected = yaml.safe_load((Path(__file__).parent / "one_day.yaml").read_text())
     tape = build_tape(poisson_day(), 10).window(*TRAIN)
-    measured = dataclasses.asdict(measure_flow([tape], *TRAIN)) | {
+    flow = measure_flow([tape], *TRAIN)
+    measured = dataclasses.asdict(flow) | {
         f"poisson_{name}": value for name, value in dataclasses.asdict(measure_poisson([tape], *TRAIN, 30, 1)).items()
     }
+    del measured["market_orders"]
+    measured |= {f"market_orders_{name}": value for name, value in dataclasses.asdict(flow.market_orders).items()}
     assert set(measured) == set(expected)
     for name, value in expected.items():
         if name == "counts":
