@@ -57,7 +57,7 @@ def calibrate(
     """
     from serl.extras import require
 
-    require("calibration", "optuna", "pyarrow", extra="calibrate")
+    require("calibration", "optuna", "pyarrow", "scipy", "torch", extra="calibrate")
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
