@@ -43,10 +43,12 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
     """Run the job of job.py in `folder`, which is created. SandboxUnavailableError if code cannot be sandboxed here."""
     folder.mkdir(mode=0o700, exist_ok=True)
     sandboxed = has_code(candidate)
-    inputs = {training_data.NAME: training_data.file_of(settings.market)} if sandboxed and settings.market.data else {}
+    data = training_data.file_of(settings.market) if settings.market.data else None
+    inputs = {training_data.NAME: data} if sandboxed and data else {}
+    path = f"{INPUTS}/{training_data.NAME}" if inputs else data and str(data)
     arguments = {
-        "candidate": dataclasses.asdict(candidate), "settings": _settings_of_job(settings, sandboxed), "budget": dataclasses.asdict(budget),
-        "share": share, "folder": FOLDER if sandboxed else str(folder.resolve()), "data": f"{INPUTS}/{training_data.NAME}" if inputs else None,
+        "candidate": dataclasses.asdict(candidate), "settings": _settings_of_job(settings), "budget": dataclasses.asdict(budget), "share": share,
+        "folder": FOLDER if sandboxed else str(folder.resolve()), "data": path,
     }  # fmt: skip
     if not sandboxed:
         return run_job({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
@@ -56,11 +58,10 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
     return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
 
 
-def _settings_of_job(settings: Settings, sandboxed: bool) -> dict[str, Any]:
-    """The settings that a job gets. One with code gets its training hours in a file, and neither the files nor the fold that is scored."""
-    values = settings.training.model_dump(mode="json")
-    values["market"]["data"] = [str(path.resolve()) for path in settings.market.data]
-    if sandboxed and settings.market.data:
+def _settings_of_job(settings: Settings) -> dict[str, Any]:
+    """The settings that a job gets. It gets its training hours in a file, and neither the files nor the fold that is scored."""
+    values: dict[str, Any] = settings.training.model_dump(mode="json")
+    if settings.market.data:
         values["market"] |= {"data": [], "fold": None}
     return values
 

@@ -98,7 +98,7 @@ def test_the_file_has_no_book_or_trade_of_the_fold_that_is_scored_nor_of_later_h
 
 
 def test_settings_of_a_job_say_nothing_of_scores(settings: Settings) -> None:
-    values = training._settings_of_job(settings.of_seed(1), sandboxed=True)
+    values = training._settings_of_job(settings.of_seed(1))
     assert not {"day", "scored_in", "orders", "folds", "race", "warm_start", "score_seed"} & set(values)
     assert values["market"]["data"] == []
     assert values["market"]["fold"] is None
