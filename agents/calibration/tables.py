@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.tape import Bools, Floats, Ints
-from serl.agents.traders.flow_tables import HALVINGS, PARTS, POINTS, PROBABILITIES
+from serl.agents.traders.flow_tables import EQUAL_PARTS, HALVINGS, POINTS, PROBABILITIES
 
 
 def quantiles(values: Floats | Ints) -> Floats:
@@ -38,7 +38,7 @@ def log_quantiles(seconds: Floats) -> Floats:
 
 def _top(values: Floats | Ints) -> Floats:
     """The largest 1/1024 of the values, at least one: those between the last two points of a table."""
-    count = max(1, len(values) // (PARTS << HALVINGS))
+    count = max(1, len(values) // (EQUAL_PARTS << HALVINGS))
     return np.asarray(np.sort(values)[-count:], np.float64)
 
 

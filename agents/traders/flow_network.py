@@ -13,8 +13,7 @@ import numpy as np
 
 from serl.agents.traders.addresses import load_float64, store_float64
 from serl.agents.traders.flow_features import INPUTS
-from serl.agents.traders.flow_tables import PARTS as PARTS_OF_TABLE
-from serl.agents.traders.flow_tables import POINTS, PROBABILITIES
+from serl.agents.traders.flow_tables import EQUAL_PARTS, POINTS, PROBABILITIES
 from serl.agents.traders.flow_tokens import TOKENS
 from serl.exchange.compiling import inlined
 
@@ -46,7 +45,7 @@ def _starts() -> dict[str, int]:
 STARTS = _starts()
 NUMBERS = STARTS["end"]
 TABLES_AT, TABLES = STARTS["deep_gap_ticks"], 2
-EARLIER_POINTS = PARTS_OF_TABLE + 1
+EARLIER_POINTS = EQUAL_PARTS + 1
 """Networks that were trained earlier have tables of equally spaced probabilities."""
 _MEAN, _SCALE, _W1, _B1 = STARTS["mean"], STARTS["inverse_deviation"], STARTS["weights_1"], STARTS["bias_1"]
 _W2, _B2, _W3, _B3 = STARTS["weights_2"], STARTS["bias_2"], STARTS["weights_3"], STARTS["bias_3"]

@@ -6,10 +6,10 @@ from typing import Any
 from serl.agents.traders.random import uniform
 from serl.exchange.compiling import inlined
 
-PARTS, HALVINGS = 32, 5
+EQUAL_PARTS, HALVINGS = 32, 5
 PROBABILITIES = (
-    *(part / PARTS for part in range(PARTS)),
-    *(1.0 - 0.5**half / PARTS for half in range(1, HALVINGS + 1)),
+    *(part / EQUAL_PARTS for part in range(EQUAL_PARTS)),
+    *(1.0 - 0.5**half / EQUAL_PARTS for half in range(1, HALVINGS + 1)),
     1.0,
 )
 """Of the points of a quantile table: 0, 1/32, .. 31/32, then the middles of what is left, then 1."""
@@ -35,10 +35,10 @@ def uniform_table(low: float, high: float) -> list[float]:
 @inlined
 def quantile(table: Any, row: int, probability: float) -> float:
     """The quantile from table `row`, linear between the points."""
-    position = PARTS * probability
-    point = min(int(position), PARTS - 1)
+    position = EQUAL_PARTS * probability
+    point = min(int(position), EQUAL_PARTS - 1)
     share = position - point
-    if point == PARTS - 1:
+    if point == EQUAL_PARTS - 1:
         while share >= 0.5 and point < POINTS - 2:
             share = 2.0 * share - 1.0
             point += 1

@@ -10,7 +10,7 @@ from serl.agents.calibration.poisson import measure_poisson
 from serl.agents.calibration.tables import log_quantiles, quantiles
 from serl.agents.impact_memory import REFERENCE_S, mean_memory, memory_weights
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
-from serl.agents.traders.flow_tables import HALVINGS, PARTS, POINTS, PROBABILITIES, TOUCH_STATES, quantile
+from serl.agents.traders.flow_tables import EQUAL_PARTS, HALVINGS, POINTS, PROBABILITIES, TOUCH_STATES, quantile
 from serl.agents.traders.simulate import simulate
 from tests.agents.calibration.sample import (
     CANCEL_PER_S,
@@ -83,7 +83,7 @@ def test_quantiles_preserve_atoms_and_the_mean_of_the_tail() -> None:
     table = quantiles(lots)
     assert (table[4:28] == 100).all()
     middle = 0.5 * (table[1:] + table[:-1])
-    assert middle[-1] == pytest.approx(np.sort(lots)[-max(1, len(lots) // (PARTS << HALVINGS)) :].mean())
+    assert middle[-1] == pytest.approx(np.sort(lots)[-max(1, len(lots) // (EQUAL_PARTS << HALVINGS)) :].mean())
     waits = np.exp(np.random.default_rng(1).normal(-2, 3, 20_000))
     table = log_quantiles(waits)
     drawn = np.exp(np.interp(np.linspace(0, 1, 200_001), PROBABILITIES, table))
