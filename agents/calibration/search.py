@@ -106,7 +106,7 @@ def _distance(free: FreeParameters) -> float:
 
 def _import_torch() -> Any:
     """PyTorch, with which optuna's Gaussian process computes; MissingPackageError if it or scipy is not installed."""
-    require("the search", "scipy", "torch")
+    require("the search", "scipy", "torch", extra="calibrate")
     import torch
 
     return torch

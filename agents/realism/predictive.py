@@ -59,7 +59,7 @@ class PredictiveScore:
 
 def import_torch() -> ModuleType:
     """PyTorch; MissingPackageError if it is not installed."""
-    require("the predictive score", "torch")
+    require("the predictive score", "torch", extra="learning")
     import torch
 
     return torch
