@@ -14,7 +14,7 @@ import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters
-from serl.agents.signals.network import one_thread
+from serl.agents.one_thread import one_thread
 from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.one_thread import one_thread
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
@@ -127,14 +128,8 @@ def _batch(torch: Any, windows: WindowSamples, samples: Ints, centre: Floats, sc
 def absolute_errors(train: WindowSamples, test: WindowSamples, seed: int) -> Floats:
     """[test sample] |forecast - truth| in ticks, of a model trained on `train` with this seed."""
     torch = import_torch()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return _train_and_test(torch, train, test, np.random.default_rng(seed))
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(torch, seed):
+        return _train_and_test(torch, train, test, np.random.default_rng(seed))
 
 
 def _train_and_test(torch: Any, train: WindowSamples, test: WindowSamples, random: np.random.Generator) -> Floats:

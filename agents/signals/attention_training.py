@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.one_thread import one_thread
 from serl.agents.signals.attention import AXES, BLOCKS, EPSILON, Attention, shapes
 from serl.agents.signals.features import scaling, standardise
 from serl.agents.signals.grid import Floats, Ints, Singles
 from serl.agents.signals.inputs import Inputs
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
-from serl.agents.signals.network import one_thread
 
 EPOCHS_MAX, PATIENCE = 12, 3
 BATCH, EVALUATED = 256, 4096

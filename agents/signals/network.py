@@ -1,11 +1,11 @@
 """A small multilayer perceptron: trained with PyTorch, evaluated with numpy."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from serl.agents.one_thread import one_thread
 from serl.agents.signals.grid import Floats
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
 
@@ -36,19 +36,6 @@ def train_network(
 
     with one_thread(torch, seed):
         return _train(torch, fit, validation, np.random.default_rng(seed), on_epoch)
-
-
-@contextmanager
-def one_thread(torch: Any, seed: int) -> Iterator[None]:
-    """PyTorch with one thread and this seed, and as it was afterwards."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _train(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.calibration.flow.samples import Samples
+from serl.agents.one_thread import one_thread
 from serl.agents.realism.tape import Floats, Ints
 from serl.agents.traders.flow_features import INPUTS
 from serl.agents.traders.flow_network import AGES, GIVEN, HIDDEN, INPUT_MAX, OUTPUTS, PARTS, SIZES, WAITS
@@ -125,14 +126,8 @@ def train(
     mean, deviation = fit[0].mean(0), fit[0].std(0)
     scale = np.where(deviation > 1e-6, 1.0 / np.maximum(deviation, 1e-6), 1.0).astype(np.float32)
     scale[list(without)] = 0.0
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            found, nats = _fit(torch, fit, held, mean, scale, np.random.default_rng(seed), on_epoch)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(torch, seed):
+        found, nats = _fit(torch, fit, held, mean, scale, np.random.default_rng(seed), on_epoch)
     edges = {
         "wait_log_s": classes.wait_log_s, "age_log_s": classes.age_log_s, "size_low_lots": classes.low_lots, "size_high_lots": classes.high_lots,
     }  # fmt: skip
