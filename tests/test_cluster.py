@@ -107,6 +107,7 @@ def cluster() -> Any:
         found.shutdown()
 
 
+@pytest.mark.long
 def test_a_cluster_of_two_nodes_gives_the_same(cluster: Any, tmp_path: Path) -> None:
     on = f"ray:{cluster.address}"
     nodes = {node for _, node in on_ray({number: partial(_node, 0.5) for number in range(8)}, on)}

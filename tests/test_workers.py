@@ -26,6 +26,7 @@ def run(folder: Path, *options: str, names: tuple[str, ...] = tuple(MODULES)) ->
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.long
 def test_all_tests_run_once_and_a_dead_worker_is_a_failure(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 1, done.stdout

@@ -229,6 +229,7 @@ def trades(exchange: Served) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_random_day_replays_identically_in_lockstep(tmp_path: Path) -> None:
     """Every kind of command, with thousands in flight."""
     day = random_day("phases", 20_000)

@@ -62,6 +62,7 @@ def earlier_exchange() -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.long
 def test_an_exchange_without_news_is_recorded_without_them(tmp_path: Path) -> None:
     path = tmp_path / "day.parquet"
     with earlier_exchange() as endpoint:

@@ -37,6 +37,7 @@ def orders(count: int, first_id: int = 1, seed: int = 1) -> Rows:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setup", ["", "p1 c1 NEW buy 30@7 display=5"])
 def test_a_market_that_grows_in_place_is_the_same(setup: str) -> None:
     """Also beyond its room, where it is copied, and with the arrays of the full rule book."""

@@ -125,6 +125,7 @@ def test_a_client_that_never_reads_snapshots_holds_little_memory(tmp_path: Path)
                 assert reader.receive(146)[1] == request, "whoever reads gets any number"
 
 
+@pytest.mark.long
 def test_without_the_limit_it_holds_all_of_them(tmp_path: Path) -> None:
     with full_book(tmp_path, 1 << 30) as served, RawClient(served.endpoint, "queries", slow=True) as mute:
         assert grown_bytes(served, mute) > 30_000_000

@@ -295,6 +295,7 @@ def test_what_cannot_start_says_why(lockstep: Served) -> None:
         asyncio.run(fails(hours="00:00-00:01"))
 
 
+@pytest.mark.long
 def test_an_interrupted_command_writes_its_statistics(live: Served, tmp_path: Path) -> None:
     """On a live clock, with the command line, where an answer never comes: Ctrl-C ends it at once."""
     config = {"name": "brief", "model": "tiny", "duration_s": 600, "interval_s": 0.2, "prices": {"AMZN": 100}, "symbols": ["AMZN"],

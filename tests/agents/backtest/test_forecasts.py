@@ -52,6 +52,7 @@ def noted(strategy: Noting, **market: Any) -> list[tuple[int, Any]]:
     return strategy.seen
 
 
+@pytest.mark.long
 def test_a_strategy_that_does_nothing_sees_the_forecasts_of_the_day() -> None:
     """Each of the last multiple of 100 ms strictly before the decision."""
     seen = noted(Noting())

@@ -1,6 +1,7 @@
 """Which orders are cancelled, measured on tapes whose answer is known."""
 
 import numpy as np
+import pytest
 
 from serl.agents.calibration.cancellations import cancel_edges, cancel_odds, touch_cancel_odds
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
@@ -40,6 +41,7 @@ def tape(*messages: tuple[float, int, int, int, int, float]) -> Tape:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_cancellation_counts_all_orders_of_its_side_of_the_touch() -> None:
     arrivals = [(0.0, LIMIT, BUY, 100, 5, -1), (10.0, LIMIT, BUY, 100, 5, -1), (10.5, LIMIT, SELL, 115, 5, -1)]
     odds = cancel_odds([tape(*arrivals, (11.0, CANCEL, BUY, 100, 5, 10.0))], EDGES, LOTS, TOUCH).orders

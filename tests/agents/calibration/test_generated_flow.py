@@ -76,6 +76,7 @@ def test_improvements_are_of_the_class_that_they_are_drawn_from() -> None:
                 assert {inside_class(ticks, spread) for ticks in drawn} == {local}
 
 
+@pytest.mark.long
 def test_training_sees_what_the_trader_sees() -> None:
     """The inputs of the last message in the trader's memory, and those that training computes from the recorded day."""
     population = flow_population(NeuralFlowProfile().numbers, "untrained", "0.01", 1000.0)

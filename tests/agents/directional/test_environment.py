@@ -54,6 +54,7 @@ def taped(env: DirectionalVectorEnv, monkeypatch: pytest.MonkeyPatch) -> list[Ro
     return tape
 
 
+@pytest.mark.long
 def test_profits_are_those_of_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cash, position, fees, turnover and drawdown, from the events alone."""
     ppm = 70

@@ -52,6 +52,7 @@ def expected(seed: int, time_ns: int) -> list[float]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["directional", "making"])
 def test_they_are_those_of_a_simulation_of_the_same_seed(kind: str, file: Path) -> None:
     """As long as the agent does not trade; the rest of the observation is as without them."""
@@ -73,6 +74,7 @@ def test_they_are_those_of_a_simulation_of_the_same_seed(kind: str, file: Path) 
     plain.close()
 
 
+@pytest.mark.long
 def test_a_pair_observes_those_of_one_symbol(tmp_path: Path) -> None:
     symbol = load_population("pair").symbol_names[1]
     random_forecaster(symbol=symbol).write(tmp_path / "f")

@@ -49,6 +49,7 @@ def test_ppo_needs_continuous_positions() -> None:
         train_ppo(env_of(), 100, 1)
 
 
+@pytest.mark.long
 def test_the_seed_determines_a_network() -> None:
     config = DQNConfig(steps=1_600, warm_up=400, batch=32)
     first, second, other = (
@@ -132,6 +133,7 @@ def test_a_memory_recalls_what_is_near_with_the_same_action() -> None:
     assert memory.loss(batch, values).item() == pytest.approx(0.5 * float((taken - expected).square().sum()) / 4)
 
 
+@pytest.mark.long
 def test_a_router_is_trained_after_its_parts() -> None:
     part = DQNConfig(steps=800, warm_up=200, batch=32)
     settings = RouterConfig(part=part, router=part, windows=24, memory=64)

@@ -137,6 +137,7 @@ class Waiting:
         return np.zeros((1, 3))
 
 
+@pytest.mark.long
 def test_served_forecasts_are_those_of_the_recorded_day(day: Day, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, made = record_decisions(monkeypatch), sample.forecaster()
     serve(path, ORDER, Waiting(), "hybrid", ServedForecasts(made, "f"))

@@ -77,6 +77,7 @@ def test_a_population_responds_alike_to_the_same_seeds() -> None:
         simulated_responses(short, [0.3, 1.0], range(1, 6), 600.0)
 
 
+@pytest.mark.long
 def test_a_day_that_answers_has_the_square_root_law_and_a_plain_replay_has_not(day: Day) -> None:
     """At the end of the order the mid is where the model says, plus what the plain replay has: the liquidity that the last child took."""
     window = (TEN_NS + 60 * SECOND_NS, TEN_NS + 890 * SECOND_NS)

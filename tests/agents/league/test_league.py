@@ -63,6 +63,7 @@ def orders(*, decides: bool, child: Any = None, quote: Any = None) -> Any:
     return rows
 
 
+@pytest.mark.long
 def test_an_executor_beside_a_silent_maker_is_alone() -> None:
     league, alone = LeagueMarket(SMALL, 4), DynamicMarket(SMALL, 4)
     for market in (league, alone):
@@ -228,6 +229,7 @@ def test_each_opponent_plays_in_its_environments(monkeypatch: pytest.MonkeyPatch
     league.close()
 
 
+@pytest.mark.long
 def test_self_play_is_determined_by_its_seed() -> None:
     found: list[list[Any]] = []
     for seed in (1, 1, 2):

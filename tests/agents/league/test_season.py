@@ -147,6 +147,7 @@ def test_bad_settings_are_errors_of_one_line(tmp_path: Path, options: list[str],
     assert isinstance(done.exception, ConfigError) and error in str(done.exception) and not folder.exists()
 
 
+@pytest.mark.long
 def test_the_command_writes_tables_and_the_dashboard_shows_them(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     with dashboard(free_endpoint(), "--league", str(folder)) as shown:

@@ -97,6 +97,7 @@ def moves_ticks(changes: dict[str, Any]) -> float:
     return float((env.market.frames["bid_ticks"] - before).std())
 
 
+@pytest.mark.long
 def test_the_population_is_changed() -> None:
     assert moves_ticks(TWO["hard"]) > 1.5 * moves_ticks({})
     unknown = with_overrides(SMALL, {"population_changes": {"value.volatility": 2}})

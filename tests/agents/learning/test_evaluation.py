@@ -182,6 +182,7 @@ def test_intervals_resample_whole_days() -> None:
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
 
 
+@pytest.mark.long
 def test_intervals_of_few_days_hold_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven days, as the bars' test part has: the central 95 % of the draws contain the truth in 86 % of cases."""
     monkeypatch.setattr(evaluation, "BOOTSTRAPS", 400)

@@ -179,6 +179,7 @@ def invented(folder: Path) -> Episodes:
     return Episodes(observations, actions, episode, returns, np.arange(2 * ORDERS) // 2, json.loads(json.dumps(about)))
 
 
+@pytest.mark.long
 def test_a_clone_of_the_best_episodes_does_not_imitate_the_others(folder: Path, dataset: minari.MinariDataset) -> None:
     episodes = invented(folder)
     observed = np.zeros((2, episodes.observations.shape[1]), np.float32)

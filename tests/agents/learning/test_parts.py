@@ -77,6 +77,7 @@ def settings(**changes: Any) -> TrainingConfig:
     return TrainingConfig.model_validate({"market": market, "ppo": ppo, "network": {"hidden": [8]}, **changes})
 
 
+@pytest.mark.long
 def test_a_stopped_run_in_parts_continues_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     vectors = []
     for name, stops in (("whole", (400,)), ("stopped", (192, 400))):

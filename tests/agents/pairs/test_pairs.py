@@ -58,6 +58,7 @@ def test_the_spread_of_the_values_reverts_with_the_configured_half_life() -> Non
         assert autocorrelation(path - path[:, :1], 300) > 0.9, "300 s is four half-lives of the spread"
 
 
+@pytest.mark.long
 def test_the_prices_are_cointegrated_and_those_of_independent_values_are_not() -> None:
     """Mids of three hours of a training day."""
     until_ns = PAIR.open_ns + 180 * MINUTE_NS

@@ -48,6 +48,7 @@ def sequences(count: int, seed: int) -> tuple[Inputs, Classes]:
     return inputs, labels
 
 
+@pytest.mark.long
 def test_it_learns_the_order_of_two_pulses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows in another order have the other class, so no sum over the rows tells it."""
     monkeypatch.setattr(attention_training, "LEARNING_RATE", 3e-3)

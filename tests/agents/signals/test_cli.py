@@ -84,6 +84,7 @@ def test_the_tables_show_the_numbers(folder: Path) -> None:
     assert MODEL_NAMES == MODELS
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_file(folder: Path, tmp_path: Path) -> None:
     arguments = [
         "train",

@@ -165,6 +165,7 @@ def gains(found: Evaluation) -> tuple[Floats, Floats]:
     return np.array([brier.low, brier.high]), np.array([explained.low, explained.high])
 
 
+@pytest.mark.long
 def test_fills_and_volumes_that_are_told_are_found_and_untold_ones_are_not() -> None:
     brier, explained = gains(told := verdict(planted(1, told=True)))
     assert brier[1] < -0.02 and explained[0] > 0.3

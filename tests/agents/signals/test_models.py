@@ -199,6 +199,7 @@ def verdict(made: Grid) -> Evaluation:
     return evaluate(found, cut_samples(made, (middle, end), (1.0,)), 200, 1)
 
 
+@pytest.mark.long
 def test_a_forecast_that_exists_is_found_by_all_models_and_one_that_does_not_by_none() -> None:
     found = verdict(planted(1))
     for model in MODELS:

@@ -102,6 +102,7 @@ def test_a_basket_is_worth_its_members() -> None:
     assert config.values[ETF].mean_ticks == 0.5 * 10_000 + 1.25 * 4000
 
 
+@pytest.mark.long
 def test_arbitrageurs_have_an_account_in_each_symbol() -> None:
     config = market(arbitrageurs())
     assert [(group.symbol, group.account_of) for group in config.groups[FIRST:]] == [(2, None), (0, FIRST), (1, FIRST)]

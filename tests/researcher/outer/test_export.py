@@ -89,6 +89,7 @@ def test_a_run_of_earlier_defaults_is_exported_with_the_layers_that_it_trained(t
     assert export(tmp_path, "merged", tmp_path / "merged").exit_code == 0
 
 
+@pytest.mark.long
 def test_peft_is_refused_where_norms_were_tuned(tmp_path: Path) -> None:
     from peft import PeftModel
 

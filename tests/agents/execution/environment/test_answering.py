@@ -60,6 +60,7 @@ def touch(market: ReplayMarket) -> tuple[int, ...]:
     return tuple(int(frame[name][0]) for name in ("bid_ticks", "bid_lots", "ask_ticks", "ask_lots"))
 
 
+@pytest.mark.long
 def test_an_order_pays_for_its_own_impact_while_it_is_filled() -> None:
     """I = sqrt N: the shift is 1 from 1 lot on, 2 from 3 on, 3 from 7 on; so 1 lot at 1000, 2 at 1001, 4 at 1002, 3 at 1003."""
     market = opened(DEEP, 1.0, 2)

@@ -26,6 +26,7 @@ def environment(reward: Reward) -> ExecutionVectorEnv:
     )
 
 
+@pytest.mark.long
 def test_schedule_advantage_sums_to_the_shortfall_less_that_of_even_slices_at_the_mid() -> None:
     env, random = environment(ScheduleAdvantage()), np.random.Generator(np.random.PCG64(1))
     env.reset(seed=5)
