@@ -3,7 +3,7 @@
     python -m benchmarks.proof liquid trending informed closing slow --seeds 10 --workers 4 --output runs/proof
 
 Every method searches for a rule of kind `policy` with the same number of candidates, in the same race, on the same simulated days: the full
-method; without its low level, its high level, any model, or racing; Eureka-style best of n; uniform specifications; a (1+1) climb; a
+method; without its low level, its high level, any model, racing, or (and any model) signals; Eureka-style best of n; uniform specifications; a (1+1) climb; a
 tree-structured Parzen estimator, and the same with three times the candidates (the ceiling). `default` trains the default algorithm.
 `no-policy` and the kinds alone search among algorithms that are trained instead of among rules.
 Each seed has days of its own. What a run found is measured on fresh days that no run has seen. docs/results.md holds what was registered

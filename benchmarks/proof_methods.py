@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.outer.config import OuterConfig, parse_config
+from serl.researcher.outer.config import OPERATORS, OuterConfig, parse_config
 from serl.researcher.tasks import load_task
 
 FULL, RANDOM, TPE, CEILING, DEFAULT = "full", "random", "tpe", "ceiling", "default"
 LOW_LEVEL = {"updates_per_iteration": 4}
 """52 updates in a run of 13 iterations."""
-DRAWN_FIRST = {"drawn_first": 32}
+DRAWN_FIRST: dict[str, Any] = {"drawn_first": 32}
 RULES = ["policy"]
 TRAINED = ["reward", "agent", "learner", "interface"]
 """Kinds of modules that PPO trains with, in the markets of the tasks, which have no history for `imagine` and no second market for `profiles`."""
@@ -20,6 +20,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "no-high": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL, "high_level": None},
     "no-model": {"proposer": "search", "search": DRAWN_FIRST},
     "no-racing": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
+    "no-signals": {
+        "proposer": "search",
+        "search": DRAWN_FIRST | {"operators": [one for one in OPERATORS if one != "signal"]},
+    },
     "search-no-racing": {"proposer": "search", "search": DRAWN_FIRST},
     "no-policy": {"proposer": "search", "kinds": TRAINED},
     **{f"{kind}-alone": {"proposer": "search", "kinds": [kind]} for kind in TRAINED},
@@ -31,7 +35,7 @@ METHODS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
 }
 """`ceiling` continues the run of `tpe` to CEILING_SHARE times its candidates; `default` trains the default algorithm instead of searching.
-`no-model` searches like `full`; `no-policy` and the kinds alone do so among algorithms that are trained, the others among rules."""
+`no-model` searches like `full`, `no-signals` too, without the signals of the market; `no-policy` and the kinds alone do so among algorithms that are trained, the others among rules."""
 CEILING_SHARE = 3
 DAYS_PER_SEED = 1000
 """Distance between the simulated days of two seeds, which share none."""

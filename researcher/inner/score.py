@@ -92,7 +92,7 @@ def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
     episodes = _sample_orders(scenario, settings)
     with MARKET:
         no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
-    return ScoringSet([], episodes, _clusters(scenario, episodes), None, no_orders, twap, scenario)
+    return ScoringSet([], episodes, order_clusters(scenario, episodes), None, no_orders, twap, scenario)
 
 
 def _scored(config: MarketConfig, settings: Settings) -> MarketConfig:
@@ -106,7 +106,7 @@ def _scenario(text: str) -> Scenario:
     return Scenario(MarketConfig.model_validate_json(text))
 
 
-def _clusters(scenario: Scenario, episodes: Rows) -> NDArray[np.int64]:
+def order_clusters(scenario: Scenario, episodes: Rows) -> NDArray[np.int64]:
     """(n,) number of each order's cluster (see bootstrap_clusters), the same in all sets of the data."""
     dates = np.asarray(scenario.source.dates(episodes["day"]))
     unit = bootstrap_clusters(episodes, dates)[1]
@@ -153,7 +153,7 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
         changes |= {"simulated_days": SIMULATED_DAYS}
     scenario = Scenario(config.model_copy(update=changes))
     episodes = _sample_orders(scenario, settings)
-    clusters = _clusters(scenario, episodes)
+    clusters = order_clusters(scenario, episodes)
     if isinstance(scenario.source, Books):
         used = sorted(set(episodes["day"].tolist()))
         episodes["day"] = np.searchsorted(used, episodes["day"])

@@ -65,8 +65,10 @@ class LowLevel(_Part):
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
-Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "surrogate", "uniform"]
-OPERATORS: tuple[Operator, ...] = ("fresh", "rewrite", "diff", "combine", "cross", "mutate", "surrogate", "uniform")
+Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "signal", "surrogate", "uniform"]
+OPERATORS: tuple[Operator, ...] = (
+    "fresh", "rewrite", "diff", "combine", "cross", "mutate", "signal", "surrogate", "uniform",
+)  # fmt: skip
 
 
 class Search(_Part):
@@ -75,7 +77,7 @@ class Search(_Part):
     operators: tuple[Operator, ...] = Field(
         OPERATORS,
         min_length=1,
-        description="what may make a candidate; cross, mutate, surrogate and uniform need no model",
+        description="what may make a candidate; cross, mutate, signal, surrogate and uniform need no model",
     )
     kept: float = Field(
         0.5,
@@ -87,7 +89,9 @@ class Search(_Part):
         0.5, ge=0, le=1, description="share of candidates that only language models make, so that they learn on"
     )
     drawn_first: int = Field(
-        0, ge=0, description="candidates that are drawn uniformly before the operators choose among themselves"
+        0,
+        ge=0,
+        description="candidates that are drawn (of signals, where there are some, else uniformly) before the operators choose among themselves",
     )
     bins: int = Field(3, ge=1, description="cells of the archive along each behaviour")
     retries_max: int = Field(
@@ -241,6 +245,12 @@ class OuterConfig(_Part):
     def uses_llm(self) -> bool:
         """Whether a language model proposes."""
         return self.proposer in ("dek", "eureka")
+
+    @property
+    def uses_signals(self) -> bool:
+        """Whether candidates are drawn of what predicts the price."""
+        searches = self.proposer in ("dek", "search") and "signal" in self.search.operators
+        return searches and Kind.POLICY in self.module_kinds
 
     @property
     def active_low_level(self) -> LowLevel | None:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from serl.researcher.candidates import Candidate, Module, Paired, Result, current_stage
 from serl.researcher.inner.results import score_of
+from serl.researcher.inner.signals import Signal, Signals
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import EvaluatedCandidate, Instruction, Lessons, Prompt, Proposal, Verdict
@@ -121,6 +122,15 @@ class Database:
         """A stored fact; None if it is not set."""
         text = self.one("SELECT value FROM facts WHERE name = ?", name)
         return None if text is None else json.loads(text)
+
+    def set_signals(self, signals: Signals) -> None:
+        """Store the signals of the market."""
+        self.set_fact("signals", {name: asdict(one) for name, one in signals.items()})
+
+    @property
+    def signals(self) -> Signals:
+        """The signals of the market; none if they were not measured."""
+        return {name: Signal(**one) for name, one in (self.fact("signals") or {}).items()}
 
     # proposals
 

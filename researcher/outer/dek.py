@@ -30,7 +30,8 @@ class DekProposer:
         self, config: OuterConfig, database: Database, authors: Sequence[Author], tuning: LowLevelTuning | None
     ) -> None:
         self._config, self._database, self._authors, self._tuning = config, database, tuple(authors), tuning
-        self._operators = Operators(config, authors, PromptWriter(config, database))
+        signals = database.signals if config.uses_signals else {}
+        self._operators = Operators(config, authors, PromptWriter(config, database), signals)
 
     @property
     def model(self) -> str:
@@ -45,7 +46,7 @@ class DekProposer:
         rng = np.random.default_rng([self._config.seed, iteration, slot])
         past, known = self._past(max(1, iteration - self._config.lag)), self._known()
         attempts, drafts = list[Attempt](), list[Draft]()
-        arm = self._arm(past, rng) if not self._is_drawn(iteration, slot) else Arm("uniform")
+        arm = self._arm(past, rng) if not self._is_drawn(iteration, slot) else self._operators.drawn_first
         for _ in range(1 + self._config.search.retries_max):
             made = self._operators.apply(arm, past, rng)
             candidate, duplicate = made.candidate, _duplicate(made, known)

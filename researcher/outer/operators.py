@@ -7,8 +7,9 @@ from typing import cast
 import numpy as np
 
 from serl.researcher.candidates import Candidate, Module
+from serl.researcher.inner.signals import Signals
 from serl.researcher.modules.contracts import Form, Kind, form_of
-from serl.researcher.outer import uniform
+from serl.researcher.outer import signal_draft, uniform
 from serl.researcher.outer.archive import choose_parents
 from serl.researcher.outer.author import Author, verdict_of
 from serl.researcher.outer.bandit import Arm
@@ -22,6 +23,7 @@ from serl.researcher.validation.validate import validate
 
 PARENTS: dict[Operator, int] = {
     "fresh": 0,
+    "signal": 0,
     "uniform": 0,
     "rewrite": 1,
     "diff": 1,
@@ -31,7 +33,9 @@ PARENTS: dict[Operator, int] = {
     "cross": 2,
 }
 """Parents that each operator needs."""
-MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "surrogate", "uniform"})
+MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "signal", "surrogate", "uniform"})
+SIGNAL_SHARE = 0.5
+"""Of the new specifications in the pool of the surrogate that are drawn of signals, where there are some."""
 """Operators without a model."""
 
 
@@ -86,8 +90,15 @@ def some_of(kinds: Sequence[Kind], share: float, rng: np.random.Generator) -> tu
 class Operators:
     """The operators of a run."""
 
-    def __init__(self, config: OuterConfig, authors: Sequence[Author], writer: PromptWriter) -> None:
+    def __init__(self, config: OuterConfig, authors: Sequence[Author], writer: PromptWriter, signals: Signals) -> None:
+        """`signals` are those of the market; none if they are not used or not known."""
         self._config, self._authors, self._writer = config, {author.name: author for author in authors}, writer
+        self._signals = signals if any(one.counts for one in signals.values()) else {}
+
+    @property
+    def drawn_first(self) -> Arm:
+        """What makes the first candidates."""
+        return Arm("signal" if self._signals else "uniform")
 
     def arms(self, past: PastResults) -> list[Arm]:
         """What can be tried now: operators whose parents exist, with each model that can do what they ask."""
@@ -96,6 +107,8 @@ class Operators:
             if PARENTS[operator] > len(past.archive):
                 continue
             if operator == "surrogate" and len(measurable(past.scored)) < SCORED_MIN:
+                continue
+            if operator == "signal" and not self._signals:
                 continue
             if operator in MECHANICAL:
                 found.append(Arm(operator))
@@ -137,6 +150,8 @@ class Operators:
     def _kinds(self, operator: Operator, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator) -> tuple[Kind, ...]:  # fmt: skip
         """The kinds to make anew."""
         kinds, config = self._config.module_kinds, self._config
+        if operator == "signal":
+            return (Kind.POLICY,)
         if operator in ("mutate", "surrogate"):
             return (kinds[int(rng.integers(len(kinds)))],)
         if operator == "cross":
@@ -150,13 +165,15 @@ class Operators:
     ) -> Draft:  # fmt: skip
         texts = _specifications(parents, kind)
         if author is None:
+            if operator == "signal":
+                return specification_draft(kind, operator, signal_draft.draw(self._signals, rng))
             if operator == "uniform" or not texts:
                 return uniform_draft(kind, rng)
             if operator == "cross" and len(texts) == 2:
                 return specification_draft(kind, "cross", cross(kind, texts[0], texts[1], rng))
             if operator == "surrogate":
                 elites = _specifications([one.candidate for one in past.archive], kind)
-                made = best_of_pool(kind, texts[0], inherited, measurable(past.scored), elites, rng)
+                made = best_of_pool(kind, texts[0], inherited, measurable(past.scored), elites, self._new, rng)
                 return specification_draft(kind, "surrogate", made)
             return specification_draft(kind, "mutate", mutate(kind, texts[0], rng))
         base = _code_of(parents[0], kind) if operator == "diff" else None
@@ -166,6 +183,12 @@ class Operators:
         if rng.random() < self._uniform_share(form_of(kind, author.form)):
             return uniform_draft(kind, rng, prompt)
         return generated_draft(author, kind, prompt, rng, base)
+
+    def _new(self, kind: Kind, rng: np.random.Generator) -> str:
+        """A new specification for the pool of the surrogate."""
+        if kind is Kind.POLICY and self._signals and rng.random() < SIGNAL_SHARE:
+            return signal_draft.draw(self._signals, rng)
+        return uniform.draw(kind, rng)
 
     def _uniform_share(self, form: Form) -> float:
         """From the settings, because a replay has no tuner."""

@@ -18,6 +18,7 @@ from serl.researcher.outer.records import EvaluatedCandidate, Prompt
 ERRORS, ERROR_CHARS_MAX = 3, 300
 PAIRS = 2
 """Past modules in a prompt without the high level: this many best and as many worst."""
+SIGNALS_TITLE = "What foretells that the price improves for the order, on training days:"
 PAST_TITLE = "Past modules, by their difference to the incumbent:"
 TASKS: dict[Operator, str] = {
     "rewrite": "Rewrite the first parent's module so that it scores higher.",
@@ -80,6 +81,7 @@ class PromptWriter:
         found = [
             Section("Inputs (meaning, and usual range):", glossary(kind, author.form), 4),
             Section("The market on training days:", evidence.market_lines(self._database.fact("market")), 5),
+            Section(SIGNALS_TITLE, self._signal_lines(kind), 8),
         ]
         if best and best.result.score:
             own, curve = evidence.module_text(kind, best), evidence.curve_line(best.result)
@@ -96,6 +98,9 @@ class PromptWriter:
             Section("Notes:", written_notes(self._database, past.before, notes), 3),
             Section("Errors of past modules; avoid them:", [text[:ERROR_CHARS_MAX] for text in past.errors(kind, ERRORS)], 2),
         ]  # fmt: skip
+
+    def _signal_lines(self, kind: Kind) -> list[str]:
+        return evidence.signal_lines(self._database.signals) if kind is Kind.POLICY else []
 
 
 def _parent_sections(kind: Kind, past: PastResults, parents: Sequence[EvaluatedCandidate]) -> list[Section]:

@@ -1,25 +1,25 @@
 """The surrogate operator: of many new specifications, the one from which a model of the measured scores expects most (Bayesian optimisation).
 
-The pool holds mutations of a parent and of other elites, crossings and uniform draws. The Gaussian process of tuning/surrogate.py, fitted to all
+The pool holds mutations of a parent and of other elites, crossings and new draws. The Gaussian process of tuning/surrogate.py, fitted to all
 scored candidates with the standard errors of their scores, gives each its expected improvement over the best (Jones, Schonlau and Welch 1998).
 That costs milliseconds, where a score costs a training or hundreds of orders.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.researcher.candidates import Module
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.outer import uniform
 from serl.researcher.outer.mutation import cross, mutate
 from serl.researcher.outer.records import EvaluatedCandidate
 from serl.researcher.tuning.features import features_of
 from serl.researcher.tuning.surrogate import Posterior, predicted
 
 Floats = NDArray[np.float64]
+Draw = Callable[[Kind, np.random.Generator], str]
 SCORED_MIN = 8
 """Scored candidates of specifications, before which the operator does not apply."""
 POOL = 96
@@ -32,23 +32,23 @@ def measurable(scored: Sequence[EvaluatedCandidate]) -> list[EvaluatedCandidate]
 
 
 def best_of_pool(
-    kind: Kind, text: str, beside: Mapping[Kind, Module], known: Sequence[EvaluatedCandidate], elites: Sequence[str], rng: np.random.Generator
+    kind: Kind, text: str, beside: Mapping[Kind, Module], known: Sequence[EvaluatedCandidate], elites: Sequence[str], new: Draw, rng: np.random.Generator
 ) -> str:  # fmt: skip
-    """The specification of `kind`, made from `text`, other elites' or nothing, with the highest expected improvement beside the modules given."""
-    pool = [_variant(kind, text, elites, rng) for _ in range(POOL)]
+    """The specification of `kind`, made from `text`, other elites' or nothing (`new`), with the highest expected improvement beside the modules given."""
+    pool = [_variant(kind, text, elites, new, rng) for _ in range(POOL)]
     others = {other: module.text for other, module in beside.items() if other is not kind and module.form == "spec"}
-    new = [features_of({**others, kind: made}) for made in pool]
+    unscored = [features_of({**others, kind: made}) for made in pool]
     features = [features_of({other: one.text for other, one in each.candidate.modules.items()}) for each in known]
     scores, errors = _measured(known)
-    measured, unmeasured = predicted(features, scores, errors, new)
+    measured, unmeasured = predicted(features, scores, errors, unscored)
     return pool[int(np.argmax(expected_improvement(unmeasured, float(measured.mean.max()))))]
 
 
-def _variant(kind: Kind, text: str, elites: Sequence[str], rng: np.random.Generator) -> str:
-    """A quarter are drawn uniformly, a quarter crossed; all but the uniform ones are mutated up to three times."""
+def _variant(kind: Kind, text: str, elites: Sequence[str], new: Draw, rng: np.random.Generator) -> str:
+    """A quarter are new, a quarter crossed; all but the new ones are mutated up to three times."""
     drawn = rng.random()
     if drawn < 0.25:
-        return uniform.draw(kind, rng)
+        return new(kind, rng)
     made = text
     if drawn < 0.5 and elites:
         made = cross(kind, text, elites[int(rng.integers(len(elites)))], rng)

@@ -17,7 +17,12 @@ Choose = Callable[[Path, Sequence[Any]], Any]
 
 def draw(kind: Kind, rng: np.random.Generator) -> str:
     """Draw a specification: all list lengths and all choices are equally probable. Whitespace is that of the embedded endpoint."""
-    return json.dumps(chosen(kind, uniformly(rng)))
+    return written(chosen(kind, uniformly(rng)))
+
+
+def written(values: Any) -> str:
+    """The text of a specification's plain values."""
+    return json.dumps(values)
 
 
 def chosen(kind: Kind, choose: Choose) -> Any:

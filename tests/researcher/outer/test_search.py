@@ -42,7 +42,7 @@ def test_the_surrogate_operator_expects_more_of_better_rules() -> None:
     scores = [one.score.pa_bps for one in results if one.score]
     known = [EvaluatedCandidate(1, slot, one, result, score) for slot, (one, result, score) in enumerate(zip(drawn, results, scores, strict=True))]  # fmt: skip
     parent = drawn[int(np.argsort(scores)[30])].modules[Kind.POLICY].text
-    made = [best_of_pool(Kind.POLICY, parent, {}, known, [], rng) for _ in range(20)]
+    made = [best_of_pool(Kind.POLICY, parent, {}, known, [], uniform.draw, rng) for _ in range(20)]
     mutated = [mutate(Kind.POLICY, parent, rng) for _ in range(20)]
     true = [[one.score.pa_bps for one in smooth([Candidate({Kind.POLICY: Module("spec", text)}) for text in texts], Path()) if one.score] for texts in (made, mutated)]  # fmt: skip
     assert np.mean(true[0]) > np.mean(true[1]) + 2, "the parent is a middling one"

@@ -1,0 +1,109 @@
+"""What observations say about the next prices of a market, measured on its training days."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.execution.data import TRAIN
+from serl.agents.execution.environment.account import mids
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.executor import FixedSampler
+from serl.agents.execution.policies.policy import environment_settings
+from serl.agents.execution.policies.schedules import Twap
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.rule import SIGNED
+from serl.agents.learning.rule_policy import rule_inputs, rule_names
+from serl.exchange.records import Rows
+from serl.researcher.inner.paired import standard_error
+from serl.researcher.inner.score import order_clusters
+
+ORDERS, ENVIRONMENTS = 256, 64
+"""That are worked as even slices, and how many at a time."""
+SEED = 1
+T_MIN = 2.0
+"""From where on a signal counts."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What one standard deviation more of an observation says."""
+
+    gain_bps: float
+    """How much more an order's price improves, in its favour, until the mean mid of the rest of its window."""
+    t: float
+    """gain_bps over its standard error, clustered by day."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than noise."""
+        return abs(self.t) >= T_MIN
+
+
+Signals = Mapping[str, Signal]
+"""By the name of the observation."""
+
+
+def market_signals(config: MarketConfig) -> dict[str, Signal]:
+    """The signals of the observations of a rule that vary while orders are worked in even slices on training days. What is signed like a price
+    counts with the sign of a gain for the order, as in the terms of a rule. Few orders are needed, because each has many decisions."""
+    scenario = Scenario(config.model_copy(update={"part": TRAIN, "environments": ENVIRONMENTS}))
+    orders = scenario.sampler.sample(np.random.Generator(np.random.PCG64(SEED)), ORDERS)
+    names = rule_names(config.levels)
+    observed, mids_ticks = _observed(scenario, orders, len(names))
+    return signals_in(observed, mids_ticks, orders["sign"], order_clusters(scenario, orders), names)
+
+
+def signals_in(
+    observed: Floats, mids_ticks: Floats, signs: NDArray[np.int64], clusters: NDArray[np.int64], names: Sequence[str]
+) -> dict[str, Signal]:
+    """The signals in (n, steps, d) observations of these names of n orders, with their (n, steps + 1) mids, signs and clusters."""
+    gains_bps, found = _gains_bps(mids_ticks, signs), {}
+    for column, name in enumerate(names):
+        values = observed[:, :, column]
+        if name.partition("_")[0] in SIGNED:
+            values = values * signs[:, None]
+        if (one := _signal(values, gains_bps, clusters)) is not None:
+            found[name] = one
+    return found
+
+
+def _observed(scenario: Scenario, orders: Rows, width: int) -> tuple[Floats, Floats]:
+    """(n, steps, d) inputs of a rule at each decision, and (n, steps + 1) mids, the last at the end of the window."""
+    policy, steps = Twap(), int(orders["steps"].max())
+    env = ExecutionVectorEnv(scenario.market, FixedSampler(orders), **environment_settings(policy, policy.modes[0]))
+    observed, mids_ticks = np.zeros((len(orders), steps, width)), np.full((len(orders), steps + 1), np.nan)
+    for first in range(0, len(orders), env.num_envs):
+        rows = slice(first, first + env.num_envs)
+        env.reset(seed=0, options={"episodes": orders[rows]})
+        for step in range(steps):
+            mids_ticks[rows, step] = mids(env.market.frames)
+            observed[rows, step] = rule_inputs(env)
+            env.step_without_reset(policy.actions(env))
+        mids_ticks[rows, steps] = env.accounts.parents["mid"]
+    return observed, mids_ticks
+
+
+def _gains_bps(mids_ticks: Floats, signs: NDArray[np.int64]) -> Floats:
+    """(n, steps): the mean of the later mids over the present one, in bps, positive in the order's favour; NaN where there is none."""
+    later = np.nancumsum(mids_ticks[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    counts = np.cumsum(np.isfinite(mids_ticks[:, ::-1]), axis=1)[:, ::-1][:, 1:]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gains: Floats = signs[:, None] * (later / counts / mids_ticks[:, :-1] - 1.0) * 1e4
+    return gains
+
+
+def _signal(values: Floats, gains_bps: Floats, clusters: NDArray[np.int64]) -> Signal | None:
+    """The slope of gains (n, steps) on standardised values (n, steps); None if the values are all the same."""
+    known = np.isfinite(gains_bps) & np.isfinite(values)
+    if not known.any() or values[known].std() < 1e-9:
+        return None
+    scaled = np.where(known, (values - values[known].mean()) / values[known].std(), 0.0)
+    centred = np.where(known, gains_bps - gains_bps[known].mean(), 0.0)
+    slope = float((scaled * centred).sum() / known.sum())
+    residuals = (scaled * (centred - slope * scaled)).sum(axis=1) / known.sum() * len(values)  # (n,), their mean is 0
+    error = standard_error(residuals, clusters, np.zeros(len(values), np.int64))
+    return Signal(slope, slope / error if error else 0.0)
