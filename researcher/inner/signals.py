@@ -47,6 +47,11 @@ Signals = Mapping[str, Signal]
 """By the name of the observation."""
 
 
+def surest(signals: Signals) -> list[tuple[str, Signal]]:
+    """Those that count, the surest first."""
+    return sorted((one for one in signals.items() if one[1].counts), key=lambda one: -abs(one[1].t))
+
+
 def market_signals(config: MarketConfig) -> dict[str, Signal]:
     """The signals of the observations of a rule that vary while orders are worked in even slices on training days. What is signed like a price
     counts with the sign of a gain for the order, as in the terms of a rule. Few orders are needed, because each has many decisions."""

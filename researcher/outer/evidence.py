@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serl.researcher.candidates import Result, Score
-from serl.researcher.inner.signals import Signals
+from serl.researcher.inner.signals import Signals, surest
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.records import EvaluatedCandidate
@@ -90,8 +90,10 @@ def _is_point(one: Any) -> bool:
 
 def signal_lines(signals: Signals) -> list[str]:
     """What predicts the price on training days, the surest first."""
-    known = sorted((one for one in signals.items() if one[1].counts), key=lambda one: -abs(one[1].t))
-    return [f"{name}: one standard deviation more, {one.gain_bps:+.2f} bps (t {one.t:+.1f})" for name, one in known]
+    return [
+        f"{name}: one standard deviation more, {one.gain_bps:+.2f} bps (t {one.t:+.1f})"
+        for name, one in surest(signals)
+    ]
 
 
 def market_lines(facts: Mapping[str, float] | None) -> list[str]:

@@ -27,6 +27,7 @@ def page(found: dict[str, Any], origin: Origin) -> str:
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
         "<h2>Operators</h2><p>The operators that made the candidates: attempts, candidates, and their difference to the incumbent at that time, on the same orders.</p>", _table(found["operators"]),
+        *_signals(found["signals"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
@@ -40,6 +41,13 @@ def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
         return []
     text = "Methods with equal budgets on the same days: means over tasks and seeds with 95 % intervals, on days that no run has seen."
     return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([table_row(Ablation.model_validate(row)) for row in rows])]
+
+
+def _signals(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
+    if not rows:
+        return []
+    text = "By how much the price improves for an order until the mean of the rest of its window, for one standard deviation more of an observation; on training days."
+    return ["<h2>Signals</h2>", f"<p>{text}</p>", _table(rows)]
 
 
 def _race(rows: Sequence[dict[str, Any]], incumbent: dict[str, str]) -> Iterable[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import write
 from serl.extras import require
+from serl.researcher.inner.signals import surest
 from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of, parents_of
@@ -35,6 +36,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "valid": valid_shares(database),
         "verdicts": database.tally(),
         "operators": operator_table(database),
+        "signals": [{"observation": name, "gain_bps": one.gain_bps, "t": one.t} for name, one in surest(database.signals)],
         "candidates": dict(_counts(database)),
         "test": database.fact("test"),
     }  # fmt: skip

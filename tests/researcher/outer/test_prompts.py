@@ -11,6 +11,7 @@ import pytest
 
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.signals import Signal
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.settings import Endpoint, Size
 from serl.researcher.llm.usage import estimate_prompt_tokens
@@ -54,6 +55,7 @@ def known_run(
     )
     database, rng = run.begin(folder, config, "test", resume=False), np.random.default_rng(0)
     database.set_fact("market", {"mid_ticks": 10_000.0, "volume_lots_per_s": 123.4})
+    database.set_signals({"drift": Signal(-4.7, -12.0), "imbalance": Signal(0.4, 20.0), "spread": Signal(0.3, 1.0)})
     for iteration in range(1, iterations + 1):
         for slot in range(4):
             texts = {kind: example(kind, form) if form == "code" else uniform.draw(kind, rng) for kind in kinds}
@@ -86,10 +88,11 @@ def test_a_prompt_shows_what_is_known(tmp_path: Path) -> None:
     for shown in (
         "rest_percent: 0 | 50 | 100", "behind_schedule: inventory - time_left", "volume_lots_per_s 123", "The best so far (", "which you must beat",
         "crossed 0.1 0.5 0.9", "buys -1.00", "price moved against -3.00", "Return while training", "Parent 1 (", "to the incumbent",
-        "Measured so far:", "over n=", "Note 8: rest more", "error 8 of policy",
+        "imbalance: one standard deviation more, +0.40 bps (t +20.0)\n- drift", "Measured so far:", "over n=", "Note 8: rest more", "error 8 of policy",
     ):  # fmt: skip
         assert shown in text, shown
     assert "error 1 of policy" not in text, "only the last errors"
+    assert "spread: one standard deviation" not in text, "noise"
     database.close()
 
 
@@ -98,6 +101,7 @@ def test_differences_are_shown_and_not_scores(tmp_path: Path) -> None:
     text = prompt_of(config, database, author_of("large", context_tokens=16_384), Kind.REWARD)[1]["content"]
     past = text.partition("Past modules")[2].partition("Measured so far")[0]
     assert "-> -6.00 bps" in past and "PA +" not in past
+    assert "one standard deviation" not in text, "signals are of the observations of rules"
     database.close()
 
 

@@ -10,6 +10,7 @@ from serl.researcher.inner.signals import Signal
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run, signal_draft, uniform
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.report import write_report
 from serl.researcher.outer.signal_draft import SOONER, WEIGHT_PERCENT_MIN
 from serl.researcher.validation.validate import validate
 from tests.researcher.outer.small import Arithmetic, config_of
@@ -47,6 +48,9 @@ def test_the_first_candidates_are_drawn_of_signals_and_later_ones_may_be(tmp_pat
     made, database = origins(tmp_path / "signals", SIGNALS)
     assert made[:6] == ["signal"] * 6 and {"signal", "mutate"} <= set(made[6:])
     assert database.signals == SIGNALS
+    found = write_report(tmp_path / "signals", tmp_path / "report.html", final=False)
+    assert [row["observation"] for row in found["signals"]] == ["drift", "imbalance"], "the surest first, without noise"
+    assert "<h2>Signals</h2>" in (tmp_path / "report.html").read_text()
     assert "signal" not in origins(tmp_path / "without", {"spread": SIGNALS["spread"]})[0], "a t of 1 is noise"
     older = [one for one in config_of().search.operators if one != "signal"]
     assert origins(tmp_path / "older", SIGNALS, operators=older)[0][:6] == ["uniform"] * 6, (
