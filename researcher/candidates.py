@@ -93,7 +93,7 @@ class Paired:
     high_bps: float
     """Ends of the 95 % t-interval."""
     seeds: int
-    """Trainings of each of the two. The interval of a single one cannot contain the spread between trainings."""
+    """Trainings of each of the two, or batches of orders if neither is trained. The interval of a single one cannot contain the spread between trainings."""
     share: float
     """Of the training steps, at these trainings."""
     orders: int

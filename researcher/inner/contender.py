@@ -84,7 +84,8 @@ class Contender:
             return
         place, settings = self.folder / f"seed-{seed}", self.settings.of_seed(seed)
         place.mkdir(exist_ok=True)
-        self._report(self.candidate, "training")
+        if not self.is_rule:
+            self._report(self.candidate, "training")
         began = time.monotonic()
         try:
             policy, claims = self._make_policy(share, seed, settings, place / JOB)

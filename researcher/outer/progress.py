@@ -80,8 +80,8 @@ def result_line(result: Result) -> str:
     reason = f", {' '.join(result.reason.split())[:200]}" if result.reason else ""
     score = f", PA {result.score.pa_bps:+.2f} bps{_twap_text(result.score)}" if result.score else ""
     if found := result.paired:
-        trainings = f"{found.seeds} training{'s' if found.seeds > 1 else ''}"
-        score += f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent in {trainings}"
+        seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
+        score += f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent, {seeds}"
     return f"{result.stage}{score}{reason}"
 
 

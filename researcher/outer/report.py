@@ -130,7 +130,7 @@ def status_text(database: Database, config: OuterConfig) -> str:
         if paired := top["paired"]:
             against = (
                 f", {paired['difference_bps']:+.2f} bps [{paired['difference_low_bps']:+.2f}, {paired['difference_high_bps']:+.2f}] against the "
-                f"incumbent in {paired['seeds']} trainings"
+                f"incumbent, {paired['seeds']} seeds"
             )
         lines.append(
             f"best: PA {score['pa_bps']:+.2f} bps [{score['low_bps']:+.2f}, {score['high_bps']:+.2f}]{against}, iteration {top['iteration']}, {top['policy']}"

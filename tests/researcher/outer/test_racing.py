@@ -158,7 +158,7 @@ def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:
     best = report.best(database)
     assert best is not None and best["slot"] == 1
     assert best["paired"]["difference_low_bps"] == pytest.approx(0.1)
-    assert "+0.30 bps [+0.10, +0.50] against the incumbent in 3 trainings" in report.status_text(database, config)
+    assert "+0.30 bps [+0.10, +0.50] against the incumbent, 3 seeds" in report.status_text(database, config)
     assert database.one("SELECT pa_bps FROM iterations") == 1.0
     database.close()
     found = report.write_report(tmp_path, tmp_path / "report.html")
