@@ -10,7 +10,7 @@ from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.executor import FixedSampler
-from serl.agents.execution.policies.policy import environment_settings
+from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
@@ -57,8 +57,10 @@ def market_signals(config: MarketConfig) -> dict[str, Signal]:
     counts with the sign of a gain for the order, as in the terms of a rule. Few orders are needed, because each has many decisions."""
     scenario = Scenario(config.model_copy(update={"part": TRAIN, "environments": ENVIRONMENTS}))
     orders = scenario.sampler.sample(np.random.Generator(np.random.PCG64(SEED)), ORDERS)
-    names = rule_names(config.levels)
-    observed, mids_ticks = _observed(scenario, orders, len(names))
+    policy = Twap()
+    env = ExecutionVectorEnv(scenario.market, FixedSampler(orders), **environment_settings(policy, policy.modes[0]))
+    observed, mids_ticks = _observed(env, policy, orders)
+    names = rule_names(env.layout.levels)  # more than a policy in this market may see
     return signals_in(observed, mids_ticks, orders["sign"], order_clusters(scenario, orders), names)
 
 
@@ -76,10 +78,9 @@ def signals_in(
     return found
 
 
-def _observed(scenario: Scenario, orders: Rows, width: int) -> tuple[Floats, Floats]:
+def _observed(env: ExecutionVectorEnv, policy: Policy, orders: Rows) -> tuple[Floats, Floats]:
     """(n, steps, d) inputs of a rule at each decision, and (n, steps + 1) mids, the last at the end of the window."""
-    policy, steps = Twap(), int(orders["steps"].max())
-    env = ExecutionVectorEnv(scenario.market, FixedSampler(orders), **environment_settings(policy, policy.modes[0]))
+    steps, width = int(orders["steps"].max()), len(rule_names(env.layout.levels))
     observed, mids_ticks = np.zeros((len(orders), steps, width)), np.full((len(orders), steps + 1), np.nan)
     for first in range(0, len(orders), env.num_envs):
         rows = slice(first, first + env.num_envs)

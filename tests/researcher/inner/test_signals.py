@@ -1,10 +1,13 @@
 """What observations say about the next prices, on numbers whose answer is known."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from serl.agents.learning.market_config import MarketConfig
 from serl.researcher.inner.signals import market_signals, signals_in
+from tests.agents.execution.test_data import rows, write
 
 STEPS, PER_DAY = 10, 4
 
@@ -51,3 +54,11 @@ def test_a_simulated_market_has_signals() -> None:
     found = market_signals(market)
     assert found["drift"].counts and found["drift"].gain_bps < -2
     assert found == market_signals(market), "the same market gives the same numbers"
+
+
+def test_bars_have_signals_too(tmp_path: Path) -> None:
+    """A policy may see fewer levels than a rule; the observations have the width that the environment gives them."""
+    bars = write(tmp_path / "bars.parquet", rows())
+    market = MarketConfig(kind="static", environments=8, duration_s=300, interval_s=60, levels=1, spreads="stock", data=[bars])  # fmt: skip
+    found = market_signals(market)
+    assert "return_0" in found and all(np.isfinite((one.gain_bps, one.t)).all() for one in found.values())
