@@ -1,7 +1,6 @@
 """What observations say about the next prices of a market, measured on its training days."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,37 +18,12 @@ from serl.agents.learning.rule_policy import rule_inputs, rule_names
 from serl.exchange.records import Rows
 from serl.researcher.inner.paired import standard_error
 from serl.researcher.inner.score import order_clusters
+from serl.researcher.signals import Signal
 
 ORDERS, ENVIRONMENTS = 256, 64
 """That are worked as even slices, and how many at a time."""
 SEED = 1
-T_MIN = 2.0
-"""From where on a signal counts."""
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Signal:
-    """What one standard deviation more of an observation says."""
-
-    gain_bps: float
-    """How much more an order's price improves, in its favour, until the mean mid of the rest of its window."""
-    t: float
-    """gain_bps over its standard error, clustered by day."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is more than noise."""
-        return abs(self.t) >= T_MIN
-
-
-Signals = Mapping[str, Signal]
-"""By the name of the observation."""
-
-
-def surest(signals: Signals) -> list[tuple[str, Signal]]:
-    """Those that count, the surest first."""
-    return sorted((one for one in signals.items() if one[1].counts), key=lambda one: -abs(one[1].t))
 
 
 def market_signals(config: MarketConfig) -> dict[str, Signal]:

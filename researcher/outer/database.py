@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 
 from serl.researcher.candidates import Candidate, Module, Paired, Result, current_stage
 from serl.researcher.inner.results import score_of
-from serl.researcher.inner.signals import Signal, Signals
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import EvaluatedCandidate, Instruction, Lessons, Prompt, Proposal, Verdict
+from serl.researcher.signals import Signal, Signals
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serl.researcher.candidates import Result, Score
-from serl.researcher.inner.signals import Signals, surest
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.records import EvaluatedCandidate
+from serl.researcher.signals import Signals, surest
 
 TEXT_CHARS_MAX = 1500
 """Longest past module that a prompt includes."""

@@ -7,7 +7,6 @@ from typing import cast
 import numpy as np
 
 from serl.researcher.candidates import Candidate, Module
-from serl.researcher.inner.signals import Signals
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.outer import signal_draft, uniform
 from serl.researcher.outer.archive import choose_parents
@@ -19,6 +18,7 @@ from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Draft, EvaluatedCandidate, Prompt
 from serl.researcher.outer.surrogate_draft import SCORED_MIN, best_of_pool, measurable
+from serl.researcher.signals import Signals
 from serl.researcher.validation.validate import validate
 
 PARENTS: dict[Operator, int] = {

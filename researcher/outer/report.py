@@ -7,7 +7,6 @@ from typing import Any
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import write
 from serl.extras import require
-from serl.researcher.inner.signals import surest
 from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of, parents_of
@@ -16,6 +15,7 @@ from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import converged
 from serl.researcher.outer.operator_table import operator_table
 from serl.researcher.outer.run import open_run
+from serl.researcher.signals import surest
 
 
 def summary(database: Database, config: OuterConfig) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.market_facts import market_facts
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.signals import market_signals
 from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Size
@@ -242,6 +241,8 @@ def research(
     if evaluator is None and config.uses_llm and database.fact("market") is None:
         database.set_fact("market", market_facts(with_history(config.inner, folder).market))
     if evaluator is None and config.uses_signals and not database.signals:
+        from serl.researcher.inner.signals import market_signals
+
         database.set_signals(market_signals(with_history(config.inner, folder).market))
     # an exchange of a score ends before it has compiled its own
     rule_book = compiled_beside("rulebook", niceness=BACKGROUND_NICENESS)

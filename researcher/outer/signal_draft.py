@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from serl.researcher.inner.signals import Signals
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import uniform
+from serl.researcher.signals import Signals
 
 SOONER = {"take": 1, "rest": 1, "offset": -1}
 """Whether more of an output trades an order sooner (1) or later (-1)."""

@@ -11,7 +11,6 @@ import pytest
 
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.signals import Signal
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.settings import Endpoint, Size
 from serl.researcher.llm.usage import estimate_prompt_tokens
@@ -26,6 +25,7 @@ from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.prompts import Section, conversation, market_text, short_conversation
 from serl.researcher.outer.records import Draft, Lessons, Note, Proposal, Verdict
+from serl.researcher.signals import Signal
 from tests.researcher.outer.small import config_of, score_of
 
 BEHAVIOUR = {

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from serl.researcher.inner.signals import Signal
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run, signal_draft, uniform
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.report import write_report
 from serl.researcher.outer.signal_draft import SOONER, WEIGHT_PERCENT_MIN
+from serl.researcher.signals import Signal
 from serl.researcher.validation.validate import validate
 from tests.researcher.outer.small import Arithmetic, config_of
 
