@@ -67,6 +67,7 @@ def test_a_strategy_that_does_nothing_sees_the_forecasts_of_the_day() -> None:
     assert np.array([one.fills for _, one in seen]) == pytest.approx(fills, abs=1e-4)
 
 
+@pytest.mark.long
 def test_its_orders_change_the_forecasts_after_them_and_none_before() -> None:
     without, with_order = noted(Noting()), noted(Noting(buys_at=10))
     assert without[:10] == with_order[:10] and without[10:] != with_order[10:]

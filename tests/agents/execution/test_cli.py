@@ -48,6 +48,7 @@ def test_intervals_are_seconds_of_a_day(seconds: str) -> None:
         volume_curve.main(["x.day", "-o", "curve.json", "--width", seconds], standalone_mode=False)
 
 
+@pytest.mark.long
 def test_a_forecaster_that_the_policy_does_not_observe_is_refused(tmp_path: Path) -> None:
     sample.forecaster().write(tmp_path / "f")
     with pytest.raises(ConfigError, match="--forecaster: expected none, twap observes no forecasts, got f sha256"):

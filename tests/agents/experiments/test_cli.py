@@ -37,6 +37,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_table_a_page_and_all_numbers(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     done = CliRunner().invoke(experiment, [str(file), "-o", str(folder)], catch_exceptions=False)

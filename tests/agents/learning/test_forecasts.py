@@ -133,6 +133,7 @@ def test_what_is_not_known_is_zero() -> None:
     np.testing.assert_allclose(found[3], expected(AFTER_NS, -1), atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_policy_needs_the_forecaster_that_it_was_trained_with(file: Path, tmp_path: Path) -> None:
     """Beside one without forecasts in the same table."""
     settings = TrainingConfig.model_validate({

@@ -44,6 +44,7 @@ class Noting(LiveForecaster):
         return found
 
 
+@pytest.mark.long
 def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_path: Path) -> None:
     day = generate_day(1, "AMZN", start_ns=TEN_NS, end_ns=END_NS)
     day.commands["time_ns"] -= day.commands["time_ns"] % (STEP_NS // 2)  # half of the events are exactly at the times

@@ -210,6 +210,7 @@ def test_the_operator_pauses_the_clock_and_sets_its_speed(opened: Any, endpoint:
         )
 
 
+@pytest.mark.long
 def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"participants": 1}}
     for clock, has_controls in (("lockstep:10", True), ("lockstep", False)):
