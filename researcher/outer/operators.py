@@ -34,9 +34,9 @@ PARENTS: dict[Operator, int] = {
 }
 """Parents that each operator needs."""
 MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "signal", "surrogate", "uniform"})
+"""Operators without a model."""
 SIGNAL_SHARE = 0.5
 """Of the new specifications in the pool of the surrogate that are drawn of signals, where there are some."""
-"""Operators without a model."""
 
 
 @dataclass(frozen=True)
