@@ -48,6 +48,7 @@ def test_good_tests_pass(tmp_path: Path) -> None:
     assert done.returncode == 0 and "2 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_tests_wait_for_what_runs_meanwhile_and_need_its_success(tmp_path: Path) -> None:
     slow = f"import pathlib, time; time.sleep(2); pathlib.Path({str(tmp_path / 'made')!r}).touch(); print('said')"
     (tmp_path / "test_made.py").write_text(

@@ -64,7 +64,8 @@ def test_everybody_meets_everybody(whole: Season) -> None:
     np.testing.assert_allclose(whole.cells["twap", "PPO, round 1"].profit_ticks, np.mean(both, axis=0))
 
 
-@pytest.mark.parametrize("done", [6, *(pytest.param(done, marks=pytest.mark.long) for done in (1, 3, 14))])
+@pytest.mark.long
+@pytest.mark.parametrize("done", [6, 1, 3, 14])
 def test_an_interrupted_season_continues_without_repeating(
     whole: Season, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:

@@ -124,9 +124,10 @@ def test_orders_of_an_earlier_session_are_shown_and_cancelled(tmp_path: Path) ->
             assert trades[0][1] == match and 0 <= trades[0][2] < 86_400
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
-    [(1280, 800, "dark"), pytest.param(1920, 1080, "light", marks=pytest.mark.long)],
+    [(1280, 800, "dark"), (1920, 1080, "light")],
 )
 def test_the_operator_cancels_an_order_on_the_page(
     opened: Any, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str

@@ -85,9 +85,10 @@ def test_trades_before_the_first_of_the_feed_count_once() -> None:
     assert view.candles.since({}) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
-    [(1280, 800, "light"), pytest.param(1920, 1080, "dark", marks=pytest.mark.long)],
+    [(1280, 800, "light"), (1920, 1080, "dark")],
 )
 def test_the_page_shows_candles_instead_of_the_line(
     opened: Any, screenshots: Any, width: int, height: int, scheme: str
