@@ -24,6 +24,8 @@ from serl.exchange.gateway.state import (
     PENDING_SIZE,
     STAGED,
     STAGED_EACH_MAX,
+    STAGED_RESERVED,
+    STAGED_SHARED,
 )
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
@@ -287,11 +289,13 @@ class Control:
 
     def _check_room(self, slot: int, count: int) -> None:
         """Raises RequestError `throttled` if so many more rows may not wait for their arrival."""
-        waiting, rows_max = int(self._gateway.staged_rows[self._gateway.participant[slot]]), len(self._gateway.staged)
-        if waiting + count > (each_max := int(self._gateway.counter[STAGED_EACH_MAX])):
-            text = f"{waiting} commands of this participant (staged_rows_per_participant_max: {each_max})"
-        elif self._gateway.counter[STAGED] + count > rows_max:
-            text = f"{self._gateway.counter[STAGED]} commands (staged_rows_max: {rows_max})"
+        own, counter = int(self._gateway.staged_rows[self._gateway.participant[slot]]), self._gateway.counter
+        rows_max, reserved = len(self._gateway.staged), int(counter[STAGED_RESERVED])
+        shared = counter[STAGED_SHARED] + max(0, own + count - reserved) - max(0, own - reserved)
+        if own + count > (each_max := int(counter[STAGED_EACH_MAX])):
+            text = f"{own} commands of this participant (staged_rows_per_participant_max: {each_max})"
+        elif shared > rows_max - reserved * len(self._gateway.staged_rows):
+            text = f"{counter[STAGED]} commands (staged_rows_max: {rows_max}, of which {reserved} are reserved for each participant)"
         else:
             return
         raise RequestError("throttled", f"{text} already wait for their arrival; resend later")

@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import STAGED, UNDELAYED
+from serl.exchange.gateway.state import STAGED, STAGED_RESERVED, STAGED_SHARED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import COMMAND, Rows
@@ -108,6 +108,8 @@ class Inbound:
         if not len(ready):
             return
         np.subtract.at(self._gateway.staged_rows, rows["participant"][due], 1)
+        beyond = self._gateway.staged_rows - self._gateway.counter[STAGED_RESERVED]
+        self._gateway.counter[STAGED_SHARED] = np.maximum(0, beyond).sum()
         later = rows[~due]
         self._gateway.staged[: len(later)] = later
         self._gateway.counter[STAGED] = len(later)

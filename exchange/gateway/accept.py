@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import inlined, int64
+from serl.exchange.compiling import inlined
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.state import (
     AHEAD_NS_MAX,
@@ -24,6 +24,8 @@ from serl.exchange.gateway.state import (
     SALT,
     STAGED,
     STAGED_EACH_MAX,
+    STAGED_RESERVED,
+    STAGED_SHARED,
     UNDELAYED,
     GatewayState,
     append_report,
@@ -68,6 +70,21 @@ def latest_arrival_ns(gateway: GatewayState) -> int:
 
 
 @inlined
+def beyond_reserved(gateway: GatewayState, rows: int) -> int:
+    """How many of a participant's rows that wait are in the room that all share."""
+    return max(0, rows - gateway.counter[STAGED_RESERVED])
+
+
+@inlined
+def _stageable(gateway: GatewayState, participant: int) -> int:
+    """How many more rows of a participant may wait."""
+    own = gateway.staged_rows[participant]
+    reserved = gateway.counter[STAGED_RESERVED]
+    shared = gateway.staged.size - reserved * gateway.staged_rows.size - gateway.counter[STAGED_SHARED]
+    return min(gateway.counter[STAGED_EACH_MAX] - own, max(0, reserved - own) + shared)
+
+
+@inlined
 def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
     """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, else now plus a latency."""
     participant = gateway.participant[session]
@@ -91,7 +108,9 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
     if lockstep:
         gateway.last_command_time_ns[session] = earliest
     gateway.last_sent_id[participant] = previous
-    gateway.staged_rows[participant] += count
+    own = gateway.staged_rows[participant] + count
+    gateway.counter[STAGED_SHARED] += beyond_reserved(gateway, own) - beyond_reserved(gateway, own - count)
+    gateway.staged_rows[participant] = own
     gateway.counter[STAGED] += count
     if gateway.delayed[session] == 0:
         return ACCEPTED
@@ -189,8 +208,7 @@ def accept(
     target = gateway.staged if staged else commands
     usable = gateway.counter[ROWS_USABLE]
     if staged and usable > 0:
-        own = gateway.counter[STAGED_EACH_MAX] - gateway.staged_rows[gateway.participant[session]]
-        usable = min(int64(gateway.staged.size), first + own)
+        usable = first + _stageable(gateway, gateway.participant[session])
     kind = np.int64(buffer[1])
     elapsed_s = max(0, monotonic_ns - gateway.last_in_ns[session]) * 1e-9
     gateway.last_in_ns[session] = monotonic_ns

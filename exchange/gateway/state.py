@@ -53,7 +53,12 @@ DROPPED_BYTES = 27  # their sizes
 THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
 AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
 STAGED_EACH_MAX = 30  # rows of one participant that may wait for their arrival time
-COUNTERS = 31
+STAGED_RESERVED = 31  # of them, those that each participant may always have, whatever others do
+STAGED_SHARED = 32  # rows beyond these that wait, of all participants
+COUNTERS = 33
+
+RESERVED_SHARE = 0.25
+"""Of staged_rows_max: reserved in equal parts for all participants_max; whoever comes first gets the rest."""
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -158,6 +163,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
     gateway.counter[AHEAD_NS_MAX] = round(limits.lockstep_ahead_s_max * 1e9)
     gateway.counter[STAGED_EACH_MAX] = limits.staged_rows_per_participant_max
+    gateway.counter[STAGED_RESERVED] = int(RESERVED_SHARE * limits.staged_rows_max) // participants
     gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
     return bound(gateway)
 

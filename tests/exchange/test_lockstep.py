@@ -221,6 +221,47 @@ def test_one_participant_does_not_take_the_room_of_all(clock: str, tmp_path: Pat
         assert evil.receive(PONG, ERROR)[0] == PONG, "there is room again once they have arrived"
 
 
+@pytest.mark.parametrize("clock", ["lockstep", "live"])
+def test_many_participants_together_leave_the_others_room(clock: str, tmp_path: Path) -> None:
+    """Of 8,192 rows a quarter is reserved, 128 for each of 16 participants; eight others want 1,024 each, which is all."""
+    limits = {"staged_rows_max": 8192, "staged_rows_per_participant_max": 1024, "participants_max": 16}
+    latency = {} if clock == "lockstep" else {"latency": {"orders": {"kind": "constant", "delay_us": 1e9}}}
+    config: dict[str, object] = {"symbols": [{"name": "A"}], "limits": limits, **latency}
+    with ExitStack() as stack:
+        served = stack.enter_context(start_exchange(symbols="", clock=clock, config=config, folder=tmp_path))
+        ann, *many = [stack.enter_context(RawClient(served.endpoint)) for _ in range(9)]
+        ann.login("ann")
+        ann.send(PROMISE, 0)
+        ann.receive(GRANT, ERROR)  # ERROR without a lockstep clock
+        answers = []
+        for number, evil in enumerate(many):
+            evil.login(f"evil{number}")
+            for part in range(8):
+                evil.socket.send(bulk(1 + 128 * part, 128, 50))
+            evil.send(PING, 1)
+            answers.append(evil.receive(ERROR, PONG))
+        for part in range(2):
+            ann.socket.send(bulk(1 + 64 * part, 64, 60))
+        ann.send(PING, 1)
+        assert ann.receive()[0] == PONG, "her 128 rows wait"
+        assert [answer[0] for answer in answers] == [PONG] * 6 + [ERROR] * 2
+        assert answers[-1][1] == "throttled" and "128 are reserved for each participant" in answers[-1][2]
+        ann.socket.send(bulk(129, 64, 60))
+        assert ann.receive()[:2] == [ERROR, "throttled"]
+        if clock == "live":
+            return
+        for one in many:
+            one.send(BYE)
+        ann.send(PROMISE, 10)
+        answered = 0
+        while answered < 128:
+            answered = ann.receive(REPORTS)[2][-1][2]
+        many[0].login("evil0")
+        many[0].socket.send(bulk(5001, 1000, 50))
+        many[0].send(PING, 1)
+        assert many[0].receive(PONG, ERROR)[0] == PONG, "all of it is free again"
+
+
 def test_a_bulk_message_fits_into_a_participants_room() -> None:
     limits = {"staged_rows_per_participant_max": 1024, "bulk_rows_max": 2000, "message_bytes_max": 1 << 18}
     with pytest.raises(ConfigError, match=r"limits.staged_rows_per_participant_max: expected at least 2000"):
