@@ -36,7 +36,8 @@ while sent:
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "stopped (SIGTERM)")]
+    ("number", "words"),
+    [pytest.param(signal.SIGINT, "KeyboardInterrupt", marks=pytest.mark.long), (signal.SIGTERM, "stopped (SIGTERM)")],
 )
 def test_a_signal_during_the_loading_of_compiled_code_is_raised_afterwards(
     tmp_path: Path, number: int, words: str

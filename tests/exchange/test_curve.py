@@ -107,7 +107,7 @@ def test_keys_have_their_permissions_on_every_socket(served: Served, keys: Path)
         assert list(copy.batches()) == []
 
 
-@pytest.mark.parametrize("own", ["trader", "shared", pytest.param("root", marks=pytest.mark.long)])
+@pytest.mark.parametrize("own", ["shared", *(pytest.param(own, marks=pytest.mark.long) for own in ("trader", "root"))])
 def test_the_feed_needs_a_key_that_may_read_data(served: Served, keys: Path, own: str) -> None:
     refused, permitted = (Sockets(served.endpoint, keys / name) for name in (own, "alice"))
     for sockets in (refused, permitted):

@@ -74,6 +74,7 @@ def test_its_orders_change_the_forecasts_after_them_and_none_before() -> None:
     assert without[10][1].volumes_lots != with_order[10][1].volumes_lots, "it took forty lots"
 
 
+@pytest.mark.long
 def test_among_simulated_traders() -> None:
     small = load_population("small")
     seen = noted(Noting(), day=None, population=small, window_ns=(small.open_ns, small.open_ns + 70 * SECOND_NS))

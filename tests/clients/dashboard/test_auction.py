@@ -36,14 +36,10 @@ def middle_of_ladder(looked: OpenPage) -> list[str]:
     return [text for text in looked.page.locator("#ladder .middle span").all_inner_texts() if text]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
-    [
-        pytest.param(390, 844, "dark", marks=pytest.mark.long),
-        pytest.param(390, 844, "light", marks=pytest.mark.long),
-        pytest.param(1440, 900, "dark", marks=pytest.mark.long),
-        (1440, 900, "light"),
-    ],
+    [(390, 844, "dark"), (390, 844, "light"), (1440, 900, "dark"), (1440, 900, "light")],
 )
 def test_an_opening_auction(
     opened: Any, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
