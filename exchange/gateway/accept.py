@@ -70,7 +70,7 @@ def latest_arrival_ns(gateway: GatewayState) -> int:
 
 
 @inlined
-def beyond_reserved(gateway: GatewayState, rows: int) -> int:
+def _beyond_reserved(gateway: GatewayState, rows: int) -> int:
     """How many of a participant's rows that wait are in the room that all share."""
     return max(0, rows - gateway.counter[STAGED_RESERVED])
 
@@ -109,7 +109,7 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
         gateway.last_command_time_ns[session] = earliest
     gateway.last_sent_id[participant] = previous
     own = gateway.staged_rows[participant] + count
-    gateway.counter[STAGED_SHARED] += beyond_reserved(gateway, own) - beyond_reserved(gateway, own - count)
+    gateway.counter[STAGED_SHARED] += _beyond_reserved(gateway, own) - _beyond_reserved(gateway, own - count)
     gateway.staged_rows[participant] = own
     gateway.counter[STAGED] += count
     if gateway.delayed[session] == 0:

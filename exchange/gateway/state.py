@@ -53,8 +53,8 @@ DROPPED_BYTES = 27  # their sizes
 THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
 AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
 STAGED_EACH_MAX = 30  # rows of one participant that may wait for their arrival time
-STAGED_RESERVED = 31  # of them, those that each participant may always have, whatever others do
-STAGED_SHARED = 32  # rows beyond these that wait, of all participants
+STAGED_RESERVED = 31  # rows that each participant may have waiting whatever the others do
+STAGED_SHARED = 32  # rows beyond these that wait, of all participants together
 COUNTERS = 33
 
 RESERVED_SHARE = 0.25
