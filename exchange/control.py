@@ -24,8 +24,8 @@ from serl.exchange.gateway.state import (
     PENDING_SIZE,
     STAGED,
     STAGED_EACH_MAX,
+    STAGED_LEFT,
     STAGED_RESERVED,
-    STAGED_SHARED,
 )
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
@@ -291,10 +291,9 @@ class Control:
         """Raises RequestError `throttled` if so many more rows may not wait for their arrival."""
         own, counter = int(self._gateway.staged_rows[self._gateway.participant[slot]]), self._gateway.counter
         rows_max, reserved = len(self._gateway.staged), int(counter[STAGED_RESERVED])
-        shared = counter[STAGED_SHARED] + max(0, own + count - reserved) - max(0, own - reserved)
         if own + count > (each_max := int(counter[STAGED_EACH_MAX])):
             text = f"{own} commands of this participant (staged_rows_per_participant_max: {each_max})"
-        elif shared > rows_max - reserved * len(self._gateway.staged_rows):
+        elif count > max(0, reserved - own) + counter[STAGED_LEFT]:
             text = f"{counter[STAGED]} commands (staged_rows_max: {rows_max}, of which {reserved} are reserved for each participant)"
         else:
             return

@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import STAGED, STAGED_RESERVED, STAGED_SHARED, UNDELAYED
+from serl.exchange.gateway.state import STAGED, STAGED_LEFT, STAGED_RESERVED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import COMMAND, Rows
@@ -108,8 +108,8 @@ class Inbound:
         if not len(ready):
             return
         np.subtract.at(self._gateway.staged_rows, rows["participant"][due], 1)
-        beyond = self._gateway.staged_rows - self._gateway.counter[STAGED_RESERVED]
-        self._gateway.counter[STAGED_SHARED] = np.maximum(0, beyond).sum()
+        taken = np.maximum(self._gateway.staged_rows, self._gateway.counter[STAGED_RESERVED]).sum()
+        self._gateway.counter[STAGED_LEFT] = len(self._gateway.staged) - taken
         later = rows[~due]
         self._gateway.staged[: len(later)] = later
         self._gateway.counter[STAGED] = len(later)

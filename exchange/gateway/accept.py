@@ -24,8 +24,8 @@ from serl.exchange.gateway.state import (
     SALT,
     STAGED,
     STAGED_EACH_MAX,
+    STAGED_LEFT,
     STAGED_RESERVED,
-    STAGED_SHARED,
     UNDELAYED,
     GatewayState,
     append_report,
@@ -70,18 +70,11 @@ def latest_arrival_ns(gateway: GatewayState) -> int:
 
 
 @inlined
-def _beyond_reserved(gateway: GatewayState, rows: int) -> int:
-    """How many of a participant's rows that wait are in the room that all share."""
-    return max(0, rows - gateway.counter[STAGED_RESERVED])
-
-
-@inlined
 def _stageable(gateway: GatewayState, participant: int) -> int:
     """How many more rows of a participant may wait."""
     own = gateway.staged_rows[participant]
-    reserved = gateway.counter[STAGED_RESERVED]
-    shared = gateway.staged.size - reserved * gateway.staged_rows.size - gateway.counter[STAGED_SHARED]
-    return min(gateway.counter[STAGED_EACH_MAX] - own, max(0, reserved - own) + shared)
+    reserved = max(0, gateway.counter[STAGED_RESERVED] - own)
+    return min(gateway.counter[STAGED_EACH_MAX] - own, reserved + gateway.counter[STAGED_LEFT])
 
 
 @inlined
@@ -109,7 +102,8 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
         gateway.last_command_time_ns[session] = earliest
     gateway.last_sent_id[participant] = previous
     own = gateway.staged_rows[participant] + count
-    gateway.counter[STAGED_SHARED] += _beyond_reserved(gateway, own) - _beyond_reserved(gateway, own - count)
+    reserved = gateway.counter[STAGED_RESERVED]
+    gateway.counter[STAGED_LEFT] -= max(own, reserved) - max(own - count, reserved)
     gateway.staged_rows[participant] = own
     gateway.counter[STAGED] += count
     if gateway.delayed[session] == 0:

@@ -54,7 +54,7 @@ THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop r
 AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
 STAGED_EACH_MAX = 30  # rows of one participant that may wait for their arrival time
 STAGED_RESERVED = 31  # rows that each participant may have waiting whatever the others do
-STAGED_SHARED = 32  # rows beyond these that wait, of all participants together
+STAGED_LEFT = 32  # rows for whoever comes first: neither taken nor reserved for anybody
 COUNTERS = 33
 
 RESERVED_SHARE = 0.25
@@ -163,7 +163,9 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
     gateway.counter[AHEAD_NS_MAX] = round(limits.lockstep_ahead_s_max * 1e9)
     gateway.counter[STAGED_EACH_MAX] = limits.staged_rows_per_participant_max
-    gateway.counter[STAGED_RESERVED] = int(RESERVED_SHARE * limits.staged_rows_max) // participants
+    reserved = int(RESERVED_SHARE * limits.staged_rows_max) // participants
+    gateway.counter[STAGED_RESERVED] = reserved
+    gateway.counter[STAGED_LEFT] = limits.staged_rows_max - reserved * participants
     gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
     return bound(gateway)
 
