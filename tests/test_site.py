@@ -75,6 +75,7 @@ class Fetched(HTMLParser):
             self.found += [given[name] for name in ("src", "href") if given.get(name)]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     importlib.util.find_spec("mkdocstrings") is None, reason="the extra docs is not installed; make docs does it"
 )

@@ -105,7 +105,12 @@ def test_a_subscription_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "flood", [b"\x00l2/AMZN/", pytest.param(b"\x01l2/AMZN/", marks=pytest.mark.long), b"\x01nothing"]
+    "flood",
+    [
+        b"\x00l2/AMZN/",
+        pytest.param(b"\x01l2/AMZN/", marks=pytest.mark.long),
+        pytest.param(b"\x01nothing", marks=pytest.mark.long),
+    ],
 )
 def test_a_flood_of_subscriptions_delays_no_order(flood: bytes) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, raw_connection(served.endpoint) as attacker:
@@ -143,7 +148,13 @@ def test_a_connection_with_too_many_unknown_topics_is_closed(tmp_path: Path) -> 
                 assert patient.recv(1), "closed"
 
 
-@pytest.mark.parametrize(("name", "message"), [("queries", [129, 1, 0, 1000]), ("admin", [163, 1, "guess", 17, 0])])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("queries", [129, 1, 0, 1000]),
+        pytest.param("admin", [163, 1, "guess", 17, 0], marks=pytest.mark.long),
+    ],
+)
 def test_a_flood_of_requests_delays_no_order(name: str, message: list[Any]) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, RawClient(served.endpoint, name) as attacker:
         raw.login("honest")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("GOOG_2012-06-21_10", 147_916),
+        pytest.param("GOOG_2012-06-21_10", 147_916, marks=pytest.mark.long),
         pytest.param("AMZN_2012-06-21_5", 155_935, marks=pytest.mark.long),
         ("AMZN_2012-06-21_1", 57_515),
     ],

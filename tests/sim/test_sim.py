@@ -23,9 +23,7 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
     [
         ("0:40", 7),
         ("40:80", None),
-        ("80:120", None),
-        ("120:160", None),
-        ("160:200", None),
+        *(pytest.param(seeds, None, marks=pytest.mark.long) for seeds in ("80:120", "120:160", "160:200")),
         ("329:330", None),
     ],
 )

@@ -73,6 +73,7 @@ def test_train_and_test(folder: Path) -> None:
     assert (folder / "s.png").read_bytes()[:4] == b"\x89PNG" and "x.day" in (folder / "s.html").read_text()
 
 
+@pytest.mark.long
 def test_the_tables_show_the_numbers(folder: Path) -> None:
     shown, markdown = run_test(folder).stdout, run_test(folder, "--markdown").stdout
     numbers = json.loads((folder / "s.json").read_text())
@@ -151,6 +152,7 @@ def test_a_day_of_another_name_or_format_is_still_the_one_that_was_trained_on() 
     assert not replace(known, symbol="GOOG").was_trained_on(day("2012-06-21"), sample.HOURS)
 
 
+@pytest.mark.long
 def test_the_file_keeps_the_dates(tmp_path: Path) -> None:
     dated = replace(sample.day(), reference=replace(sample.day().reference, date="2012-06-21"))
     write_day(dated, tmp_path / "x.day")
