@@ -8,6 +8,7 @@ lists, and references to earlier nodes or constants. "given" lists the results.
 
 import math
 import operator
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -78,7 +79,31 @@ LAYERS: dict[type[nn.Module], tuple[str, tuple[str, ...]]] = {
 IDENTITY_LAYERS = (nn.Identity, nn.Dropout)
 
 
+TRACING = threading.Lock()
+"""torch.fx replaces methods of nn.Module, for all threads, while it traces; of two traces at once, the later would restore those of the other."""
+
+
 class _Tracer(fx.Tracer):
+    """Traces its own thread alone: the networks of others compute as ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The call of a module, by any thread."""
+        if threading.get_ident() != self._thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """An attribute that any thread has read."""
+        if threading.get_ident() != self._thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         """Known layers are single operations; the tracer enters all other modules."""
         return type(module) in LAYERS or isinstance(module, IDENTITY_LAYERS)
@@ -171,7 +196,8 @@ def trace_graph(function: nn.Module | Callable[[Any], Any]) -> "Graph":
     has none."""
     tracer = _Tracer()
     try:
-        graph = tracer.trace(function)
+        with TRACING:
+            graph = tracer.trace(function)
     except Exception as error:
         raise NotExportableError(
             f"expected operations that do not depend on tensor values, got code that cannot be traced ({str(error)[:200]}); "
