@@ -10,9 +10,10 @@ loop per honest order, and `work_ratio` that over the same while the attack runs
 Attackers need not be on the exchange's machine, so they must not take its processor: the exchange has one of its own, with all its threads; honest client and attackers
 share the others, where all threads of the honest client go first (real-time priority if the system grants it) and attackers have what they leave
 (SCHED_IDLE where there is such a thing): otherwise an order also waits for the honest client's own network thread, behind the attackers.
-`python -m benchmarks.hostile NAME ...` runs some attacks (`all`: together).
+`python -m benchmarks.hostile NAME ... [--turns N]` runs some attacks (`all`: together); on a machine with hiccups of its own more turns tell more.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -171,7 +172,7 @@ def _worked_ns(pid: int) -> float:
         return float("nan")
 
 
-def attacked(names: tuple[str, ...]) -> dict[str, float]:
+def attacked(names: tuple[str, ...], turns_count: int = TURNS) -> dict[str, float]:
     """The figures of attacks that run together."""
     from tests.server_fixture import free_endpoint, start_exchange
 
@@ -187,7 +188,7 @@ def attacked(names: tuple[str, ...]) -> dict[str, float]:
             _pin_exchange(pid)
             honest.measure()
             before = _memory_bytes(pid)
-            for _ in range(TURNS):
+            for _ in range(turns_count):
                 with _first_in_line():
                     quiet, _ = honest.measure()
                 found = []
@@ -220,15 +221,21 @@ def attacked(names: tuple[str, ...]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def run(names: list[str] | None = None) -> dict[str, dict[str, float]]:
+def run(names: list[str] | None = None, turns_count: int = TURNS) -> dict[str, dict[str, float]]:
     """The figures of every attack, and of all together."""
     _pin_clients()
     found = {}
     for name in names or [*ATTACKS, "all"]:
-        found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,))
+        found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,), turns_count)
         print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
     return found
 
 
 if __name__ == "__main__":
-    run(sys.argv[1:])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*ATTACKS, "all"]))
+    parser.add_argument("--turns", type=int, default=TURNS, help="of each attack [default: %(default)s]")
+    arguments = parser.parse_args()
+    if unknown := {*arguments.names} - {*ATTACKS, "all"}:
+        parser.error(f"NAME: expected some of {', '.join([*ATTACKS, 'all'])}, got {', '.join(sorted(unknown))}")
+    run(arguments.names, arguments.turns)
