@@ -22,6 +22,7 @@ from tests.exchange.test_limits import bulk, limited
 from tests.raw_zmtp import frame, raw_connection
 from tests.server_fixture import RawClient, Served, start_exchange
 
+LONG = pytest.mark.long
 PROMPT_S = 5.0
 """Time within which an honest client is answered during an attack, on a busy machine."""
 
@@ -105,12 +106,7 @@ def test_a_subscription_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "flood",
-    [
-        b"\x00l2/AMZN/",
-        pytest.param(b"\x01l2/AMZN/", marks=pytest.mark.long),
-        pytest.param(b"\x01nothing", marks=pytest.mark.long),
-    ],
+    "flood", [b"\x00l2/AMZN/", *(pytest.param(each, marks=LONG) for each in (b"\x01l2/AMZN/", b"\x01no"))]
 )
 def test_a_flood_of_subscriptions_delays_no_order(flood: bytes) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, raw_connection(served.endpoint) as attacker:
@@ -149,11 +145,7 @@ def test_a_connection_with_too_many_unknown_topics_is_closed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("queries", [129, 1, 0, 1000]),
-        pytest.param("admin", [163, 1, "guess", 17, 0], marks=pytest.mark.long),
-    ],
+    ("name", "message"), [("queries", [129, 1, 0, 1000]), pytest.param("admin", [163, 1, "guess", 17, 0], marks=LONG)]
 )
 def test_a_flood_of_requests_delays_no_order(name: str, message: list[Any]) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, RawClient(served.endpoint, name) as attacker:

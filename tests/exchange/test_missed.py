@@ -219,6 +219,7 @@ def test_files_that_cannot_be_read_are_as_good_as_gone(
     core.journal.unlock()
 
 
+@pytest.mark.long
 def test_others_trade_while_somebody_waits_for_slow_files(tmp_path: Path) -> None:
     path = tmp_path / "exchange.yaml"
     path.write_text(yaml.safe_dump({"symbols": [{"name": "A"}], "journal": {"segment_rows": SEGMENT_ROWS}}))

@@ -33,7 +33,8 @@ meta.write_checked = slow
 """
 
 
-@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.long), {"cancel_on_disconnect": True}])
+@pytest.mark.long  # see also test_waiting_logins.py
+@pytest.mark.parametrize("options", [{}, {"cancel_on_disconnect": True}])
 def test_a_login_that_is_saved_delays_no_order(options: dict[str, bool]) -> None:
     with start_exchange(prelude=SLOW_DISK) as served:  # noqa: SIM117
         with RawClient(served.endpoint) as raw, RawClient(served.endpoint) as newcomer:
