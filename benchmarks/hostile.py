@@ -172,7 +172,7 @@ def _worked_ns(pid: int) -> float:
         return float("nan")
 
 
-def attacked(names: tuple[str, ...], turns_count: int = TURNS) -> dict[str, float]:
+def attacked(names: tuple[str, ...], turns_count: int) -> dict[str, float]:
     """The figures of attacks that run together."""
     from tests.server_fixture import free_endpoint, start_exchange
 

@@ -106,7 +106,7 @@ def test_a_subscription_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "flood", [b"\x00l2/AMZN/", *(pytest.param(each, marks=LONG) for each in (b"\x01l2/AMZN/", b"\x01no"))]
+    "flood", [b"\x00l2/AMZN/", *(pytest.param(each, marks=LONG) for each in (b"\x01l2/AMZN/", b"\x01nothing"))]
 )
 def test_a_flood_of_subscriptions_delays_no_order(flood: bytes) -> None:
     with start_exchange() as served, RawClient(served.endpoint) as raw, raw_connection(served.endpoint) as attacker:
