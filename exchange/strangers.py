@@ -16,7 +16,8 @@ from serl.exchange.wire import Kind, pack
 ANSWERS_MIN = 8
 """Messages of a connection that are answered even without time left: enough for a login and some refused messages."""
 FLOOD_MESSAGES = 256
-"""Messages that a connection may send after it heard that it is not logged in. With more it is closed if there is no time left for strangers."""
+"""Messages that a connection may send after it heard that it is not logged in: many commands are on their way when a session ends. With more it is
+closed. A flood of large messages would otherwise take the processor for as long as the strangers' share allows at once, 20 ms of each 200."""
 DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 GRACE_S = 0.1
@@ -85,14 +86,12 @@ class Strangers:
         return cost_s
 
     def close_floods(self) -> None:
-        """Closes connections that go on sending although they heard that they are not logged in, if there is no time left for strangers."""
-        if not self.is_limited():
-            return
+        """Closes connections that go on sending although they heard that they are not logged in."""
         for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
             self._gateway.muted_messages[place] = 0
             route = int(self._gateway.muted_route[place])
             if route >= 0:  # else it has logged in
-                text = "more messages than the exchange has time for, on a connection that is not logged in; send HELLO first"
+                text = f"more than {FLOOD_MESSAGES} messages on a connection that is not logged in; send HELLO first"
                 self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
 
     def close(self, route: int, peer: Peer, message: bytes, grace_s: float = GRACE_S) -> None:

@@ -152,26 +152,28 @@ def _can_pay(tokens: Any, rates: Any, session: int, count: int) -> bool:
 
 
 @inlined
-def _read_rows(target: Any, target_bytes: Any, first: int, usable: int, buffer: Any, size: int) -> int:
-    """Copies the rows of a bulk message to index `first` of target. Returns their number, 0 if malformed, -1 if `usable` rows are
-    too few. The sender's sequences and checks are removed: nothing in the segment may look journaled before it is."""
+def _count_rows(buffer: Any, size: int) -> int:
+    """The number of rows of a bulk message, 0 if malformed."""
     start, length = read_bin(buffer, 2, size)
-    if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
+    if buffer[0] != 0x92 or start == INVALID or length % ROW_BYTES:
         return 0
-    count = length // ROW_BYTES
-    if first + count > usable:
-        return -1
+    return length // ROW_BYTES
+
+
+@inlined
+def _read_rows(target: Any, target_bytes: Any, first: int, count: int, buffer: Any, size: int) -> bool:
+    """Copies the `count` rows of a bulk message to index `first` of target. Returns whether all have a command id. The sender's sequences and checks
+    are removed: nothing in the segment may look journaled before it is."""
+    start, length = read_bin(buffer, 2, size)
     copy_bytes(target_bytes, first * ROW_BYTES, buffer, start, length)
+    have_ids = True
     for index in range(first, first + count):
         row = target[index]
         row.sequence = 0
-        row.check = 0
-        if row.command_id <= 0:
-            return 0
-        row.sequence = 0
         row.reason = 0
         row.check = 0
-    return count
+        have_ids &= row.command_id > 0
+    return have_ids
 
 
 @inlined
@@ -222,11 +224,15 @@ def accept(
     if kind == BULK:
         if size > gateway.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEADER_BYTES:
             return NEEDS_PYTHON
-        count = _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, usable, buffer, size)
-        if count <= 0:
-            return NEEDS_PYTHON if count == 0 else full
-        if not _can_pay(tokens, rates, session, count):
+        count = _count_rows(buffer, size)
+        if count == 0:
+            return NEEDS_PYTHON
+        if first + count > usable:
+            return full
+        if not _can_pay(tokens, rates, session, count):  # before the rows are copied
             return NEEDS_ANSWER
+        if not _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, count, buffer, size):
+            return NEEDS_PYTHON
     elif not read_order(buffer, size, target[first]):
         return NEEDS_PYTHON
     now_ns = 0 if lockstep else clock_now_ns(gateway)

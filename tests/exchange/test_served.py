@@ -85,6 +85,16 @@ def test_a_connection_hears_seldom_that_it_is_not_logged_in(raw: RawClient) -> N
     assert raw.receive()[0] == 96, "an array with a longer header is a HELLO too"
 
 
+def test_a_connection_that_floods_before_a_login_is_closed(raw: RawClient) -> None:
+    """It was closed only after its messages had taken the exchange 20 ms, which with large ones delayed the orders of others."""
+    for command_id in range(1, 1001):
+        raw.send(1, command_id, 0, 0, 10, 100, 1, 0, 0)
+    assert raw.receive()[1] == "not_logged_in"
+    goodbye = raw.receive(100)
+    assert goodbye[1] == "rate"
+    assert "send HELLO first" in goodbye[2]
+
+
 @pytest.mark.parametrize(
     ("message", "code"),
     [
