@@ -1,5 +1,6 @@
 """Assets by name, and their units; docs/orders.md, Assets and balance checks."""
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,9 @@ from serl.exchange.account_config import AccountConfig
 from serl.exchange.config import SymbolConfig
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import ASSET_COLUMNS, DEPOSITS_MAX, MICRO, UNITS_MAX
+
+_AMOUNT = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
+"""A decimal number. Of one with a larger exponent the power alone takes minutes."""
 
 
 class Assets:
@@ -65,11 +69,8 @@ class Assets:
     def amount_units(self, name: str, text: str) -> int:
         """An amount of an asset in units. ConfigError unless it is a decimal number of whole units, and not too large."""
         unit = self.units[self.number(name) - 1]
-        try:
-            amount = Fraction(text)
-        except (ValueError, ZeroDivisionError):
-            amount = Fraction(0)
-        if "/" in text or not amount or (amount / unit).denominator != 1:
+        amount = Fraction(text) if _AMOUNT.fullmatch(text) else Fraction(0)
+        if not amount or (amount / unit).denominator != 1:
             raise ConfigError(f"{name}: expected a multiple of {decimal_text(unit)}, not 0, got {text[:80]!r}")
         units = int(amount / unit)
         if abs(units) > DEPOSITS_MAX:

@@ -24,6 +24,9 @@ DROP_TURN_S = 0.0003
 DROP_SHARE = 0.25
 """The part of that time that the feed's share pays. Strangers pay the rest: new connections wait for it, and with them the next flood."""
 
+_FIRST_BYTES = b"\x00", b"\x01"
+"""Of a message that unsubscribes, and of one that subscribes."""
+
 
 @dataclasses.dataclass(slots=True)
 class _Own:
@@ -77,9 +80,7 @@ class Subscriptions:
             frame = self._receive() if time.monotonic() - began_s <= turn_s else None
             if frame is None:
                 break
-            data = frame.bytes
-            if data:
-                self._read(frame, data[1:], data[:1] == b"\x01")
+            self._read(frame)
         return before is None or before.keys() != self.prefixes.keys()
 
     def owed_by_strangers_s(self) -> float:
@@ -107,8 +108,8 @@ class Subscriptions:
     def _drop(self, frame: zmq.Frame, number: str) -> None:
         """Drops a message of a closed connection, unless it changes what libzmq tells at the end of the connection."""
         data, own = frame.bytes, self._own.get(number)
-        if data and (own is None or (data[:1] == b"\x01") != (data[1:] in own.prefixes)):
-            self._read(frame, data[1:], data[:1] == b"\x01")
+        if data[:1] in _FIRST_BYTES and (own is None or (data[:1] == b"\x01") != (data[1:] in own.prefixes)):
+            self._read(frame)
 
     def _close(self, peer: Peer) -> None:
         """Closes a connection. What it has sent already is dropped."""
@@ -120,7 +121,11 @@ class Subscriptions:
         if len(self._closed) > CLOSED_REMEMBERED:
             del self._closed[next(iter(self._closed))]
 
-    def _read(self, frame: zmq.Frame, prefix: bytes, subscribes: bool) -> None:
+    def _read(self, frame: zmq.Frame) -> None:
+        if frame.bytes[:1] not in _FIRST_BYTES:  # not a subscription: libzmq passes on any message
+            self._note_repeated(peer_of(frame))
+            return
+        prefix, subscribes = frame.bytes[1:], frame.bytes[:1] == b"\x01"
         topic, permitted = prefix, True
         if self._login.required:
             parsed = wire.read_subscription(prefix)
@@ -145,7 +150,12 @@ class Subscriptions:
             if not is_repeated:
                 self._count(topic, 1 if subscribes else -1)
                 is_repeated = not own.change(prefix, subscribes)
-        if is_repeated and not self._repeated.take(int(peer.number)):
+        if is_repeated:
+            self._note_repeated(peer)
+
+    def _note_repeated(self, peer: Peer) -> None:
+        """Charges a connection a message that changes nothing, and closes it if it sent too many."""
+        if not self._repeated.take(int(peer.number)):
             self._close(peer)
 
     def _remembered(self, number: str) -> _Own:

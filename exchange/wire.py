@@ -97,6 +97,9 @@ ORDER_FORMS = {
     26: "[26, command_id, participant, asset, amount, time_ns]",
 }
 
+NESTING_MAX = 8
+"""Lists and maps in each other in a message from a client. No message has more than three; Python can neither print nor compare a thousand."""
+
 
 class RequestError(SerlError):
     """A rejected message, which changes nothing. Its sender receives ERROR with this code and text."""
@@ -119,11 +122,22 @@ def unpack(data: bytes) -> list[Any]:
         raise RequestError(
             "malformed", f"expected a msgpack array [kind, ...], got {len(data)} bytes: {_describe(error)}"
         ) from None
+    if not _is_shallow(message, NESTING_MAX):
+        raise RequestError("malformed", f"expected at most {NESTING_MAX} lists or maps in each other, got more")
     if not isinstance(message, list) or not message or not is_int(message[0]):
         raise RequestError(
             "malformed", f"expected a msgpack array [kind, ...] with an integer kind, got {_abbreviate(message)}"
         )
     return message
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    """Whether a decoded value has at most so many lists and maps in each other."""
+    if not isinstance(value, (list, dict)):
+        return True
+    return levels > 0 and all(
+        _is_shallow(each, levels - 1) for each in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 def _describe(error: Exception) -> str:

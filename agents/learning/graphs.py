@@ -6,78 +6,33 @@ that depends on tensor values, raise NotExportableError. A node is [operation, a
 lists, and references to earlier nodes or constants. "given" lists the results.
 """
 
-import math
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional
 
-from serl.agents.learning.activations import Tanh, tanh
 from serl.agents.learning.errors import NotExportableError
+from serl.agents.learning.graph_operations import (
+    ALIASES,
+    ARGUMENTS_MAX,
+    CONSTANTS_MAX,
+    FUNCTIONS,
+    IDENTITY_LAYERS,
+    LAYERS,
+    NAMES,
+    NODES_MAX,
+    OBSERVATIONS,
+    OPTIONS,
+    Limits,
+    result,
+)  # fmt: skip
+from serl.agents.learning.row_dependence import is_own, labelled, labels_of
 
-NODES_MAX, NUMBERS_MAX = 500, 2**19
-"""Operations, and numbers in all their results together, for a batch of one."""
-CONSTANTS_MAX = 2**14
-"""Constants that a file stores as text, for a graph that is not a network."""
-INTEGER_MAX = 2**31
-OBSERVATIONS = "observations"
-OPTIONS = frozenset(
-    {
-        "dim",
-        "keepdim",
-        "approximate",
-        "min",
-        "max",
-        "start_dim",
-        "end_dim",
-        "negative_slope",
-        "alpha",
-        "beta",
-        "threshold",
-        "shape",
-        "other",
-        "exponent",
-    }
-)
-"""Allowed keyword arguments."""
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide, "neg": torch.neg, "pow": torch.pow, "matmul": torch.matmul,
-    "getitem": operator.getitem, "linear": functional.linear, "layer_norm": functional.layer_norm,
-    "tanh": torch.tanh, "numpy_tanh": tanh, "sigmoid": torch.sigmoid, "relu": functional.relu, "elu": functional.elu, "gelu": functional.gelu,
-    "silu": functional.silu, "mish": functional.mish, "softplus": functional.softplus, "leaky_relu": functional.leaky_relu,
-    "softmax": functional.softmax, "log_softmax": functional.log_softmax, "exp": torch.exp, "log": torch.log, "log1p": torch.log1p,
-    "abs": torch.abs, "sign": torch.sign, "sqrt": torch.sqrt, "square": torch.square, "sin": torch.sin, "cos": torch.cos,
-    "clamp": torch.clamp, "minimum": torch.minimum, "maximum": torch.maximum, "cat": torch.cat, "stack": torch.stack, "chunk": torch.chunk, "sum": torch.sum,
-    "mean": torch.mean, "squeeze": torch.squeeze, "unsqueeze": torch.unsqueeze, "flatten": torch.flatten, "reshape": torch.reshape,
-    "transpose": torch.transpose, "size": Tensor.size, "zeros_like": torch.zeros_like, "ones_like": torch.ones_like,
-    "where": torch.where, "gt": torch.gt, "ge": torch.ge, "lt": torch.lt, "le": torch.le,
-}  # fmt: skip
-BROADCAST = frozenset(
-    {"add", "sub", "mul", "truediv", "pow", "clamp", "minimum", "maximum", "where", "gt", "ge", "lt", "le"}
-)
-"""Operations whose result has the common shape of their tensors."""
-ARITHMETIC = {"add", "sub", "mul", "truediv", "neg", "pow"}
-"""Operations that are also allowed on Python numbers."""
-ALIASES = {"view": "reshape", "div": "truediv", "true_divide": "truediv", "clip": "clamp", "concat": "cat"}
-NAMES = {function: name for name, function in FUNCTIONS.items()} | {
-    getattr(operator, name): name for name in (*ARITHMETIC, "matmul", "gt", "ge", "lt", "le")
-} | {getattr(torch, name): name for name in ("relu", "softmax", "log_softmax")} | {
-    torch.clip: "clamp", torch.div: "truediv", torch.concat: "cat", functional.tanh: "tanh", functional.sigmoid: "sigmoid",
-}  # fmt: skip
-LAYERS: dict[type[nn.Module], tuple[str, tuple[str, ...]]] = {
-    nn.Linear: ("linear", ("weight", "bias")), nn.LayerNorm: ("layer_norm", ("normalized_shape", "weight", "bias", "eps")),
-    nn.Tanh: ("tanh", ()), Tanh: ("numpy_tanh", ()), nn.Sigmoid: ("sigmoid", ()), nn.ReLU: ("relu", ()), nn.ELU: ("elu", ("alpha",)), nn.GELU: ("gelu", ()),
-    nn.SiLU: ("silu", ()), nn.Mish: ("mish", ()), nn.Softplus: ("softplus", ("beta", "threshold")),
-    nn.LeakyReLU: ("leaky_relu", ("negative_slope",)), nn.Softmax: ("softmax", ("dim",)), nn.Flatten: ("flatten", ("start_dim", "end_dim")),
-}  # fmt: skip
-"""Operation of each layer, and the layer's attributes that are its further arguments."""
-IDENTITY_LAYERS = (nn.Identity, nn.Dropout)
-
+Operate = Callable[[str, list[Any], dict[str, Any]], Any]
+"""Interprets an operation: its name, arguments and options."""
 
 TRACING = threading.Lock()
 """torch.fx replaces methods of nn.Module, for all threads, while it traces; of two traces at once, the later would restore those of the other."""
@@ -141,7 +96,12 @@ class _GraphBuilder:
 
     def _append(self, node: fx.Node, name: str, *arguments: Any, **options: Any) -> None:
         values = [self._argument(argument) for argument in arguments]
-        self.nodes.append([name, values, {key: self._argument(value) for key, value in options.items()}])
+        given = {
+            key: self._argument(value)
+            for key, value in options.items()
+            if value is not None and value is not False and key != "_stacklevel"
+        }
+        self.nodes.append([name, values, given])
         self._references[node] = {"node": len(self.nodes) - 1}
 
     def _layer(self, node: fx.Node) -> None:
@@ -219,12 +179,18 @@ class Graph(nn.Module):
         if not isinstance(nodes, list) or not 0 < len(nodes) <= NODES_MAX:
             count = len(nodes) if isinstance(nodes, list) else "none"
             raise NotExportableError(f"graph: expected 1 to {NODES_MAX} operations, got {count}")
+        for name, arguments, options in nodes:
+            if not set(options) <= OPTIONS or len(arguments) > ARGUMENTS_MAX.get(name, len(arguments)):
+                raise NotExportableError(
+                    f"{name}: expected options among {', '.join(sorted(OPTIONS))}, got {', '.join(sorted(options)) or 'inplace'}; leave the others out"
+                )
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
         self._shapes: tuple[tuple[int, ...], ...] | None = None
         """Shapes of the results without their rows, once they are checked."""
-        self._guarded_rows: set[int] = set()
-        """Numbers of rows whose results have been found small enough: a result may grow with the square of the rows."""
+        self._shares_rows = False
+        self._checked_rows: set[int] = set()
+        """Numbers of rows for which the results have been found small enough, and each of one row: a result may grow with the square of the rows."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Graph":
@@ -240,65 +206,74 @@ class Graph(nn.Module):
         if (count := sum(values.numel() for values in self.state_dict().values())) > CONSTANTS_MAX:
             raise NotExportableError(f"{what}: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
 
-    def _value(self, argument: Any, observations: Tensor, results: list[Any]) -> Any:
+    def _value(self, argument: Any, tensors: Mapping[str, Tensor | None], results: list[Any]) -> Any:
         if isinstance(argument, list):
-            return [self._value(item, observations, results) for item in argument]
+            return [self._value(item, tensors, results) for item in argument]
         if not isinstance(argument, dict):
             return argument
         ((kind, value),) = argument.items()
         if kind == "node":
             return results[value]
         if kind == "tensor":
-            return observations if value == OBSERVATIONS else self._buffers[value]
+            return tensors[value]
         if kind == "tuple":
-            return tuple(self._value(item, observations, results) for item in value)
+            return tuple(self._value(item, tensors, results) for item in value)
         if kind == "slice":
-            return slice(*(self._value(item, observations, results) for item in value))
+            return slice(*(self._value(item, tensors, results) for item in value))
         return Ellipsis
 
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
         """(B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
+        rows = len(observations)
         try:
-            found = self._run(observations, guarded=len(observations) not in self._guarded_rows)
-            self._guarded_rows.add(len(observations))
+            found = self._run(observations, None if rows in self._checked_rows else Limits(rows))
+            if rows not in self._checked_rows:
+                self._require_own_rows(rows, observations.shape[1])
+                self._checked_rows.add(rows)
             shapes = tuple(tuple(values.shape) for values in found)
         except NotExportableError:
             raise
         except Exception as error:  # a graph of another process may fail for some sizes only
             raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
-        expected = None if self._shapes is None else tuple((len(observations), *shape) for shape in self._shapes)
+        expected = None if self._shapes is None else tuple((rows, *shape) for shape in self._shapes)
         if expected is not None and shapes != expected:
             raise NotExportableError(f"graph: expected numbers of the shapes {expected}, got {shapes}")
         return found
 
-    def _run(self, observations: Tensor, guarded: bool) -> tuple[Tensor, ...]:
-        """`forward`; if guarded, no operation runs whose result would be too large."""
-        results: list[Any] = []
-        budget = NUMBERS_MAX * max(1, len(observations))
-        for name, arguments, options in self.graph["nodes"]:
-            positional = [self._value(argument, observations, results) for argument in arguments]
-            named = {key: self._value(value, observations, results) for key, value in options.items()}
-            if not set(named) <= OPTIONS:
-                raise NotExportableError(
-                    f"{name}: expected options among {', '.join(sorted(OPTIONS))}, got {', '.join(sorted(named))}"
-                )
-            if not guarded or numbers_at_most(name, positional, named) <= budget:
-                results.append(_result(name, positional, named))
-                budget -= results[-1].numel() if isinstance(results[-1], Tensor) else 0
-            else:
-                budget = -1
-            if budget < 0:
-                raise NotExportableError(
-                    f"{name}: expected at most {NUMBERS_MAX:,} numbers per observation in all results, got more; use a smaller network"
-                )
-        return tuple(self._value(argument, observations, results) for argument in self.graph["given"])
+    def _run(self, observations: Tensor, limits: "Limits | None") -> tuple[Tensor, ...]:
+        """`forward` within limits, None for those that have been checked."""
+        return self._evaluate({**self._buffers, OBSERVATIONS: observations}, limits or result)
 
-    def check(self, rows: int, size: int, *expected: tuple[int, ...]) -> None:
-        """NotExportableError unless it runs on (rows, size) observations and returns finite numbers of the expected shapes."""
+    def _evaluate(self, tensors: Mapping[str, Tensor | None], operate: Operate) -> tuple[Tensor, ...]:
+        """The results of the graph for the observations and constants in `tensors`, by an interpretation of its operations."""
+        results: list[Any] = []
+        for name, arguments, options in self.graph["nodes"]:
+            positional = [self._value(argument, tensors, results) for argument in arguments]
+            named = {key: self._value(value, tensors, results) for key, value in options.items()}
+            results.append(operate(name, positional, named))
+        return tuple(self._value(argument, tensors, results) for argument in self.graph["given"])
+
+    def _require_own_rows(self, rows: int, size: int) -> None:
+        """NotExportableError if the results of a row depend on other rows of (rows, size) observations: a decision would see those of others, which may be
+        later on the same day. It may depend on the number of rows whether they do."""
+        if self._shares_rows or rows < 2:
+            return
+        constants = {name: values for name, values in self._buffers.items() if values is not None}
+        for labels in (torch.arange(rows), -torch.arange(rows)):
+            for least in self._evaluate(labelled(labels, size, constants, OBSERVATIONS), labels_of):
+                if not is_own(least, labels):
+                    raise NotExportableError(
+                        "expected results of a row that depend on this row of the observations alone, got some that depend on others; reduce over the last "
+                        "dimension (dim=-1), not over rows"
+                    )
+
+    def check(self, rows: int, size: int, *expected: tuple[int, ...], shares_rows: bool = False) -> None:
+        """NotExportableError unless it runs on (rows, size) observations and returns finite numbers of the expected shapes. shares_rows: results of a row
+        may depend on the other rows, now and later."""
         observations = torch.zeros(rows, size)
         try:
             with torch.inference_mode():
-                results = self._run(observations, guarded=True)
+                results = self._run(observations, Limits(rows))
             shapes = tuple(tuple(values.shape) for values in results)
             finite = all(bool(torch.isfinite(values).all()) for values in results)
         except NotExportableError:
@@ -309,62 +284,6 @@ class Graph(nn.Module):
             raise NotExportableError(
                 f"expected finite numbers of the shapes {expected}, got {shapes}, finite: {finite}"
             )
+        self._shares_rows = shares_rows
+        self._require_own_rows(rows, size)
         self._shapes = tuple(shape[1:] for shape in expected)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in an argument."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, slice):
-        yield from _tensors([value.start, value.stop, value.step])
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _common_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape to which tensors of these shapes are broadcast."""
-    return tuple(max(sizes) for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1))[::-1]
-
-
-def _listed(index: Any) -> int:
-    """How often the lists of an index can repeat a number."""
-    if isinstance(index, tuple):
-        return math.prod(map(_listed, index))
-    return sum(map(_listed, index)) if isinstance(index, list) else 1
-
-
-def numbers_at_most(name: str, arguments: list[Any], named: dict[str, Any]) -> int:
-    """The numbers in the result of an operation, before it runs; 0 for those that never return more numbers than they get.
-    (On PyTorch's device `meta` a first operation takes a second of imports.) NotExportableError if that depends on values."""
-    tensors = list(_tensors([*arguments, *named.values()]))
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    if name in ("cat", "stack"):
-        return sum(math.prod(shape) for shape in shapes)
-    if name in ("matmul", "linear") and len(shapes) > 1:
-        left, right, *bias = shapes
-        right = right[::-1] if name == "linear" else right
-        columns = right[-1:] if len(right) > 1 else ()
-        made = (*_common_shape(left[:-2], right[:-2]), *left[-2:-1], *columns)
-        return math.prod(_common_shape(made, *bias))
-    choice = name == "getitem" and next(_tensors(arguments[1:]), None) is not None
-    if choice or (name == "where" and len(arguments) + len(named) < 3):
-        raise NotExportableError(f"{name}: expected a result whose shape depends on no value, got a choice by a tensor")
-    if name == "getitem" and shapes:
-        return math.prod(shapes[0]) * _listed(arguments[1])
-    return math.prod(_common_shape(*shapes)) if name in BROADCAST else 0
-
-
-def _result(name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
-    """The result of one operation."""
-    if name not in ARITHMETIC or isinstance(arguments[0], Tensor):
-        return FUNCTIONS[name](*arguments, **named)
-    if any(isinstance(value, Tensor) for value in arguments):
-        return FUNCTIONS[name](torch.tensor(arguments[0]), *arguments[1:])
-    numbers = all(isinstance(value, int | float) and abs(value) < INTEGER_MAX for value in arguments)
-    if not numbers or name == "pow":
-        raise NotExportableError(
-            f"{name}: expected Python numbers below {INTEGER_MAX:,} and no powers of them, got others; use tensors"
-        )
-    return getattr(operator, name)(*arguments)

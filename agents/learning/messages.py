@@ -36,7 +36,7 @@ class GraphMessages:
 def graph_messages(graph: Graph, agents: int, observation_size: int, size: int) -> GraphMessages:
     """The messages of `agents` agents by a graph. NotExportableError unless it returns (agents, size) finite numbers."""
     graph.require_few_constants("messages")
-    graph.check(agents, observation_size, (agents, size))
+    graph.check(agents, observation_size, (agents, size), shares_rows=True)  # those of one team, at one time
     return GraphMessages(graph, size)
 
 

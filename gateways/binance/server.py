@@ -148,7 +148,7 @@ async def _serve(settings: Settings, listening: socket.socket, on_ready: Callabl
 def _config(application: Application, connections: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         application, http=http_protocol(connections), backlog=BACKLOG, log_level="warning", access_log=False, lifespan="off", ws=WebSocketProtocol, ws_max_size=MESSAGE_BYTES_MAX,
-        ws_per_message_deflate=False, ws_ping_interval=PING_S, ws_ping_timeout=PONG_S, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, date_header=False, loop="asyncio",
+        ws_per_message_deflate=False, ws_ping_interval=PING_S, ws_ping_timeout=PONG_S, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S, server_header=False, proxy_headers=False, date_header=False, loop="asyncio",
     )  # fmt: skip
 
 

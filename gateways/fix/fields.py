@@ -231,7 +231,7 @@ _USER_DEFINED = 5000
 INVALID_TAG, REQUIRED_MISSING, NOT_FOR_TYPE, NO_VALUE, BAD_VALUE, BAD_FORMAT = 0, 1, 2, 4, 5, 6
 COMP_ID, SENDING_TIME, INVALID_TYPE, REPEATED, WRONG_ORDER, GROUP_COUNT, OTHER = 9, 10, 11, 13, 14, 16, 99
 """SessionRejectReason (373)."""
-_SHAPES_MAX = 4096
+_SHAPES_MAX, _SHAPE_TAGS_MAX = 4096, 128
 #: what clients send has few shapes: the tags of messages without a problem, and the places of those whose values are checked
 _shapes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
 
@@ -256,7 +256,7 @@ def problem_of(message: Message) -> Problem | None:
         is_flat = len(message.pairs) == len(fields) and not any(
             tag in fields for tag, _ in _GROUPS.get(message.type, ())
         )
-        if is_flat and len(_shapes) < _SHAPES_MAX:
+        if is_flat and len(shape) <= _SHAPE_TAGS_MAX and len(_shapes) < _SHAPES_MAX:
             _shapes[shape] = checks
     if "" in fields.values():
         tag = next(tag for tag, value in fields.items() if not value)

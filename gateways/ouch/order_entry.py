@@ -50,7 +50,7 @@ class OrderEntry:
             )
         if "Q" in messages.rows:
             reply = outbound("Q", 1, self._encoder.time_ns(self._link.time_ns()))
-            reply["next_user_ref"] = self.last_ref + 1
+            reply["next_user_ref"] = min(self.last_ref + 1, 0xFFFFFFFF)  # none is left after the largest
             self._tell(reply.tobytes(), 1)
         elif "C" in messages.rows:
             self._mass_cancel(messages, explain)

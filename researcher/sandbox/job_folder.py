@@ -18,7 +18,7 @@ from serl.researcher.sandbox.errors import ReturnedError, SandboxUnavailableErro
 
 FOLDER = "/job"
 """Path of the job's folder inside the sandbox."""
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Names of inputs and of files that are taken from a job."""
 
 

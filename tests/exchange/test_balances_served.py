@@ -137,6 +137,7 @@ def test_operators_deposit_and_withdraw(served: Served) -> None:
         ("USDT", "1/2", "expected a multiple"),
         ("USDT", "nan", "expected a multiple"),
         ("USDT", "1e30", "expected an amount below"),
+        pytest.param("USDT", "1e99999999", "expected a multiple", id="a power that takes minutes"),
     ],
 )
 def test_wrong_deposits_change_nothing(served: Served, asset: str, amount: str, error: str) -> None:

@@ -12,12 +12,12 @@ from tests.server_fixture import RawClient, start_exchange
 
 def test_sequences_in_a_refused_message_do_not_look_like_damage(tmp_path: Path) -> None:
     with start_exchange(journal=tmp_path / "journal") as served:
-        with RawClient(served.endpoint) as client, RawClient(served.endpoint, "queries") as asking:
+        with RawClient(served.endpoint) as client, RawClient(served.endpoint, "queries") as query:
             client.login("forger")
             client.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
             assert client.receive(Kind.REPORTS)[2][0][2] == 1
-            asking.send(133, 1)
-            next_sequence = asking.receive()[2] + 1
+            query.send(133, 1)
+            next_sequence = query.receive()[2] + 1
             rows = np.zeros(64, COMMAND)
             rows["kind"], rows["qty_lots"], rows["price_ticks"] = CommandKind.NEW, 1, 100
             rows["command_id"] = [0, *range(2, 65)]  # the first is refused

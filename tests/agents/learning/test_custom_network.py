@@ -12,7 +12,8 @@ from torch.nn import functional
 from benchmarks.toy import ToyExecution
 from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.errors import NotExportableError
-from serl.agents.learning.graphs import FUNCTIONS, Graph, numbers_at_most, trace_graph
+from serl.agents.learning.graph_operations import FUNCTIONS, numbers_at_most
+from serl.agents.learning.graphs import Graph, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
@@ -123,7 +124,7 @@ def test_a_graph_that_grows_with_the_square_of_its_rows_is_refused_before_it_tak
         return torch.mul(*arguments)
 
     monkeypatch.setitem(FUNCTIONS, "mul", noting)
-    graph.check(3, 5, (3, 5))
+    graph.check(3, 5, (3, 5), shares_rows=True)
     for _ in range(2):
         assert graph(torch.zeros(4, 5))[0].shape == (4, 5)
         with pytest.raises(NotExportableError, match=r"mul: .*at most"):

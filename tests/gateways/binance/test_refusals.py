@@ -118,4 +118,6 @@ def test_rate_limits(limited: Gateway) -> None:
     for _ in range(110):
         if (answer := limited.ask("GET", "/api/v3/ping")).status == 418:
             break
+    forwarded = limited.ask("GET", "/api/v3/ping", headers={"X-Forwarded-For": "192.0.2.7"})
+    assert forwarded.status == 418, "a header does not make another address of the client, nor bans that address"
     assert answer.status == 418 and "banned" in answer.body["msg"] and int(answer.headers["retry-after"]) > 60

@@ -5,6 +5,7 @@ import random
 import pytest
 import simplefix
 
+from serl.gateways.fix import fields
 from serl.gateways.fix.codec import Frame, Framer, Message, UtcClock, checksum, encode, parse_timestamp
 
 GOOD = encode("35=0\x0149=a\x0156=b\x0134=1\x01")
@@ -115,3 +116,13 @@ def test_timestamps_are_written_as_they_are_read() -> None:
     clock = UtcClock()
     for time_ns in (0, 1_700_000_000_123_000_000, 1_700_000_000_124_000_000, 1_700_000_001_000_000_000):
         assert parse_timestamp(clock.text(time_ns)) == time_ns
+
+
+def test_what_is_remembered_of_messages_takes_little_memory() -> None:
+    """Each of these would have kept its 6,400 tags for good, of which a client can send ever other ones."""
+    head, kept = "35=0\x0149=A\x0156=SERL\x0134=5\x0152=20260101-00:00:00\x01", set(fields._shapes)
+    for number in range(1, 4):
+        tags = "\x01".join(f"{100_000 * number + place}=1" for place in range(6400))
+        assert fields.problem_of(Message(Frame("FIX.4.4", head + tags))) is None
+    assert fields.problem_of(Message(Frame("FIX.4.4", head + "5001=1"))) is None
+    assert max(map(len, fields._shapes.keys() - kept), default=0) < 200

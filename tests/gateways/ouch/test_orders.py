@@ -16,6 +16,7 @@ from tests.gateways.ouch.client import (
     POST_ONLY,
     SECRETS,
     cancel,
+    decode,
     enter,
     mass_cancel,
     modify,
@@ -363,3 +364,8 @@ def test_mutated_messages_never_raise(market: Market) -> None:
         bob.send(b"C" + struct.pack(">I", 0xFFFFFFFF) + b"    " + b" " * 8)
         while bob.packet()[1][:1] not in (b"X", b"e"):
             pass
+        bob.send(enter(0xFFFFFFFF))
+        bob.send(b"Q")  # there is no later number
+        while (payload := bob.packet()[1])[:1] != b"Q":
+            pass
+        assert decode(payload)["next_user_ref"] == 0xFFFFFFFF

@@ -66,6 +66,13 @@ def test_errors_name_the_line_of_the_text(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("sandboxed")
+def test_a_file_of_the_longest_name_stays_where_it_is(folder: Path) -> None:
+    """It could not be copied, because the copy is made under a longer one: the error ended the caller."""
+    assert execute(folder, "open('a' * 255, 'w').close(); answer = 1").value == 1
+    assert not (folder / ("a" * 255)).exists()
+
+
+@pytest.mark.usefixtures("sandboxed")
 def test_torch_and_numba_work_inside(folder: Path) -> None:
     torch = "import torch; x = torch.ones(3, requires_grad=True); (x * x).sum().backward(); answer = x.grad.tolist()"
     assert execute(folder, torch).value == [2.0, 2.0, 2.0]
