@@ -201,6 +201,10 @@ class IntervalsConfig(Section):
     drain_messages: int = Field(1024, ge=1)
 
 
+RESERVED_ROWS = 1024
+"""Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
+
+
 class ExchangeConfig(Section):
     """The whole configuration of `serl exchange start`."""
 
@@ -366,6 +370,11 @@ def _check_consistency(config: ExchangeConfig) -> None:
         raise ConfigError(
             f"limits.staged_rows_per_participant_max: expected at least {config.limits.bulk_rows_max}, the rows of one message "
             f"(bulk_rows_max), got {config.limits.staged_rows_per_participant_max}"
+        )
+    if config.limits.bulk_rows_max > config.journal.segment_rows - RESERVED_ROWS:
+        raise ConfigError(
+            f"journal.segment_rows: expected at least {config.limits.bulk_rows_max + RESERVED_ROWS} for messages of {config.limits.bulk_rows_max} rows "
+            f"(bulk_rows_max), got {config.journal.segment_rows}"
         )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
         raise ConfigError(

@@ -280,7 +280,14 @@ class Control:
                 f"command {rows[0]['command_id']} was not accepted: the exchange's disk is full, and it takes CANCEL, REDUCE and MASS_CANCEL "
                 "only; resend it later",
             )
+        if len(rows) > self._core.cancellation_rows:
+            raise RequestError(
+                "disk_full",
+                f"command {rows[0]['command_id']} was not accepted: the exchange's disk is full, and the rows that are reserved for cancellations are used up; "
+                "resend it later",
+            )
         own = rows.copy()
+        own["reason"] = 0  # which only the exchange gives
         own["participant"], own["time_ns"] = self._gateway.participant[slot], self._clock.now_ns()
         try:
             self._core.submit(own)

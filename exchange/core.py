@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.assets import Assets
-from serl.exchange.config import ExchangeConfig
+from serl.exchange.config import RESERVED_ROWS, ExchangeConfig
 from serl.exchange.errors import ConfigError, DiskFullError
 from serl.exchange.gateway.feed_state import NO_FEED, NOBODY, FeedState
 from serl.exchange.gateway.loop import (
@@ -94,6 +94,11 @@ class Core:
     def command_sequence(self) -> int:
         """The sequence number of the last journaled command."""
         return int(self.gateway.counter[NEXT_SEQUENCE]) - 1
+
+    @property
+    def executed_sequence(self) -> int:
+        """The sequence number of the last executed command."""
+        return self.command_sequence - int(self.gateway.counter[APPENDED] - self.gateway.counter[EXECUTED])
 
     @property
     def time_ns(self) -> int:
@@ -207,6 +212,11 @@ class Core:
             self.execute_journaled()
             done += len(part)
 
+    @property
+    def cancellation_rows(self) -> int:
+        """Reserved rows that are left for participants' cancellations while the disk is full."""
+        return self.journal.commands.capacity - int(self.gateway.counter[APPENDED]) - RESERVED_ROWS // 4
+
     def _free_rows(self) -> int:
         """Free rows of the command segment, a new one if it has none."""
         counter = self.gateway.counter
@@ -224,6 +234,7 @@ class Core:
 
     def save_snapshot(self) -> None:
         """Saves the state after the last command; a restart begins there. In the background while the exchange serves."""
+        self.execute_journaled()
         if self.journal.is_saving_snapshot:  # from the last copy
             self._copies = Room(ROOM_SLOTS)
         copy = self.market.copied(self._copies)

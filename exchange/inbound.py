@@ -62,8 +62,16 @@ class Inbound:
         """Adds commands of many participants, which arrive in this order as if `sender` sent them. Returns False if they do not fit."""
         if len(self._recorded) + len(rows) > len(self._gateway.staged):
             return False
+        is_earlier = len(self._recorded) > 0 and rows["time_ns"][0] < self._recorded["time_ns"][-1]
         self._recorded, self._recorded_by = np.append(self._recorded, rows), sender
+        if is_earlier:  # of a later session
+            self._recorded = self._recorded[np.argsort(self._recorded["time_ns"], kind="stable")]
         return True
+
+    def last_sent_ns(self, participant: int) -> int:
+        """Arrival time of a participant's last command that waits, -1 if none does."""
+        staged = self._staged()
+        return int(staged["time_ns"][staged["participant"] == participant].max(initial=-1))
 
     def _delay(self, rows: Rows) -> None:
         participant = int(rows[0]["participant"])

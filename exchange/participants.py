@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from serl.exchange.account_config import AccountLimits
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.errors import DiskFullError
+from serl.exchange.errors import ConfigError, DiskFullError
 from serl.exchange.gateway.state import FREE
 from serl.exchange.journal.depositors import depositors
 from serl.exchange.journal.participants_file import EXCHANGE_NAME
@@ -27,6 +27,9 @@ class Participants:
         self._core, self._config, self._login = core, config, login
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._unsaved: dict[int, int] = {}  # number: the request to save its entry, 0 = none yet
+        self._cancelled_before: dict[
+            int, bool
+        ] = {}  # number: cancel_on_disconnect as it is saved, where it is to change
         self._refresh_operators()
 
     def find(self, name: str) -> int | None:
@@ -43,15 +46,26 @@ class Participants:
         """The number of a participant, which is created if it has never logged in."""
         if name not in self._numbers:
             self.create(name)
+        number = self._numbers[name]
+        if number in self._unsaved:
             self.save()
-        return self._numbers[name]
+        return number
 
     def exchange(self) -> int:
         """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
         return self.number_or_new(EXCHANGE_NAME)
 
     def accounts(self) -> dict[int, AccountLimits]:
-        """The configured accounts by participant; creates those that are named and have never logged in."""
+        """The configured accounts by participant; creates those that are named and have never logged in, and the exchange's own participant: its first command
+        may be due when all names are used, or the disk is full. Raises ConfigError if there are too many."""
+        try:
+            self.exchange()
+        except RequestError as error:
+            if error.code != "login":
+                raise
+            raise ConfigError(
+                f"limits.participants_max: expected room for the exchange's own participant besides {len(self._numbers)} others, got none; raise it by one"
+            ) from None
         for name in self._config.accounts:
             self.number_or_new(name)
         return {number: self.account(number) for number in self._numbers.values()}
@@ -107,6 +121,7 @@ class Participants:
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
         self._unsaved.clear()
+        self._cancelled_before.clear()
 
     def cancels_on_disconnect(self, number: int) -> bool:
         """Whether the orders of a participant are cancelled when its session ends."""
@@ -116,6 +131,7 @@ class Participants:
         """Changes the setting, which is then saved in the background."""
         entry = self._core.journal.participants[number]
         if entry["cancel_on_disconnect"] != cancels:
+            self._cancelled_before.setdefault(number, entry["cancel_on_disconnect"])
             entry["cancel_on_disconnect"] = cancels
             self._unsaved[number] = self._core.journal.request_save()
 
@@ -135,8 +151,11 @@ class Participants:
                 return False
         except DiskFullError as error:
             self._unsaved[number] = 0  # the next login tries again
+            entry = self._core.journal.participants[number]
+            entry["cancel_on_disconnect"] = self._cancelled_before.pop(number, entry["cancel_on_disconnect"])
             raise RequestError("disk_full", str(error)) from None
         del self._unsaved[number]
+        self._cancelled_before.pop(number, None)
         return True
 
     def _unused(self) -> int:
@@ -159,6 +178,7 @@ class Participants:
         used |= (state.accounts[:count] != 0).any(axis=1) & (state.accounts[:count] != others).any(axis=1)
         used |= state.deposits[:count].any(axis=1) | (state.operator[:count] != 0) | (gateway.staged_rows[:count] != 0)
         used[gateway.participant[gateway.status != FREE]] = True
+        used[[number for number in self._unsaved if number < count]] = True  # of a login that waits
         return [int(number) for number in np.flatnonzero(~used)]
 
     # -- operators ------------------------------------------------------------------------------------------------------
@@ -171,11 +191,17 @@ class Participants:
         """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
         if self.is_operator(number):
             return
+        if self._core.gateway.staged_rows[number]:
+            raise RequestError(
+                "duplicate_login",
+                f"commands that {self.name(number)} sent without an operator's rights still wait for their arrival; try again later",
+            )
         if self._core.market.state.last_command_id[number]:
             self._save_before_change()  # a restart must not execute its earlier commands as an operator's
         self._core.market.grant_operator(number)
         entry = self._core.journal.participants[number]
         entry["operator"] = entry["granted"] = True
+        self._unsaved[number] = 0  # where the disk is full, the next login tries again
         self.save()
 
     def _refresh_operators(self) -> None:

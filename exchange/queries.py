@@ -98,7 +98,7 @@ class Queries:
         if kind in (Kind.HASH, Kind.L3, Kind.INDICATIVE):
             self._check_size()
         if kind == Kind.HASH:
-            return [self._core.command_sequence, self._core.market.state_hash()]
+            return [self._core.executed_sequence, self._core.market.state_hash()]
         symbol = self._symbol(arguments[0])
         if kind == Kind.L2:
             depth = min(max(arguments[1], 0), self._sessions.limits["depth_max"]) or self._sessions.limits["depth_max"]

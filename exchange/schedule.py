@@ -20,6 +20,10 @@ from serl.exchange.venue import Venue
 
 CONTINUOUS, VOLATILITY = int(Phase.CONTINUOUS), int(Phase.VOLATILITY)
 
+EXPIRIES_MAX = 16
+"""Times at which orders expire that have a command each when they are due at once; those after them share one, so that a participant whose orders expire
+a nanosecond apart does not keep others waiting."""
+
 
 class Schedule:
     """The scheduled commands of all symbols. `exchange_participant` returns the participant that issues them, `now_ns` the time,
@@ -35,7 +39,7 @@ class Schedule:
     ) -> None:
         self._venue, self._exchange_participant = venue, exchange_participant
         self._calendar = Calendar(config, now_ns())
-        self._bands = Bands(venue, config, now_ns, next_arrival_ns)
+        self._bands, self._next_arrival_ns = Bands(venue, config, now_ns, next_arrival_ns), next_arrival_ns
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
         self._calendar_phase = np.full(len(config.symbols), Phase.CONTINUOUS)  # by symbol, according to the calendar
         self._stopped_ns = self._now_ns  # exchange time of the last command before this start
@@ -69,8 +73,8 @@ class Schedule:
             scheduled.kind == CommandKind.END_DAY and scheduled.time_ns >= self._stopped_ns for scheduled in past
         )
         if ended and market.state.counters["orders_open"][0]:
-            # before any phase can hold an auction: that day's orders no longer trade
-            rows.append(command(CommandKind.END_DAY))
+            # before a rule can trigger an order, or a phase hold an auction: that day's orders no longer trade
+            rows.insert(0, command(CommandKind.END_DAY))
         latest = {scheduled.symbol: scheduled for scheduled in past if scheduled.kind == CommandKind.PHASE}
         due: list[tuple[int, int]] = []
         for number, (began_ns, _, _, phase) in latest.items():
@@ -103,12 +107,23 @@ class Schedule:
         if self._resumed_symbols():
             return self._now_ns
         expiry_ns = int(self._venue.market.state.counters["next_expiry_ns"][0])
-        return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
+        return min(expiry_ns, self._next_other_ns)
 
-    def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None, steps_max: int | None = None) -> bool:
+    @property
+    def _next_other_ns(self) -> int:
+        """When the next scheduled command other than an expiry is due."""
+        return min(self._calendar.next_ns, self._bands.next_ns, *self._interruption_ends_ns.values())
+
+    def run(
+        self,
+        until_ns: int,
+        before: Callable[[int], None] = lambda _: None,
+        steps_max: int | None = None,
+        expiries_max: int | None = None,
+    ) -> bool:
         """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time. Returns False, and is to be
-        called again, if it stops after `steps_max` of them."""
-        steps = 0
+        called again, if it stops after `steps_max` of them. After `expiries_max` times at which orders expire, those that are due expire together."""
+        steps = expiries = 0
         while (time_ns := self.next_ns) <= until_ns:
             if steps == steps_max:
                 return False
@@ -127,6 +142,9 @@ class Schedule:
             elif over := self._pop_interruptions(time_ns):
                 self._begin_phases([(number, CONTINUOUS) for number in over], time_ns)
             else:
+                expiries += 1
+                if expiries_max is not None and expiries > expiries_max:
+                    time_ns = max(time_ns, min(until_ns, self._next_other_ns, self._next_arrival_ns()))
                 self._send([command(CommandKind.TIME)], time_ns)
         return True
 

@@ -49,14 +49,14 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.keys import read_keys
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, zmq_msg_init_at
-from serl.exchange.lockstep import Lockstep
+from serl.exchange.lockstep import TURN_STEPS_MAX, Lockstep
 from serl.exchange.login import Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Refusals
 from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
 from serl.exchange.resends import Resends
-from serl.exchange.schedule import Schedule
+from serl.exchange.schedule import EXPIRIES_MAX, Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.sockets import bind_sockets
 from serl.exchange.strangers import Strangers
@@ -322,8 +322,8 @@ class Exchange:
     def _execute_due(self) -> None:
         """Live and scaled clocks: executes arrived and scheduled commands in the order of their times."""
         now_ns = self.clock.now_ns()
-        self.schedule.run(now_ns, self._execute_commands)
-        self._execute_commands(now_ns + 1)
+        if self.schedule.run(now_ns, self._execute_commands, TURN_STEPS_MAX, EXPIRIES_MAX):
+            self._execute_commands(now_ns + 1)
 
     def _execute_commands(self, until_ns: int) -> None:
         self.inbound.execute(until_ns, self.core.time_ns)

@@ -185,7 +185,7 @@ class Sessions:
         gateway.pending[slot] = 0
         gateway.out_end[slot] = HEADER_BYTES
         gateway.last_in_ns[slot] = gateway.last_out_ns[slot] = now
-        gateway.promise_ns[slot] = gateway.last_command_time_ns[slot] = -1
+        gateway.promise_ns[slot], gateway.last_command_time_ns[slot] = -1, self._inbound.last_sent_ns(participant)
         gateway.messages_per_s[slot] = self._config.messages_per_s_max(self.name(slot))
         gateway.cancels_per_s[slot] = self._config.limits.cancels_per_s_max
         left, cancels_left, since_ns = self._rates_left.get(participant, (math.inf, math.inf, now))

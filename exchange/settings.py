@@ -52,7 +52,9 @@ def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], pri
 def band_rows(number: int, current: NDArray[np.int64], band_ticks: tuple[int, int]) -> list[Rows]:
     """RULE rows that change a symbol's band to (low, high), 0 for none, where it differs from `current` (see rule_rows)."""
     wanted = zip((Rule.BAND_LOW, Rule.BAND_HIGH), (BAND_LOW, BAND_HIGH), band_ticks, strict=True)
-    return [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
+    rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
+    # first the edge that narrows the band: what it triggers must not trade between the two bands
+    return rows[::-1] if band_ticks[0] < current[BAND_LOW] else rows
 
 
 def _band_at_start(symbol: SymbolConfig, current: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.config import JournalConfig
+from serl.exchange.config import RESERVED_ROWS, JournalConfig
 from serl.exchange.errors import DiskFullError, JournalError
 from serl.exchange.gateway.state import (
     APPENDED,
@@ -56,9 +56,6 @@ from serl.exchange.journal.snapshots import SavedSnapshot, WaitingSnapshot
 from serl.exchange.journal.stored import slice_after, stored_paths
 from serl.exchange.log import log
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
-
-RESERVED_ROWS = 1024
-"""Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
 
 TRADES_EVENTS_MAX = 1 << 17
 """Events that are looked through for the last trades of a symbol, while nobody trades: 6 ms."""

@@ -335,3 +335,31 @@ def test_a_served_band_follows_the_market_across_a_crash(tmp_path: Path) -> None
         with pytest.raises(Rejected, match="OUTSIDE_BAND"):
             bob.sell("AMZN", 1, 1093)
     assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "no RULE was sent twice"
+
+
+STANDING = {"side": Side.SELL, "qty_lots": 5, "price_ticks": 90, "time_in_force": 1}
+WAITING = {"side": Side.BUY, "qty_lots": 5, "price_ticks": 91, "flags": int(CommandFlag.ALL_OR_NONE)}
+"""Two orders that trade as soon as a band permits 90."""
+
+
+def test_a_band_that_moves_down_at_a_restart_lets_nothing_trade_between_the_two(tmp_path: Path) -> None:
+    """Its lower edge was sent first, and orders traded at 90: in neither band."""
+    bounds: dict[str, object] = {"band_low_ticks": 95, "band_high_ticks": 105, "band_action": "auction"}
+    with exchange(tmp_path, 0, bounds) as served:
+        served.send(CommandKind.NEW, 0, ANN, **STANDING)
+        served.send(CommandKind.NEW, 0, BOB, **WAITING, time_in_force=1)
+    with exchange(tmp_path, SECOND_NS, {**bounds, "band_low_ticks": 75, "band_high_ticks": 85}) as served:
+        assert known_band(served) == (75, 85)
+        assert served.core.market.account(BOB).position_lots == 0
+
+
+def test_a_changed_band_lets_no_order_of_an_ended_day_trade(tmp_path: Path) -> None:
+    """The rules were sent first, and triggered an order that the end of the day should have cancelled an hour before."""
+    day = entries("09:30 continuous", "16:00 closed")
+    bounds: dict[str, object] = {"band_low_ticks": 95, "band_high_ticks": 105, "band_action": "auction"}
+    with exchange(tmp_path, at("15:00"), {"day": day, **bounds}) as served:
+        served.send(CommandKind.NEW, at("15:00"), ANN, **STANDING)
+        served.send(CommandKind.NEW, at("15:00"), BOB, **WAITING, time_in_force=int(TimeInForce.DAY))
+    with exchange(tmp_path, at("17:00"), {"day": day, "band_action": "auction"}) as served:
+        assert served.core.market.account(BOB).position_lots == 0
+        assert served.core.market.state.counters["orders_open"][0] == 1

@@ -118,3 +118,32 @@ def test_batch_survives_many_segments_and_a_restart(tmp_path: Path) -> None:
             assert query.receive()[5] == before
     finally:
         served.stop()
+
+
+def test_a_snapshot_during_a_sync_loses_no_command(tmp_path: Path) -> None:
+    """It had the number of the last journaled command and the state before it, and the next start left that command out."""
+    served = start(tmp_path, "--durability", "batch")
+    with RawClient(served.endpoint) as client, RawClient(served.endpoint, "admin") as admin:
+        client.login("ann")
+        order(client, 2)
+        assert client.receive(Kind.REPORTS)[2][0][2] == 2
+        (tmp_path / "hold").touch()
+        order(client, 4)
+        while not (tmp_path / "syncing").exists():
+            pass
+        admin.send(Kind.SNAPSHOT, 1, served.operator)
+        admin.socket.poll(QUIET_MS)  # answered now, or after the sync
+        (tmp_path / "hold").unlink()
+        assert admin.receive()[0] == Kind.SNAPSHOT + 16
+        assert client.receive(Kind.REPORTS)[2][0][2] == 4
+        while not list((tmp_path / "journal").glob("snapshot-*.npz")):
+            pass
+    served.kill()
+    served.process.stdout.close()
+    served = start(tmp_path)
+    try:
+        with RawClient(served.endpoint, "queries") as query:
+            query.send(Kind.L3, 1, 0)
+            assert len(query.receive()[5]) == 2, "an acknowledged order is lost"
+    finally:
+        served.stop()

@@ -84,6 +84,7 @@ def install() -> None:
         (commit, "os", threads.PIPES),
         (meta, "secrets", _Secrets),
         (journal, "RESERVED_ROWS", 16),
+        (config, "RESERVED_ROWS", 16),
         (server, "signal", _Signals()),
         (config, "yaml", _Yaml()),
         (server, "Connections", _Connections),

@@ -262,9 +262,11 @@ def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: in
     elif _is_blocked_by_band(state, order, limit_ticks):
         state.cancel(order, Reason.OUTSIDE_BAND, state.event_command_id)
     else:
-        if order.peg and state.books[order.symbol].phase != Phase.CONTINUOUS:  # the band has ended it
+        moves = order.peg and state.books[order.symbol].phase != Phase.CONTINUOUS  # the band has ended it
+        if moves:
             queue, limit_ticks = state.target_queue(order)
-        state.rest(order, queue, limit_ticks, EventKind.RESTED if trades or entry != NO_EVENT else None)
+        kind = EventKind.RESTED if trades or entry != NO_EVENT else None
+        state.rest(order, queue, limit_ticks, kind, needs_room=not moves)
 
 
 def _is_blocked_by_band(state: State, order: Order, limit_ticks: int) -> bool:

@@ -204,9 +204,10 @@ class State:
         kind: int | None,
         flags: int = 0,
         command_id: int | None = None,
+        needs_room: bool = True,
     ) -> None:
         """Places an order and tells so with an event of the kind; without room the order is cancelled."""
-        if self.is_full(order.symbol, queue):
+        if needs_room and self.is_full(order.symbol, queue):
             self.cancel(order, Reason.NO_ROOM, self.event_command_id if command_id is None else command_id)
             return
         self.place(order, queue, queue_ticks)
