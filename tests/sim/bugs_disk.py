@@ -154,6 +154,11 @@ BUGS = {
         replaced(journal.Journal, "_save_snapshot", _save_events_only),
         seam="found",
     ),
+    "snapshot before a sync": bug(
+        "a snapshot has the number of commands that still wait for the disk, and are not in it",
+        replaced(Core, "save_snapshot", _save_off(0, 0)),
+        seam="found",
+    ),
     "stale event files": bug(
         "files of events that are made again stay beside the new ones",
         replaced(EventStore, "delete_later", lambda self: None),

@@ -137,6 +137,7 @@ class Node:
         self.exchange: server.Exchange | None = None
         self.process: Process | None = None
         self.starts = 0
+        self.wants_snapshot = False
         self.error: BaseException | None = None
         #: called with the core of each start, before the exchange does anything
         self.on_recovery: Callable[[Core], None] = lambda core: None
@@ -175,8 +176,19 @@ class Node:
             Current.process = None
 
     def _serve(self) -> None:
+        node = self
+
+        class Operated(server.Exchange):
+            """Serves an operator too, between two turns of its loop, as it does its admin socket."""
+
+            def _serve_orders(self) -> int:
+                if node.wants_snapshot:
+                    node.wants_snapshot = False
+                    self.core.save_snapshot()
+                return super()._serve_orders()
+
         try:
-            exchange = server.Exchange(self.config)
+            exchange = Operated(self.config)
             self.exchange = exchange
             exchange.run()
         except SerlError as error:

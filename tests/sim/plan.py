@@ -21,6 +21,7 @@ FAULTS = {
     "partition": 0.01,
     "slow reader": 0.015,
     "client killed": 0.01,
+    "operator's snapshot": 0.03,
     "flipped bit": 0.4,  # at each restart
 }
 """How often each happens in a step, where the seed has it."""

@@ -163,6 +163,9 @@ class World:
                 if each.owner == owner:
                     each.stalled_until_ns = until_ns
             self.note(name)
+        elif name == "operator's snapshot":
+            self.node.wants_snapshot = True
+            self.note(name)
         elif name == "client killed":
             random.choice(self.traders).kill()
             self.note(name)
