@@ -31,6 +31,9 @@ class Reply:
     """Whether the counts are estimates because the endpoint reports none."""
 
 
+REACH_S = 10.0
+"""Seconds in which an endpoint has to answer at all before a run starts."""
+
 Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
 """The reply of a server to a request; see `ask_with_retries`, which also says what it appends to the list of attempts."""
 
@@ -38,6 +41,18 @@ Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
 def connect(endpoint: Endpoint) -> openai.OpenAI:
     """An OpenAI client without retries of its own."""
     return openai.OpenAI(base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0)
+
+
+def require_reachable(endpoint: Endpoint) -> None:
+    """Raises EndpointUnreachableError if nothing answers at the endpoint's address. Any answer will do, also that it does not list its models."""
+    try:
+        connect(endpoint).with_options(timeout=REACH_S).models.list()
+    except openai.APIConnectionError as error:
+        raise EndpointUnreachableError(
+            f"{endpoint.base_url} does not answer ({error.__cause__ or error}); start the endpoint, or correct --url"
+        ) from None
+    except openai.OpenAIError:
+        return
 
 
 def answerer(endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Ask:

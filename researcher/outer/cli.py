@@ -80,6 +80,8 @@ def start(
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
     config = with_experience(config, adapter, experience)
     require_packages(config, offline=offline)
+    if config.uses_llm and not offline:
+        run.require_reachable_endpoints(config)
     from serl.researcher.outer.progress import show_progress  # it imports optional packages
 
     for text in run.notices(config):

@@ -16,6 +16,9 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.loop import Callbacks
 from serl.researcher.outer.records import Draft, Proposal
 
+UNANSWERED_TOLD = 4
+"""Requests in a row without an answer of the language model after which the user is told, and again after as many more."""
+
 
 @contextmanager
 def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iterator[Callbacks]:
@@ -41,7 +44,16 @@ def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iter
         def on_proposing(iteration: int, slot: int) -> None:
             step(f"iteration {iteration} of {config.iterations}: proposing candidate {slot + 1}", completed=slot)
 
+        unanswered = 0
+
         def on_proposed(iteration: int, slot: int, proposal: Proposal) -> None:
+            nonlocal unanswered
+            for verdict in (each for draft in proposal.drafts if draft.origin == "model" for each in draft.verdicts):
+                unanswered = unanswered + 1 if verdict.stage == "endpoint" else 0
+                if unanswered and unanswered % UNANSWERED_TOLD == 0:
+                    print_line(
+                        f"the language model has not answered the last {unanswered} requests ({verdict.text[:200]}); candidates are drawn without it"
+                    )
             log(f"iteration {iteration}, slot {slot}: {proposal_line(proposal)}")
 
         def on_evaluated(iteration: int, slot: int, result: Result) -> None:

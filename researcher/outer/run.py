@@ -268,6 +268,15 @@ def incumbent_training(
     return lambda: beside(lambda: evaluate([config.incumbent_candidate], folder / CANDIDATES), abandon)
 
 
+def require_reachable_endpoints(config: OuterConfig) -> None:
+    """Raises EndpointUnreachableError unless the endpoints answer: a run would train and score candidates that are drawn without them."""
+    from serl.researcher.llm.attempts import require_reachable
+
+    for endpoint in (config.endpoint, *config.endpoints):
+        if endpoint is not None:
+            require_reachable(endpoint)
+
+
 def notices(config: OuterConfig) -> list[str]:
     """Notices for the user before the run."""
     messages = []

@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("tensorboard", reason="the extra `learning` is not installed")
 
+from serl.cli import serl as command
 from serl.researcher.candidates import Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
-from serl.researcher.outer.progress import proposal_line, result_line, show_progress
+from serl.researcher.outer.progress import UNANSWERED_TOLD, proposal_line, result_line, show_progress
 from serl.researcher.outer.records import Draft, Proposal, Verdict
 from tests.researcher.outer.small import Arithmetic, config_of, score_of
 
@@ -48,3 +50,26 @@ def test_lines_say_why() -> None:
         == "training, training timeout: after 600 s"
     )
     assert result_line(Result("halved", "others were better", score_of(-2.0), None, {})) == "halved, PA -2.00 bps, others were better"  # fmt: skip
+
+
+def test_a_model_that_does_not_answer_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run went on with candidates drawn at random, and only the record of calls said why."""
+    config = config_of(iterations=1, candidates=2)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    silent = (Verdict(Kind.REWARD, "m", 0, "endpoint", "unreachable", "http://127.0.0.1:1/v1 did not answer"),)
+    proposal = Proposal(None, (Draft(Kind.REWARD, "spec", "model", "m", None, None, silent),))
+    with show_progress(config, tmp_path, database) as callbacks:
+        for slot in range(UNANSWERED_TOLD):
+            assert "has not answered" not in capsys.readouterr().err
+            callbacks.on_proposed(1, slot, proposal)
+    database.close()
+    assert f"has not answered the last {UNANSWERED_TOLD} requests" in capsys.readouterr().err
+
+
+def test_a_run_does_not_start_without_its_endpoint(tmp_path: Path) -> None:
+    started = CliRunner().invoke(
+        command,
+        ["researcher", "start", "--url", "http://127.0.0.1:1/v1", "--model", "x", "--output", str(tmp_path / "run")],
+    )
+    assert started.exit_code != 0 and not (tmp_path / "run").exists()
+    assert "http://127.0.0.1:1/v1 does not answer" in str(started.exception)
