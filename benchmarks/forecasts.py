@@ -11,6 +11,7 @@ such test on these hours) is a bootstrap of seeds and of blocks of two minutes. 
 import dataclasses
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from serl.agents.realism.days import day_origin, parse_window
 from serl.agents.signals.grid import build_grid
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import train_forecaster
+from serl.agents.students_t import expanded
 from serl.history.day import Day
 from serl.history.importing import import_day
 
@@ -71,8 +73,9 @@ def trained(study: Study, path: Path, day: Day, forecaster: Path | None, folder:
     return policies
 
 
-def gain_interval(gains: Any, clusters: Any) -> tuple[float, float]:
-    """The central CONFIDENCE of means of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement."""
+def gain_interval(gains: Any, clusters: Any, confidence: float = 0.95) -> tuple[float, float]:
+    """An interval of the mean of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement: expanded for their number at 95 %,
+    else the central draws."""
     random, members = (
         np.random.default_rng(ORDER_SEED),
         [np.flatnonzero(clusters == one) for one in np.unique(clusters)],
@@ -82,8 +85,17 @@ def gain_interval(gains: Any, clusters: Any) -> tuple[float, float]:
         drawn = np.concatenate([members[one] for one in random.integers(len(members), size=len(members))])
         seeds = random.integers(len(gains), size=len(gains))
         means.append(np.nanmean(gains[seeds][:, drawn]))
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    central = (1 - confidence) / 2, (1 + confidence) / 2
+    low, high = np.quantile(means, expanded(_independent(gains, members)) if confidence == 0.95 else central)
     return float(low), float(high)
+
+
+def _independent(gains: Any, members: Sequence[Any]) -> int:
+    """How many independent values have as much spread: seeds where they differ most, else clusters, by Satterthwaite's degrees of freedom."""
+    means = np.nanmean(gains, axis=1), np.array([np.nanmean(gains[:, own]) for own in members])
+    parts = [(float(own.var(ddof=1)) / len(own), len(own) - 1) for own in means if len(own) > 1]
+    own = sum(part**2 / freedom for part, freedom in parts)
+    return 1 + int(sum(part for part, _ in parts) ** 2 / own) if own else len(members)
 
 
 def write_forecaster(day: Day, path: Path) -> None:
@@ -114,7 +126,7 @@ def compared(path: Path, study: Study = Study()) -> dict[str, Any]:
         arm: np.stack([row.columns["pa"] for row in table.rows if row.name.startswith(f"{arm} ")]) for arm in arms
     }
     gains = advantage[WITH] - advantage[WITHOUT]
-    low, high = gain_interval(gains, clusters)
+    low, high = gain_interval(gains, clusters, CONFIDENCE)
     return {
         "orders": study.orders, "seeds": study.seeds, "clusters": f"{len(np.unique(clusters))} {unit}",
         "twap_pa_bps": table.rows[0].estimates["PA"].value, "patience_pa_bps": table.rows[1].estimates["PA"].value,

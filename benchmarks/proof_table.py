@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
     high: float
     p: float
     """Of the mean being 0 or less, one-sided."""
-    freedom: int
+    freedom: float
 
     @property
     def detectable(self) -> float:
@@ -54,12 +54,15 @@ class Contrast:
 
 
 def pooled(by_task: Sequence[Sequence[float]]) -> Estimate:
-    """The mean over tasks of the means over seeds. Tasks are fixed strata: the variance is that of seeds within tasks, with the sum of their
-    degrees of freedom (Cochran 1977, Sampling Techniques, 5.3 and 5.4)."""
+    """The mean over tasks of the means over seeds. Tasks are fixed strata: the variance is that of seeds within tasks, with Satterthwaite's effective
+    degrees of freedom (An Approximate Distribution of Estimates of Variance Components, Biometrics Bulletin 2, 1946). Their sum would be too many where
+    one task has most of the variance."""
     values = [np.asarray(one, np.float64) for one in by_task]
     mean = float(np.mean([one.mean() for one in values]))
-    error = math.sqrt(sum(float(one.var(ddof=1)) / len(one) for one in values)) / len(values)
-    freedom = sum(len(one) - 1 for one in values)
+    parts = [float(one.var(ddof=1)) / len(one) for one in values]
+    error = math.sqrt(sum(parts)) / len(values)
+    own = sum(part**2 / (len(one) - 1) for part, one in zip(parts, values, strict=True))
+    freedom = sum(parts) ** 2 / own if own else float(sum(len(one) - 1 for one in values))
     half = student(freedom) * error
     return Estimate(mean, mean - half, mean + half, tail(mean / error, freedom) if error else 0.5, freedom)
 

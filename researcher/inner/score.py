@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.agents.execution.data import TEST, UNSEEN
+from serl.agents.execution.data import TEST, TRAIN, UNSEEN
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -30,7 +30,7 @@ from serl.agents.learning.evaluation import (
     execute_orders,
     measured,
 )
-from serl.agents.learning.folds import scored_data
+from serl.agents.learning.folds import FOLD, scored_data
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.rule_policy import RulePolicy
@@ -71,6 +71,8 @@ class ScoringSet(NamedTuple):
     twap: Outcome
     scenario: Scenario | None = None
     """The market in this process, for `scored_in: market` and `bars`."""
+    fee_bps: float = 0.0
+    """What policies pay, of the notional."""
 
 
 @lru_cache(maxsize=16)
@@ -81,18 +83,31 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     days, episodes, clusters = _exchange_orders(settings, part)
     replayed_day = aligned_day(days, episodes)
     no_orders = in_process(days, episodes, Hold(), "market")
-    twap = on_exchange(replayed_day, episodes, Twap(), "market")
-    return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap)
+    fee_bps = (settings.market if settings.day else settings.dynamic).fee_bps
+    twap = on_exchange(replayed_day, episodes, Twap(), "market", 1, fee_bps)
+    return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap, None, fee_bps)
 
 
 def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
     """All orders at once. Simulated days keep their states for all candidates."""
     market = _scored(settings.market, settings).model_copy(update={"part": part, "environments": settings.orders})
-    scenario = _scenario(market.model_dump_json())
+    scenario = _scenario(_in_part(market).model_dump_json())
     episodes = _sample_orders(scenario, settings)
     with MARKET:
-        no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
-    return ScoringSet([], episodes, order_clusters(scenario, episodes), None, no_orders, twap, scenario)
+        no_orders, twap = (
+            _play(scenario.market, episodes, policy, "market", 1, market.fee_bps) for policy in (Hold(), Twap())
+        )
+    return ScoringSet([], episodes, order_clusters(scenario, episodes), None, no_orders, twap, scenario, market.fee_bps)
+
+
+def _in_part(config: MarketConfig) -> MarketConfig:
+    """Hours of the settings are those of training. Other simulated days may have the same, but not the same recorded day."""
+    if config.hours is None or config.kind == "dynamic" or config.part == FOLD:
+        return config
+    Scenario(config.model_copy(update={"part": TRAIN, "environments": 1})).source.hours(
+        config.part
+    )  # refuses those that share time
+    return config.model_copy(update={"hours": None})
 
 
 def _scored(config: MarketConfig, settings: Settings) -> MarketConfig:
@@ -151,7 +166,7 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
         changes |= {"kind": "replay", "data": scored_data(settings.day, part, config)}
     else:
         changes |= {"simulated_days": SIMULATED_DAYS}
-    scenario = Scenario(config.model_copy(update=changes))
+    scenario = Scenario(_in_part(config.model_copy(update=changes)))
     episodes = _sample_orders(scenario, settings)
     clusters = order_clusters(scenario, episodes)
     if isinstance(scenario.source, Books):
@@ -165,10 +180,14 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
     return [simulate(population, seed, min(until_ns, population.close_ns)) for seed in seeds], episodes, clusters
 
 
-def _play(market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int) -> Outcome:
+def _play(
+    market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int, fee_bps: float = 0.0
+) -> Outcome:
     """Execute the orders, each shared by this many agents."""
     own = split_orders(episodes, agents)
-    env = ExecutionVectorEnv(market, FixedSampler(own), agents=agents, **environment_settings(policy, mode))
+    env = ExecutionVectorEnv(
+        market, FixedSampler(own), agents=agents, fee_bps=fee_bps, **environment_settings(policy, mode)
+    )
     outcome = execute_orders(env, policy, own)
     return outcome if agents == 1 else _merge_teams(outcome, own["qty_lots"].reshape(-1, agents))
 
@@ -187,10 +206,12 @@ def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str, agent
     return _play(market, episodes, policy, mode, agents)
 
 
-def on_exchange(replayed_day: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
+def on_exchange(
+    replayed_day: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1, fee_bps: float = 0.0
+) -> Outcome:
     """Execute the orders on a served exchange of their own."""
     with served_market(replayed_day, agents) as market:
-        return _play(market, aligned_episodes(episodes), policy, mode, agents)
+        return _play(market, aligned_episodes(episodes), policy, mode, agents, fee_bps)
 
 
 def _execute(scoring: ScoringSet, policy: Policy, mode: str, agents: int) -> Outcome:
@@ -201,9 +222,9 @@ def _execute(scoring: ScoringSet, policy: Policy, mode: str, agents: int) -> Out
         )
     if scoring.scenario:
         with MARKET:
-            return _play(scoring.scenario.market, scoring.episodes, policy, mode, 1)
+            return _play(scoring.scenario.market, scoring.episodes, policy, mode, 1, scoring.fee_bps)
     assert scoring.replayed_day is not None
-    return on_exchange(scoring.replayed_day, scoring.episodes, policy, mode, agents)
+    return on_exchange(scoring.replayed_day, scoring.episodes, policy, mode, agents, scoring.fee_bps)
 
 
 def score(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from serl.agents.execution.data import VALIDATION
+from serl.agents.execution.data import TRAIN, VALIDATION
 from serl.agents.learning.folds import FOLD
 from serl.agents.learning.hybrid import HybridConfig
 from serl.agents.learning.market_config import MarketConfig
@@ -44,6 +44,14 @@ class TrainingSettings(BaseModel):
     steps_share: float = Field(1.0, gt=0, le=1, description="share of the budget's steps after which training stops")
 
     @model_validator(mode="after")
+    def _of_training(self) -> "TrainingSettings":
+        if (self.market.part, self.dynamic.part) != (TRAIN, TRAIN):
+            raise ValueError(
+                f"market.part, dynamic.part: expected train, got {self.market.part} and {self.dynamic.part}; other parts are scored"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _without_forecasts(self) -> "TrainingSettings":
         if self.market.forecaster is not None:
             raise ValueError("market.forecaster: expected none, got one; candidates observe no forecasts")
@@ -73,6 +81,14 @@ class Settings(TrainingSettings):
         le=900_000,
         description="number of the first simulated day that is scored, added to market.first_day; null: 0, or a secret number where modules are code, which could simulate known days",
     )
+
+    @model_validator(mode="after")
+    def _answers_where_it_is_scored(self) -> "Settings":
+        if self.scored_in == "exchange" and self.day is not None and self.market.answers != "none":
+            raise ValueError(
+                f"market.answers: expected none with scored_in: exchange, which replays the day as it was, got {self.market.answers}; use scored_in: market"
+            )
+        return self
 
     @property
     def layout_mismatch(self) -> str:

@@ -11,6 +11,7 @@ from serl.researcher.candidates import Candidate
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.results import mean_score
 from serl.researcher.outer.config import OuterConfig
+from serl.researcher.outer.data import data_of, require_same_data
 from serl.researcher.outer.database import BEST, Database, modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import with_history
@@ -42,6 +43,7 @@ def _score_once(database: Database, config: OuterConfig) -> None:
     if not rows:
         raise RunError("no candidate has a trained policy to score on the test part; let the run finish an iteration")
     place = {name: rows[0][name] for name in ("iteration", "slot", "key")}
+    require_same_data(database, data_of(config.inner))
     opened = database.fact("test_opened") or {**place, "time": _now()}
     if opened["key"] != place["key"]:
         raise RunError(

@@ -7,15 +7,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from serl.agents.execution.data import file_sha256
 from serl.agents.learning.settings import SAVED
-from serl.agents.traders.population import load_population
-from serl.agents.traders.simulate import fingerprint
 from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.market_facts import market_facts
-from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Size
@@ -24,6 +20,7 @@ from serl.researcher.outer.ahead import beside
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.baselines import ClimbProposer, ParzenProposer
 from serl.researcher.outer.config import OuterConfig, parse_config
+from serl.researcher.outer.data import data_of, require_same_data
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.dek import DekProposer
 from serl.researcher.outer.errors import RunError
@@ -117,35 +114,12 @@ def _require_same(database: Database, config: OuterConfig, data: str) -> None:
         raise RunError(
             f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"
         )
-    # runs of earlier versions have recorded less than all data
-    if missing := [one for one in (database.fact("data") or "").split(", ") if one and one not in data.split(", ")]:
-        raise RunError(
-            f"{folder}: expected the data that the run began with, {', '.join(missing)}, got {data}; its scores cannot be compared with new "
-            "ones: restore the data, or start another run with --output"
-        )
+    require_same_data(database, data)
     if final_begun(database) and reached(config, database) is None:
         raise RunError(
             f"{folder}: its best candidate was scored on the test part, which ends a run: further choices would be "
             "informed by that score; start another run with --output"
         )
-
-
-def data_of(settings: Settings) -> str:
-    """The files and populations of training and scoring, with hashes. RunError if a file cannot be read."""
-    market = settings.market
-    files = [*market.data, *([settings.day] if settings.day else [])]
-    names = [settings.dynamic.population, *([market.population] if market.kind == "dynamic" else [])]
-    populations = [f"population {one.name} sha256 {fingerprint(one)}" for one in map(load_population, names)]
-    return ", ".join(dict.fromkeys([*map(_file_of, files), *populations]))
-
-
-def _file_of(path: Path) -> str:
-    try:
-        return f"{path.name} sha256 {file_sha256(path)[:16]}"
-    except OSError as error:
-        raise RunError(
-            f"{path}: expected a file of data, got {error.strerror}; correct inner.market.data or inner.day"
-        ) from None
 
 
 def _version(name: str) -> str:

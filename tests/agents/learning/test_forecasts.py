@@ -236,3 +236,10 @@ def test_the_comparison_runs_on_a_real_day() -> None:
     found = compared(GOOG, Study(seeds=1, steps=4000, orders=16, test_hours="12:30-13:00"))
     assert found["gain_low_bps"] <= found["gain_bps"] <= found["gain_high_bps"]
     assert found["gain_bps"] == pytest.approx(found["with_pa_bps"] - found["without_pa_bps"])
+
+
+def test_the_interval_of_a_gain_of_few_seeds_is_as_wide_as_students() -> None:
+    """The central draws of a bootstrap of six seeds contained the truth in 89 % of cases."""
+    seeds = np.array([-8.0, -8.5, -9.4, 2.1, -4.7, 0.4])
+    low, high = gain_interval(np.repeat(seeds[:, None], 16, axis=1), np.arange(16))
+    assert high - low == pytest.approx(2 * 2.571 * seeds.std(ddof=1) / 6**0.5, rel=0.1)
