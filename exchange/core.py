@@ -217,12 +217,17 @@ class Core:
         """Reserved rows that are left for participants' cancellations while the disk is full."""
         return self.journal.commands.capacity - int(self.gateway.counter[APPENDED]) - RESERVED_ROWS // 4
 
-    def _free_rows(self) -> int:
-        """Free rows of the command segment, a new one if it has none."""
+    def rows_for_participants(self) -> int:
+        """Free rows of the command segment for commands of participants, of a new one if it has none; 0 while the disk is full."""
         counter = self.gateway.counter
         free = int(counter[ROWS_USABLE] - counter[APPENDED])
         if free <= 0 and self.add_capacity(NEED_COMMAND_SEGMENT):
             free = int(counter[ROWS_USABLE] - counter[APPENDED])
+        return max(0, free)
+
+    def _free_rows(self) -> int:
+        """The same, and if there are none the reserved rows."""
+        counter, free = self.gateway.counter, self.rows_for_participants()
         if free <= 0:
             free = self.journal.commands.capacity - int(counter[APPENDED])
         if free <= 0:

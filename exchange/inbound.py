@@ -6,7 +6,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import STAGED, STAGED_LEFT, STAGED_RESERVED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.latency import Delays
+from serl.exchange.latency import Delays, Integers
 from serl.exchange.records import COMMAND, Rows
 
 
@@ -25,6 +25,12 @@ class Inbound:
         self._exchange_after = np.zeros(0, np.int64)
         #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
         self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
+        self._is_blocked = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether commands have arrived and wait for room on the disk."""
+        return self._is_blocked and self._core.journal.is_full
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
         """Applies these delays to the commands of a new session."""
@@ -91,8 +97,8 @@ class Inbound:
 
     @property
     def next_ns(self) -> int:
-        """Arrival time of the next command, NEVER if none waits. O(waiting commands)."""
-        if not self.has_commands:
+        """When to execute the next command, NEVER if none waits, or all for room on the disk. O(waiting commands)."""
+        if not self.has_commands or self.is_blocked:
             return NEVER
         parts = (self._staged(), self._exchange_rows, self._recorded)
         return min(int(part["time_ns"].min(initial=NEVER)) for part in parts)
@@ -102,33 +108,55 @@ class Inbound:
         parts = (self._staged(), self._exchange_rows, self._recorded)
         return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
-    def execute(self, until_ns: int, earliest_ns: int) -> None:
-        """Executes the commands that arrive before until_ns; arrival times before earliest_ns are raised to it."""
-        if not self.has_commands:
-            return
+    def execute(self, until_ns: int, earliest_ns: int | None = None) -> bool:
+        """Executes the commands that arrive before until_ns; arrival times before earliest_ns, None = the time of the last command, are raised to it. Returns False if some must wait, because
+        the disk is full: none of them is acknowledged, and the reserved rows are not for them."""
+        self._is_blocked = False
+        if earliest_ns is None:
+            earliest_ns = self._core.time_ns
+        while self.has_commands and not self._is_blocked:
+            rows = self._staged()
+            np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
+            for waiting in (self._exchange_rows, self._recorded):
+                np.maximum(waiting["time_ns"], earliest_ns, out=waiting["time_ns"])
+            if not self._execute_some(until_ns):
+                break
+        return not self._is_blocked
+
+    def _execute_some(self, until_ns: int) -> bool:
+        """Executes the first commands that arrive before until_ns, as many as the command segment has room for. Returns whether there are more."""
         rows = self._staged()
-        np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
-        for waiting in (self._exchange_rows, self._recorded):
-            np.maximum(waiting["time_ns"], earliest_ns, out=waiting["time_ns"])
-        due, exchange_due = rows["time_ns"] < until_ns, self._exchange_rows["time_ns"] < until_ns
+        due = np.flatnonzero(rows["time_ns"] < until_ns)
+        exchange_due = np.flatnonzero(self._exchange_rows["time_ns"] < until_ns)
         recorded = self._recorded[: np.searchsorted(self._recorded["time_ns"], until_ns)]
         ready = np.concatenate((rows[due], self._exchange_rows[exchange_due], recorded))
         if not len(ready):
-            return
-        np.subtract.at(self._gateway.staged_rows, rows["participant"][due], 1)
-        taken = np.maximum(self._gateway.staged_rows, self._gateway.counter[STAGED_RESERVED]).sum()
-        self._gateway.counter[STAGED_LEFT] = len(self._gateway.staged) - taken
-        later = rows[~due]
-        self._gateway.staged[: len(later)] = later
-        self._gateway.counter[STAGED] = len(later)
-        self._recorded = self._recorded[len(recorded) :]
+            return False
         participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()
-        own, for_them = int(due.sum()), int(exchange_due.sum())
-        command_ids[own : own + for_them] = self._exchange_after[exchange_due]
+        own, stop = len(due), len(due) + len(exchange_due)
+        command_ids[own:stop] = self._exchange_after[exchange_due]
         is_exchange = np.zeros(len(ready), np.bool_)
-        is_exchange[own : own + for_them] = True
-        self._exchange_rows = self._exchange_rows[~exchange_due]
-        self._exchange_after = self._exchange_after[~exchange_due]
+        is_exchange[own:stop] = True
         if len(recorded):  # these keep their order, whatever their command ids
-            participants[-len(recorded) :], command_ids[-len(recorded) :] = self._recorded_by, np.arange(len(recorded))
-        self._core.submit(ready[np.lexsort((is_exchange, command_ids, participants, ready["time_ns"]))])
+            participants[stop:], command_ids[stop:] = self._recorded_by, np.arange(len(recorded))
+        order = np.lexsort((is_exchange, command_ids, participants, ready["time_ns"]))
+        order = order[: self._core.rows_for_participants()]
+        self._is_blocked = not len(order)
+        taken = np.zeros(len(ready), np.bool_)
+        taken[order] = True
+        self._remove(due[taken[:own]], exchange_due[taken[own:stop]], int(taken[stop:].sum()))
+        self._core.submit(ready[order])
+        return len(order) < len(ready)
+
+    def _remove(self, staged: Integers, for_exchange: Integers, recorded: int) -> None:
+        """Removes the staged rows and those of the exchange with these indices, and the first recorded ones."""
+        gateway, rows = self._gateway, self._staged()
+        np.subtract.at(gateway.staged_rows, rows["participant"][staged], 1)
+        taken = np.maximum(gateway.staged_rows, gateway.counter[STAGED_RESERVED]).sum()
+        gateway.counter[STAGED_LEFT] = len(gateway.staged) - taken
+        later = np.delete(rows, staged)
+        gateway.staged[: len(later)] = later
+        gateway.counter[STAGED] = len(later)
+        self._exchange_rows = np.delete(self._exchange_rows, for_exchange)
+        self._exchange_after = np.delete(self._exchange_after, for_exchange)
+        self._recorded = self._recorded[recorded:]

@@ -48,6 +48,8 @@ class Lockstep:
         #: when `advance` must be called again: at the promised time, which the clock's pace has not reached yet, or at once, as many scheduled
         #: commands were due; NEVER if it need not be
         self.next_ns = NEVER
+        #: the disk is full: `advance` must be called again after a while
+        self.waits_for_room = False
         #: a session has ended since the last `advance`
         self.has_lost_session = False
         #: number of participants that must have promised before time starts
@@ -86,6 +88,10 @@ class Lockstep:
 
     def advance(self) -> None:
         """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
+        self.waits_for_room = self._core.journal.is_full
+        if self.waits_for_room:  # time stands still: the reserved rows are few
+            self.next_ns = NEVER
+            return
         slots, self.has_lost_session = self._promised(), False
         if len(slots) < self._participants_required:
             return
@@ -128,15 +134,14 @@ class Lockstep:
         before that time."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
         is_done = self.schedule is None or self.schedule.run(last_ns, self._execute_commands, TURN_STEPS_MAX)
-        if is_done:
-            self._execute_commands(until_ns)
+        is_done = is_done and self._execute_commands(until_ns)
         if until_ns == END_NS or not is_done:
             self.time_ns = max(self.time_ns, self._core.time_ns)
             self._clock.advance_to(self.time_ns)
         return is_done
 
-    def _execute_commands(self, until_ns: int) -> None:
-        self._inbound.execute(until_ns, self.time_ns)
+    def _execute_commands(self, until_ns: int) -> bool:
+        return self._inbound.execute(until_ns, self.time_ns)
 
     def _grant(self, slots: list[int]) -> None:
         self._publish(self.time_ns)

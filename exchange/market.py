@@ -125,6 +125,11 @@ class Market(Entry):
             sides.append(out[:count].copy())
         return sides[0], sides[1]
 
+    def has_orders(self, participant: int) -> bool:
+        """Whether a participant has open orders. O(orders)."""
+        orders = self.state.orders
+        return bool(np.any((orders["open_lots"] > 0) & (orders["participant"] == participant)))
+
     def orders(self, symbol: Symbol | None = None) -> Rows:
         """Resting orders of a symbol, or of all, as ORDER rows, sorted by symbol, side (bids first), price (best first) and time priority."""
         return listed_orders(self.state, -1 if symbol is None else self._symbol(symbol))

@@ -45,6 +45,8 @@ class Schedule:
         self._stopped_ns = self._now_ns  # exchange time of the last command before this start
         self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
+        #: orders that expire within this time of others expire with the next ones: more than 0 while the disk is full, and rows are few
+        self._expiry_pause_ns = self._expired_ns = 0
 
     def start(
         self,
@@ -107,7 +109,13 @@ class Schedule:
         if self._resumed_symbols():
             return self._now_ns
         expiry_ns = int(self._venue.market.state.counters["next_expiry_ns"][0])
+        if self._expiry_pause_ns:
+            expiry_ns = max(expiry_ns, self._expired_ns + self._expiry_pause_ns)
         return min(expiry_ns, self._next_other_ns)
+
+    def pause_expiries(self, is_full: bool, speed: float) -> None:
+        """Notes whether the disk is full: then orders expire once per second of real time."""
+        self._expiry_pause_ns = round(SECOND_NS * speed) if is_full else 0
 
     @property
     def _next_other_ns(self) -> int:
@@ -117,18 +125,19 @@ class Schedule:
     def run(
         self,
         until_ns: int,
-        before: Callable[[int], None] = lambda _: None,
+        before: Callable[[int], object] = lambda _: None,
         steps_max: int | None = None,
         expiries_max: int | None = None,
     ) -> bool:
         """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time. Returns False, and is to be
-        called again, if it stops after `steps_max` of them. After `expiries_max` times at which orders expire, those that are due expire together."""
+        called again, if it stops after `steps_max` of them, or if `before` returns False. After `expiries_max` times at which orders expire, those that are due expire together."""
         steps = expiries = 0
         while (time_ns := self.next_ns) <= until_ns:
             if steps == steps_max:
                 return False
             steps += 1
-            before(time_ns)
+            if before(time_ns) is False:
+                return False
             # `before` may have removed what was due (the cancel of a GTT order), or added something earlier
             if self.next_ns > time_ns:
                 continue
@@ -145,6 +154,7 @@ class Schedule:
                 expiries += 1
                 if expiries_max is not None and expiries > expiries_max:
                     time_ns = max(time_ns, min(until_ns, self._next_other_ns, self._next_arrival_ns()))
+                self._expired_ns = time_ns
                 self._send([command(CommandKind.TIME)], time_ns)
         return True
 

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -201,7 +200,8 @@ class Exchange:
 
         Raises JournalError if the disk failed: nothing more is journaled or acknowledged, and the journal stays as it is.
         """
-        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        stop = lambda number, _frame: self.stop(signal.Signals(number).name)  # noqa: E731
+        handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with kept_operator_token(endpoint_port(self.config.endpoint), self.login.operator_token):
                 self._serve(ready, ending)
@@ -238,9 +238,6 @@ class Exchange:
         """Ends `run` after the current iteration of its loop."""
         self._stopping = reason
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self.stop(signal.Signals(number).name)
-
     def _loop(self) -> None:
         intervals, next_check, next_time = self.config.intervals, 0.0, 0.0
         while not self._stopping:
@@ -272,8 +269,10 @@ class Exchange:
         """Does what the compiled loop came back for."""
         if reason == NEED_LATENCY:
             self.inbound.delay_last_message()
-        if self.lockstep is None:
-            self._execute_due()
+        if self.lockstep is None and not self._execute_due() and reason == NEED_DUE_COMMANDS:
+            self._serve_others(
+                set(self._polled)
+            )  # the order that waits until all are executed must not keep all others waiting
         if reason == CONTROL_MESSAGE:
             self._answer_control()
         elif reason == OTHER_SOCKET_READY:
@@ -319,14 +318,14 @@ class Exchange:
         publisher = PYTHON if self.sessions.reports.has_sessions else self.feed.publisher
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.state, publisher)
 
-    def _execute_due(self) -> None:
-        """Live and scaled clocks: executes arrived and scheduled commands in the order of their times."""
+    def _execute_due(self) -> bool:
+        """Live and scaled clocks: executes arrived and scheduled commands in the order of their times. Returns False if more are due."""
         now_ns = self.clock.now_ns()
-        if self.schedule.run(now_ns, self._execute_commands, TURN_STEPS_MAX, EXPIRIES_MAX):
-            self._execute_commands(now_ns + 1)
-
-    def _execute_commands(self, until_ns: int) -> None:
-        self.inbound.execute(until_ns, self.core.time_ns)
+        self.schedule.pause_expiries(self.core.journal.is_full, self.clock.speed)
+        is_done = self.schedule.run(now_ns, self.inbound.execute, TURN_STEPS_MAX, EXPIRIES_MAX)
+        if is_done:
+            self.inbound.execute(now_ns + 1)
+        return is_done
 
     def _has_new_messages(self) -> bool:
         """Whether messages arrived since the last call."""
@@ -403,7 +402,8 @@ class Exchange:
 
     def _check_sessions(self) -> None:
         self.core.gateway.counter[SLOW_SESSIONS] = 0
-        if self.sessions.check_liveness() and self.lockstep is not None:
+        ended = self.sessions.check_liveness()
+        if self.lockstep is not None and (ended or self.lockstep.waits_for_room):
             self.lockstep.advance()
 
     def _close(self) -> None:

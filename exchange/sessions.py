@@ -273,7 +273,8 @@ class Sessions:
         participant = int(self._gateway.participant[slot])
         cancels = self.participants.cancels_on_disconnect(participant)
         if cancels and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
-            self._core.submit(self._mass_cancel(participant))
+            if not self._core.journal.is_full or self._core.market.has_orders(participant):  # the reserved rows are few
+                self._core.submit(self._mass_cancel(participant))
             # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
             self.participants.set_cancel_on_disconnect(participant, False)
 

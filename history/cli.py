@@ -124,7 +124,7 @@ def _day_path(reference: "Reference") -> Path:
     """The file of a day without --output. Raises UsageError if it exists, unless it is a day file, which a new import may replace."""
     from serl.history.importing import is_day_file
 
-    symbol = re.sub(r"[/\\\0]", "-", reference.symbols[0].name)
+    symbol = re.sub(r"[/\\\0\ud800-\udfff]", "-", reference.symbols[0].name)
     path = Path(f"{symbol}_{reference.date}_{reference.levels}.parquet")
     if path.exists() and not is_day_file(path):
         raise _exists(path)

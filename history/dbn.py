@@ -45,8 +45,9 @@ from serl.history.stream_commands import (
 MAGIC = b"DBN"
 PRICE_UNIT = Decimal("0.000000001")
 NO_PRICE = (1 << 63) - 1
-LAST, TOP, SNAPSHOT = 128, 64, 32
-"""Flags: the last record of an event; an order that is the whole best level of its side; a record of the initial snapshot."""
+LAST, TOP, SNAPSHOT, LEVEL, MAYBE_BAD = 128, 64, 32, 16, 4
+"""Flags: the last record of an event; an order that is the whole best level of its side; a record of the initial snapshot; a whole level
+instead of an order; a record after a gap of the feed that nobody could fill."""
 DAY_NS = 86_400 * 1_000_000_000
 COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id", "publisher_id")
 TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT, PUBLISHER = range(len(COLUMNS))
@@ -62,12 +63,15 @@ COUNT_NAMES = (
     "auction_fills",  # the auction's trade is printed
     "orders_held",  # crossing orders of a call phase, which enter when they no longer cross
     "cancels_unknown",
+    "cancels_beyond_open",  # of more lots than the order had: it is cancelled
+    "records_maybe_bad",  # after a gap of the feed: the source's own book may be wrong
     "clears",
     "records_left_out",
     "prints_rounded",  # trades between ticks
 )
 (
-    MODIFIES, MODIFIES_UNKNOWN, FILLS_UNKNOWN, FILLS_OTHER_PRICE, FILLS_BEYOND_SHOWN, AUCTION_FILLS, ORDERS_HELD, CANCELS_UNKNOWN, CLEARS,
+    MODIFIES, MODIFIES_UNKNOWN, FILLS_UNKNOWN, FILLS_OTHER_PRICE, FILLS_BEYOND_SHOWN, AUCTION_FILLS, ORDERS_HELD, CANCELS_UNKNOWN, CANCELS_BEYOND_OPEN,
+    RECORDS_MAYBE_BAD, CLEARS,
     RECORDS_EXCLUDED, PRINTS_ROUNDED,
 ) = range(len(COUNT_NAMES))  # fmt: skip
 APPLIED, NEEDS_ROOM, TIME_BACKWARDS, NO_SIZE, NO_SIDE, BAD_PRICE, DUPLICATE_ORDER, TOP_ONLY = range(8)
@@ -77,7 +81,7 @@ EXPECTED = {
     NO_SIDE: "side A or B",
     BAD_PRICE: "a price above 0 that is a multiple of the tick",
     DUPLICATE_ORDER: "an order_id that is not open, above 0",
-    TOP_ONLY: "orders of a whole book, whose flags lack 64 (top of book)",
+    TOP_ONLY: "orders of a whole book, whose flags lack 64 (top of book) and 16 (a level instead of an order)",
 }
 
 
@@ -126,11 +130,12 @@ def _fill(book: StreamBook, slot: int, record: Any, symbol: int, units: int, cou
 
 
 @inner
-def _cancel(book: StreamBook, slot: int, lots: int) -> None:
+def _cancel(book: StreamBook, slot: int, lots: int, counts: Any) -> None:
     """C: removes only what exceeds the fills."""
     order = book.orders[slot]
     filled = min(lots, order.filled_lots)
     order.filled_lots -= filled
+    counts[CANCELS_BEYOND_OPEN] += lots - filled > order.source_lots
     lots = min(lots - filled, order.source_lots)
     if lots > 0:
         cancel_lots(book, slot, lots)
@@ -176,7 +181,7 @@ def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts
         if slot == 0:
             counts[CANCELS_UNKNOWN] += 1
         else:
-            _cancel(book, slot, record[SIZE])
+            _cancel(book, slot, record[SIZE], counts)
         return APPLIED
     if record[SIZE] <= 0:
         return NO_SIZE
@@ -194,7 +199,7 @@ def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts
     ticks = record[PRICE] // units
     if record[SIDE] != BID and record[SIDE] != ASK:
         return NO_SIDE
-    if record[FLAGS] & TOP:
+    if record[FLAGS] & (TOP | LEVEL):
         return TOP_ONLY
     side = BUY if record[SIDE] == BID else SELL
     if action == MODIFY:
@@ -234,6 +239,7 @@ def _apply(
         result = _apply_record(book, record, symbol, units, counts)
         if result != APPLIED:
             return index, result
+        counts[RECORDS_MAYBE_BAD] += (record[FLAGS] & MAYBE_BAD) != 0
         if record[FLAGS] & LAST and book.held_orders[symbol, 2]:
             if not has_room_to_enter(book, symbol):
                 return index + 1, NEEDS_ROOM

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from serl.exchange.records import CASH_MAX, Side
 from serl.history.decompress import read_blocks
 from serl.history.errors import DepthError
+from serl.history.table_rows import LINE_BYTES_MAX
 
 LINE = re.compile(rb'\d{16,19} \{"')
 TIME_NS_MAX = (1 << 63) - 1
@@ -42,6 +43,10 @@ def read_lines(path: Path) -> Iterator[Line]:
     rest, number, last_ns, unit_ns = b"", 0, 0, 0
     for block in (*read_blocks(path), b""):
         *complete, rest = (rest + block).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise DepthError(
+                f"{path}: line {number + len(complete) + 1}: expected at most {LINE_BYTES_MAX:,} bytes, got more"
+            )
         for text in complete if block else [*complete, rest]:
             number += 1
             if not text.strip() and not block:

@@ -16,6 +16,7 @@ from serl.history.decompress import read_blocks
 from serl.history.errors import SourceError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LINE_BYTES_MAX = 1 << 24
 LINE_ENDS = b"\r\n"
 """A blank last line is no row."""
 
@@ -103,6 +104,8 @@ def _line_blocks(path: Path) -> Iterator[bytes]:
         if rest[:stop].strip(LINE_ENDS):
             yield rest[:stop]
             rest = rest[stop:]
+        elif len(rest) > LINE_BYTES_MAX:  # a small compressed file may hold a line that no memory has room for
+            raise SourceError(f"{path}: expected lines of at most {LINE_BYTES_MAX:,} bytes, got a longer one")
     if rest.strip(LINE_ENDS):
         yield rest
 

@@ -54,6 +54,8 @@ def _finished(folder: Path) -> Iterator[tuple[Path, Path]]:
             saved_event = snapshots.event_sequence(paths[0])
         except FileNotFoundError:  # the exchange has just deleted it
             continue
+        if saved_event is None:  # damaged: retention removes it once there are two newer ones
+            return
         yield from compressible(folder, "commands", first_sequence(paths[0]) + 1)
         yield from compressible(folder, "events", saved_event + 1)
         return

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -164,10 +163,9 @@ def _verify_events(folder: Path, journal_id: str) -> list[Finding]:
 def _saved_event(folder: Path) -> int:
     """The last event before the newest snapshot: the files contain all up to there, and a restart makes the later ones again."""
     for path in reversed(snapshots.snapshot_paths(folder)):
-        with contextlib.suppress(
-            OSError, ValueError, KeyError, zipfile.BadZipFile
-        ):  # a damaged one is found by its own check
-            return snapshots.event_sequence(path)
+        with contextlib.suppress(OSError):  # a damaged one is found by its own check
+            if (last := snapshots.event_sequence(path)) is not None:
+                return last
     return 0
 
 

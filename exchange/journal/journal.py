@@ -50,7 +50,7 @@ from serl.exchange.journal.meta import (
 )
 from serl.exchange.journal.missed import MissedReports
 from serl.exchange.journal.participants_file import ParticipantsFile
-from serl.exchange.journal.retention import clean
+from serl.exchange.journal.retention import clean, delete_unfinished
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot, WaitingSnapshot
 from serl.exchange.journal.stored import slice_after, stored_paths
@@ -109,6 +109,7 @@ class Journal:
 
     def start(self) -> None:
         """Writes the new epoch; until then nothing in the folder has changed, so that a damaged journal stays as it is."""
+        delete_unfinished(self.folder)
         self.save_participants()
         self._write_meta()
 

@@ -25,20 +25,20 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
     A file of rows goes only if the oldest kept snapshot contains all of them, so a restart never needs it, and after all older ones of its
     kind, so there is no gap. Another process may compress files meanwhile: what it replaces is looked at the next time.
     """
-    snapshots = snapshot_paths(folder)
+    saved = {path: event_sequence(path) for path in snapshot_paths(folder)}
+    kept = [path for path, last in saved.items() if last is not None][-SNAPSHOTS_KEPT:]  # not one that is damaged
     gone = []
-    for path in snapshots[:-SNAPSHOTS_KEPT]:
+    for path in itertools.takewhile(lambda path: path < kept[0], saved) if kept else ():
         for file in (path, path.with_suffix(".sha256")):
             file.unlink(missing_ok=True)
         gone.append(path)
-    kept = snapshots[-SNAPSHOTS_KEPT:]
     if not kept or not retention.is_limited:
         return gone
     files = _file_stats(folder)
     total = sum(stat.st_size for stat in files.values())
     removable = [
         *_by_age(_before(folder, "commands", first_sequence(kept[0])), files),
-        *_by_age(_before(folder, "events", event_sequence(kept[0])), files),
+        *_by_age(_before(folder, "events", saved[kept[0]] or 0), files),
     ]
     stays = set()  # kinds of which a file is being replaced
     for changed_s, path in sorted(removable, key=itemgetter(0)):
@@ -55,6 +55,13 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
         total -= files[path].st_size
         gone.append(path)
     return gone
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Deletes what a process that was killed has left of files that it had not finished, but not of compressed ones: another process may be writing them."""
+    for path in (*folder.glob(".*.tmp.*"), *folder.glob("*.new")):
+        if path.is_file() and ".zrows." not in path.name:
+            path.unlink(missing_ok=True)
 
 
 def _by_age(paths: list[Path], files: dict[Path, os.stat_result]) -> Iterator[tuple[float, Path]]:

@@ -137,7 +137,10 @@ def _with_fields(rows: Rows, dtype: np.dtype[np.void]) -> Rows:
     return wider
 
 
-def event_sequence(path: Path) -> int:
-    """The last event before a snapshot."""
-    with np.load(path, allow_pickle=False) as values:
-        return int(values["event_sequence"])
+def event_sequence(path: Path) -> int | None:
+    """The last event before a snapshot; None if the file is damaged so that it does not say. Raises FileNotFoundError if it is gone."""
+    try:
+        with np.load(path, allow_pickle=False) as values:
+            return int(values["event_sequence"])
+    except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+        return None

@@ -41,6 +41,7 @@ class Account:
         self.cancel_ids: dict[int, str] = {}
         self.listen_keys: dict[str, float] = {}
         self._takers: dict[object, Take] = {}
+        self._by_listen_key: dict[str, dict[object, Callable[[], None]]] = {}  # what ends the streams of each
         self._amending: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._position_ms: int | None = None  # of the last execution whose balances have not been asked for
         self._positions: asyncio.Task[None] | None = None
@@ -68,6 +69,30 @@ class Account:
     def leave(self, key: object) -> None:
         """Ends `listen`."""
         self._takers.pop(key, None)
+        for streams in self._by_listen_key.values():
+            streams.pop(key, None)
+
+    def listen_by_key(self, listen_key: str, key: object, take: Take, end: Callable[[], None]) -> None:
+        """Sends every event to `take` until the listen key ends: then calls `end`."""
+        self.listen(key, take)
+        if listen_key not in self._by_listen_key:
+            self._by_listen_key[listen_key] = {}
+            self._await_end(listen_key)
+        self._by_listen_key[listen_key][key] = end
+
+    def end_listen_key(self, listen_key: str) -> None:
+        """Ends a key and its streams."""
+        self.listen_keys.pop(listen_key, None)
+        for key, end in self._by_listen_key.pop(listen_key, {}).items():
+            self.leave(key)
+            end()
+
+    def _await_end(self, listen_key: str) -> None:
+        left_s = self.listen_keys.get(listen_key, 0.0) - time.monotonic()
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._await_end, listen_key)
+        else:
+            self.end_listen_key(listen_key)
 
     def new_listen_key(self) -> str:
         """A key for the user data stream: the present one if there is one."""
@@ -93,7 +118,7 @@ class Account:
         cancel_id = self.cancel_ids.get(execution.command_id, "") if execution.kind == "CANCELED" else ""
         self.tell(execution_report(execution, cancel_id, time.time_ns() // 1_000_000))
         list_id = execution.order.record.list_id
-        if list_id >= 0 and execution.kind != "TRADE":
+        if list_id >= 0 and (execution.kind != "TRADE" or not execution.order.open):
             self._tell_list(self.link.orders.lists[list_id])
         if execution.kind != "TRADE_PREVENTION":
             self._position_ms = execution.time_ms

@@ -84,7 +84,7 @@ async def keep_stream(call: Call) -> Any:
 
 async def stop_stream(call: Call) -> Any:
     """DELETE userDataStream."""
-    del call.account.listen_keys[_listen_key(call)]
+    call.account.end_listen_key(_listen_key(call))
     return {}
 
 

@@ -27,6 +27,7 @@ from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.orders import AccountOrders
+from serl.gateways.binance.session import AccountSession
 
 REPLY_S = 5.0
 """A command without an answer for this long has an unknown outcome."""
@@ -90,11 +91,12 @@ class AccountLink:
         self._pings = 0
         self._charged: dict[int, int] | None = None  # read and not settled yet
         self._settle_until_s = 0.0
+        self._checked: Any = None  # the instruments that are those of the listings
         self._session = self._new_session(0)
 
     def _new_session(self, last_report: int) -> Session:
         """A session that gets every report after `last_report`; -1: only those to come."""
-        session = Session(self.account.participant, self.account.token, replace=True)
+        session = AccountSession(self.account.participant, self.account.token, replace=True)
         session.last_report = last_report
         session.on_report = self._on_report
         return session
@@ -111,6 +113,7 @@ class AccountLink:
         client = await resume(self._endpoint, self._session, curve=self._curve)
         self._client = client
         try:
+            self._listings.require_same(self._session.instruments.values())
             await self._read_fees(client)
             while not self._settle_fees():
                 await client.wait(0.2)
@@ -140,7 +143,8 @@ class AccountLink:
         if self._session.limits.get("feed_delayed") and not is_late and not self.orders.fees.explains(self._charged):
             return False  # PONGs have no latency, reports have
         for number in self.orders.fees.settle(self._charged):
-            symbol = self._listings.by_number[number].name
+            listing = self._listings.by_number.get(number)
+            symbol = f"symbol {number}" if listing is None else listing.name
             log(
                 "binance_fees",
                 f"account {self.account.participant}: fees of {symbol} changed between fills; their commissions are 0",
@@ -167,9 +171,9 @@ class AccountLink:
             except ReportGap:
                 self._start_over()
             except (ExchangeUnreachable, SessionEnded, RequestRejected, LoginRefused) as error:
-                if self.up or isinstance(error, LoginRefused):
+                if self.up or isinstance(error, LoginRefused) or getattr(error, "code", "") == "symbols":
                     log("binance_away", f"account {self.account.participant}: {error}")
-                if getattr(error, "code", "") in ("replaced", "login"):
+                if getattr(error, "code", "") in ("replaced", "login", "symbols"):
                     pause_s = REPLACED_RETRY_S
             await self._close()
             await asyncio.sleep(pause_s)
@@ -268,15 +272,18 @@ class AccountLink:
         log("binance_refused", f"account {self.account.participant}: {refused}")
         oldest = next((each for each in self._waiting if each in self._session.unanswered), None)
         if oldest is not None and not self._session.limits.get("feed_delayed"):
-            throttled = BinanceError(
-                -1015, "Too many new orders; the exchange accepts no more of this account now.", 429
-            )
+            text = "Too many new orders; the exchange accepts no more of this account now."
+            throttled = BinanceError(-1015, text, 429)
             self._fail(oldest, throttled if refused.code == "throttled" else away())
 
     def require(self) -> AsyncExchange:
         """The client of the live session. Raises BinanceError if the exchange is away."""
         if not self.up or self._client is None:
             raise away()
+        if self._session.instruments is not self._checked:  # a session logs in again by itself
+            if not self._listings.are(self._session.instruments.values()):
+                raise away()
+            self._checked = self._session.instruments
         return self._client
 
     def new(

@@ -1,7 +1,9 @@
 """A symbol of the exchange as Binance lists it: base and quote asset, filters, numbers as text."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from serl.clients.errors import RequestRejected
 from serl.clients.session import Instrument
 from serl.exchange.config import DEFAULT_QUOTE
 from serl.exchange.errors import ConfigError
@@ -98,6 +100,18 @@ class Listings:
                     f"expected symbols that differ by more than case, got {instrument.name} twice; rename one"
                 )
             self.by_name[listing.name] = self.by_number[listing.number] = listing
+
+    def are(self, instruments: Iterable[Instrument]) -> bool:
+        """Whether the exchange still has the symbols under their numbers: with others, orders would go to other books."""
+        found = {instrument.name: instrument for instrument in instruments}
+        return all(found.get(listing.instrument.name) == listing.instrument for listing in self.by_name.values())
+
+    def require_same(self, instruments: Iterable[Instrument]) -> None:
+        """Raises RequestRejected unless `are`."""
+        if not self.are(instruments):
+            raise RequestRejected(
+                "symbols", "expected the symbols that the exchange had, got others; restart the gateway"
+            )
 
     def asset(self, name: str) -> str:
         """The name here of an asset of the exchange."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange, watch
 from serl.clients.errors import ExchangeUnreachable, RequestRejected, SessionEnded
+from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.exchange.records import Phase
@@ -196,6 +197,8 @@ class Market:
         client = self._client
         assert client is not None
         listing = symbol.listing
+        symbols = (await client.ask(Kind.INFO))[5][1]
+        self.listings.require_same(Instrument.of(*each) for each in symbols)
         reply = await client.ask(Kind.TRADES, listing.number, int(client.session.limits.get("trades_kept", 1000)))
         self._take_trades(symbol, reply)
         symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))

@@ -17,6 +17,8 @@ from serl.gateways.binance.symbol import AggTrade, SymbolMarket, aggregate
 DEPTH_MAX = 5000
 ROWS_MAX = 1000
 HOUR_MS = 3_600_000
+TIME_MS_MAX = 4_102_444_800_000
+"""The year 2100: candles of months know no times beyond the year 9999."""
 
 
 async def ping(call: Call) -> Any:
@@ -60,6 +62,8 @@ def _symbols(call: Call) -> list[str] | None:
             -1100,
             "Illegal characters found in parameter 'symbols'; legal range is '^\\[(\"[A-Z0-9-_.]{1,20}\"(,\"[A-Z0-9-_.]{1,20}\"){0,}){0,1}\\]$'.",
         )
+    if len(set(found)) < len(found):
+        raise BinanceError(-1151, "Symbol is present multiple times in the list.")
     return found
 
 
@@ -121,7 +125,7 @@ async def klines(call: Call) -> Any:
     symbol, parameters = _symbol(call), call.parameters
     interval = parameters.choice("interval", INTERVALS, -1120, "Invalid interval.")
     count = parameters.count("limit", 500, ROWS_MAX)
-    start_ms, end_ms = parameters.integer("startTime"), parameters.integer("endTime")
+    start_ms, end_ms = (parameters.integer(name, most=TIME_MS_MAX) for name in ("startTime", "endTime"))
     now_ms, zone_ms = call.gateway.market.now_ms(), _zone_ms(parameters)
     rows = symbol.bars.bars(interval, start_ms, now_ms if end_ms is None else min(end_ms, now_ms), count, zone_ms)
     return [as_json.kline(symbol.listing, bar, interval, zone_ms) for bar in rows]

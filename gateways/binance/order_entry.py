@@ -162,6 +162,8 @@ def spend(listing: Listing, quote_qty: str, levels: list[Level]) -> tuple[int, i
         if not lots:
             break
         qty_lots, limit_ticks, left = qty_lots + lots, level.price_ticks, left - lots * level.price_ticks
+        if lots < level.qty_lots:
+            break  # a worse bid would let it sell one lot more, at this level, for more than the amount
     if not levels:
         raise refused("Order was rejected: there is no liquidity on the other side of the book.")
     if not qty_lots:

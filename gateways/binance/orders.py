@@ -51,6 +51,7 @@ class SpotOrder:
         working: whether it is in the book; a stop order is once it was triggered, a pending one once its working order is filled.
         status: Binance's, for example PARTIALLY_FILLED.
         amendments: old quantity, new quantity and time of each.
+        amended_by: the command of the last one.
     """
 
     record: OrderRecord
@@ -68,6 +69,7 @@ class SpotOrder:
     client_id: str = ""
     trades: list[OwnTrade] = dataclasses.field(default_factory=list)
     amendments: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    amended_by: int = 0
 
     @property
     def order_id(self) -> int:
@@ -162,7 +164,9 @@ class AccountOrders:
         return time_ns // 1_000_000 + self._offset_ms
 
     def _accept(self, report: Report) -> None:
-        listing = self._listings.by_number[report.symbol]
+        listing = self._listings.by_number.get(report.symbol)
+        if listing is None:
+            return  # of a symbol that the exchange did not have when the gateway started
         record = self._file.records.get(report.order_id)
         if record is None or (record.symbol, record.side, record.price_ticks, record.qty_lots) != (
             listing.name, report.side, report.price_ticks, report.leaves_lots,
@@ -204,6 +208,9 @@ class AccountOrders:
             self._tell("TRADE_PREVENTION", order, report)
         elif report.reason == Reason.NONE and report.qty_lots:
             before, order.qty_lots = order.qty_lots, order.qty_lots - report.qty_lots
+            if report.command_id and report.command_id == order.amended_by:  # the reserve of an iceberg came before
+                before = order.amendments.pop()[0]
+            order.amended_by = report.command_id
             order.amendments.append((before, order.qty_lots, order.update_ms))
             self._tell("REPLACED", order, report)
 

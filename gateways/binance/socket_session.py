@@ -15,6 +15,10 @@ LOGON_KIND = "ED25519"
 """Binance lets only keys of this type log on."""
 
 
+SUBSCRIPTIONS_MAX = 65_535
+"""Of a connection over its life, as at Binance; an account has at most one at a time."""
+
+
 class Logon(NamedTuple):
     """The API key of a connection, and since when."""
 
@@ -93,6 +97,12 @@ class SocketSession:
         return {"subscriptionId": self._listen(self._signed(values))}
 
     def _listen(self, account: Account) -> int:
+        if account in self._subscriptions.values():
+            raise BinanceError(-2035, "User Data Stream subscription already active.")
+        if self._next_subscription == SUBSCRIPTIONS_MAX:
+            raise BinanceError(
+                -1034, f"Too many subscriptions; a connection may have {SUBSCRIPTIONS_MAX} over its life.", 429
+            )
         number, self._next_subscription = self._next_subscription, self._next_subscription + 1
         self._subscriptions[number] = account
         account.listen((self, number), lambda text: self._outbox.put(f'{{"subscriptionId":{number},"event":{text}}}'))

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -141,7 +143,15 @@ class StreamSocket:
             if account is None:
                 self._hub.listen(stream, self)
             else:
-                account.listen((self, stream), lambda text, stream=stream: self.event(stream, text))
+                take, end = partial(self.event, stream), partial(self._end_user_stream, stream)
+                account.listen_by_key(stream, (self, stream), take, end)
+
+    def _end_user_stream(self, stream: str) -> None:
+        """The listen key has ended. A connection that has no other streams ends with it."""
+        self.event(stream, encode({"e": "listenKeyExpired", "E": time.time_ns() // 1_000_000, "listenKey": stream}))
+        self._streams.pop(stream, None)
+        if not self._streams:
+            self._outbox.close(1000, "the listen key has ended")
 
     def _unsubscribe(self, streams: list[str]) -> None:
         for stream in streams:

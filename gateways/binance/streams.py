@@ -222,7 +222,7 @@ def _window(symbol: SymbolMarket, kind: str) -> _State:
 
 def _average_event(symbol: SymbolMarket, now_ms: int) -> Any:
     bar = symbol.bars.span(now_ms - 5 * MINUTE_MS, now_ms + SECOND_MS)
-    if bar is None:
+    if bar is None or not symbol.trades:  # the candles of another journal are still here
         return None
     last_ms = symbol.trades[-1].time_ms
     average = as_json.average_text(symbol.listing, bar)

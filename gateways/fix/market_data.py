@@ -64,6 +64,11 @@ class MarketData:
         self._clock = UtcClock()
         self.receivers: dict[str, Callable[[Message], None]] = {"V": self._request}
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for an answer of the exchange."""
+        return len(self._tasks)
+
     def close(self) -> None:
         """Ends all that is under way."""
         for task in self._tasks:

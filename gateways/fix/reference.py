@@ -34,6 +34,11 @@ class ReferenceData:
             "x": self._list, "c": self._definition, "e": self._status_request,
         }  # fmt: skip
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for an answer of the exchange."""
+        return len(self._tasks)
+
     def close(self) -> None:
         """Ends all that is under way."""
         for task in self._tasks:

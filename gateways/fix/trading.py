@@ -24,6 +24,8 @@ from serl.gateways.fix.venue import Refusal, ReportSession, bulk
 
 COMMANDS_MAX, COMMANDS_LOW = 512, 256
 """Commands without a reply of the exchange with which a session is not read, until there are fewer."""
+QUERIES_MAX, QUERIES_LOW = 16, 8
+"""The same for market data and status requests, so that a flood of them lets other clients have their turn."""
 SILENCE_S = 5.0
 """An exchange that is silent for this long is away: it sends a heartbeat each second."""
 _PING_S = 1.0
@@ -163,13 +165,23 @@ class Trading(StoredApplication):
 
     @property
     def is_full(self) -> bool:
-        """Whether so many commands wait for a reply that the client is not to be read."""
-        return len(self._venue.unanswered) >= COMMANDS_MAX if self._venue is not None else False
+        """Whether so many commands or queries wait for a reply that the client is not to be read. It is read while the exchange is away:
+        its orders are refused then."""
+        if self._venue is None or self._is_away:
+            return False
+        return len(self._venue.unanswered) >= COMMANDS_MAX or self._queries >= QUERIES_MAX
 
     @property
     def is_low(self) -> bool:
         """Whether the client may be read again."""
-        return self._venue is None or len(self._venue.unanswered) <= COMMANDS_LOW or self._is_away
+        if self._venue is None or self._is_away:
+            return True
+        return len(self._venue.unanswered) <= COMMANDS_LOW and self._queries <= QUERIES_LOW
+
+    @property
+    def _queries(self) -> int:
+        """Requests of the client that wait for an answer of the exchange."""
+        return sum(part.waiting for part in (self._market, self._reference) if part is not None)
 
     @property
     def _is_away(self) -> bool:

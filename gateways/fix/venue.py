@@ -112,7 +112,7 @@ class ReportSession(Session):
             self.unanswered.pop(report.command_id, None)
 
     def _welcome(self, message: list[Any]) -> None:
-        before, next_report = self.last_report, message[4]
+        before, next_report, instruments = self.last_report, message[4], self.instruments
         super()._welcome(message)
         if before >= 0:  # above `before + 1` it stores the reports between them no longer
             self.last_report = next_report - 1
@@ -120,8 +120,10 @@ class ReportSession(Session):
         if next_report <= before:
             self.is_other_journal = True
             self.unanswered = {}  # meant for another market
-        if self._has_begun and before >= 0 and next_report != before + 1:
+        if self._has_begun and (self.instruments != instruments or (before >= 0 and next_report != before + 1)):
             self.is_over = True
+            if self.instruments != instruments:
+                self.unanswered = {}  # the numbers of their symbols are those of others now
             raise SessionEnded("reports_missing", MISSING)
         self._has_begun = True
 

@@ -13,6 +13,7 @@ class KnownBook:
     Attributes:
         shares: of each order, by its number.
         locate: of each order's stock.
+        quotes: (side, price) of each order, as it was told.
         states: (trading state, reason) by locate, of those that were told.
     """
 
@@ -20,6 +21,7 @@ class KnownBook:
         self._log, self._next = log, 1
         self.shares: dict[int, int] = {}
         self.locate: dict[int, int] = {}
+        self.quotes: dict[int, tuple[str, int]] = {}
         self.states: dict[int, tuple[str, str]] = {}
 
     def update(self) -> None:
@@ -39,18 +41,20 @@ class KnownBook:
         if kind == "H":
             self.states[message["locate"]] = message["state"], message["reason"]
         elif kind == "A":
-            self._add(message["order"], message)
+            self._add(message["order"], message["side"], message)
         elif kind in "DU":
-            self._remove(message["order"])
+            side = self._remove(message["order"])
             if kind == "U":
-                self._add(message["new_order"], message)
+                self._add(message["new_order"], side, message)
         else:
             self.shares[message["order"]] -= message["shares"]
             if not self.shares[message["order"]]:
                 self._remove(message["order"])
 
-    def _add(self, order: int, message: dict[str, Any]) -> None:
+    def _add(self, order: int, side: str, message: dict[str, Any]) -> None:
         self.shares[order], self.locate[order] = message["shares"], message["locate"]
+        self.quotes[order] = side, message["price"]
 
-    def _remove(self, order: int) -> None:
+    def _remove(self, order: int) -> str:
         del self.shares[order], self.locate[order]
+        return self.quotes.pop(order)[0]

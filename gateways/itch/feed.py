@@ -20,6 +20,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import EVENT, EventKind, Rows
 from serl.exchange.wire import FeedKind, Kind
 from serl.gateways.itch.book import KnownBook
+from serl.gateways.ouch.link import OtherJournal
 from serl.gateways.soup.packets import SEQUENCED
 from serl.gateways.soup.server import Connection
 from serl.gateways.soup.stream import Mark, StreamLog
@@ -68,6 +69,7 @@ class ItchFeed:
         self._midnight_ns = 0
         self._epoch = -1
         self._sequences: list[int] = []
+        self._heard_sequence = 0
         self._topics: dict[bytes, int] = {}
         self._held: list[Rows] = []
         self._held_s = 0.0
@@ -178,8 +180,11 @@ class ItchFeed:
                 before, reply, after = after, await self._ask(Kind.L3, number), await self._ask(Kind.STATUS, number)
             replies.append(reply)
             states.append(after[5])
+        if max(reply[3] for reply in replies) < self.log.mark.number:
+            raise OtherJournal("it has fewer events than the stream tells of")
         self._epoch = replies[0][2]
         self._sequences = [reply[3] for reply in replies]
+        self._heard_sequence = 0
         self._held = []
         self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
         time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
@@ -209,15 +214,20 @@ class ItchFeed:
         for order, at in known.locate.items():
             if at == locate and order not in present:
                 messages.append(encode({"type": "D", "order": order} | head))
-        for order, side, price_ticks, lots in orders:
-            before = known.shares.get(order, 0)
+        for order, side, price_ticks, all_lots in orders:
+            before, lots, price = (
+                known.shares.get(order, 0),
+                min(all_lots, FIELD_MAX),
+                min(price_ticks * units, FIELD_MAX),
+            )
+            if before and (before < lots or (known.locate[order], *known.quotes[order]) != (locate, "BS"[side], price)):
+                raise OtherJournal(f"order {order} is another one than the stream tells of")
             if not before:
-                price = min(price_ticks * units, FIELD_MAX)
                 values = {
                     "type": "A",
                     "order": order,
                     "side": "BS"[side],
-                    "shares": min(lots, FIELD_MAX),
+                    "shares": lots,
                     "stock": name,
                     "price": price,
                 }
@@ -248,8 +258,9 @@ class ItchFeed:
         """Holds the new events of a feed message. Raises _Gap if messages before it are missing."""
         kind, epoch, previous, sequence, _, data = message
         self._heard_s = time.monotonic()
-        if epoch != self._epoch:
-            raise _Gap
+        if epoch != self._epoch or (sequence < self._heard_sequence and kind == FeedKind.TIME):
+            raise _Gap  # without its journal, a restarted exchange numbers from 1, in the same epoch
+        self._heard_sequence = max(self._heard_sequence, sequence)
         if kind == FeedKind.TIME:
             return
         number = self._topics[topic]

@@ -13,7 +13,7 @@ from serl.exchange.atomic_file import atomic_file
 from serl.exchange.errors import ConfigError
 from serl.gateways.accounts import Accounts
 from serl.gateways.itch.feed import ItchFeed
-from serl.gateways.ouch.link import OtherJournal
+from serl.gateways.ouch.link import GONE, RETRY_S, OtherJournal
 from serl.gateways.ouch.user import User
 from serl.gateways.soup.packets import NO_SESSION, NOT_AUTHORIZED, SESSION_BYTES, Login
 from serl.gateways.soup.server import DEFAULT_LIMITS, Refusal, SoupLimits, SoupServer
@@ -111,6 +111,20 @@ class OuchGateway:
         self.server.end_session(self._session)
         self.feed_server.end_session(self._session)
 
+    async def _reopen(self, other: OtherJournal) -> None:
+        """Begins another session, and logs all users in as soon as the exchange answers."""
+        await self._begin_session(other)
+        while True:
+            try:
+                await self._open_users()
+                return
+            except OtherJournal as another:
+                await self._begin_session(another)
+            except GONE as error:
+                self._report(f"the exchange went away again: {error}")
+                await self._close_users()
+                await asyncio.sleep(RETRY_S)
+
     async def run(self) -> None:
         """Keeps the users on the exchange, until it is cancelled."""
         while True:
@@ -122,8 +136,7 @@ class OuchGateway:
                 await asyncio.Event().wait()  # every user's session was taken over
             except OtherJournal as other:
                 await _cancel(tasks)
-                await self._begin_session(other)
-                await self._open_users()
+                await self._reopen(other)
             finally:
                 await _cancel(tasks)
 

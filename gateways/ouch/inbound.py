@@ -60,6 +60,14 @@ class Symbols:
         self.lots = np.array([int(each.lot_size) for each in ordered], np.int64)
         self._sorted = np.argsort(self.stocks)
 
+    def equal(self, other: "Symbols") -> bool:
+        """Whether the numbers mean the same."""
+        return all(np.array_equal(ours, theirs) for ours, theirs in zip(self._tables, other._tables, strict=True))
+
+    @property
+    def _tables(self) -> tuple[Any, Any, Any]:
+        return self.stocks, self.units, self.lots
+
     def find(self, stocks: Any) -> NDArray[np.int64]:
         """The numbers of symbols; -1 for unknown ones."""
         place = np.minimum(np.searchsorted(self.stocks, stocks, sorter=self._sorted), len(self.stocks) - 1)

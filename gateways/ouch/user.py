@@ -150,6 +150,8 @@ class User:
     def _logged_in(self) -> None:
         """After a login: what the exchange has not got is rejected, or sent again."""
         session, table = self.link.session, self._table
+        if not self._symbols.equal(Symbols(list(session.instruments.values()))):
+            raise OtherJournal("it has other symbols")
         if session.answered_before > session.last_command_id:
             raise OtherJournal(
                 f"the last command that it has of {self.account.participant} is older than the last that was answered"
