@@ -1,6 +1,7 @@
 """Loads a strategy from a user's file, and says where in that file an exception came from."""
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from serl.agents.backtest.strategy import Strategy
 from serl.agents.traders.registry import Kind, kinds_of
 
 MODULE_PREFIX = "serl_strategy_"
+CALLED = re.compile(r"\b(?:__init__|on_start|on_fill|on_wake)\(\)")
+"""In the text of a TypeError: what serl calls has other parameters."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,10 @@ def user_code(path: Path, where: str) -> Iterator[None]:
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-        if not own:
+        if not own and not (isinstance(error, TypeError) and CALLED.search(str(error))):
             raise
-        place, got = f"{path}:{own[-1].lineno}", f"{type(error).__name__} ({error})"
+        place = f"{path}:{own[-1].lineno}" if own else str(path)
+        got = f"{type(error).__name__} ({error})"
         raise StrategyError(
             f"{place}: expected {where} without an exception, got {got}; correct the strategy"
         ) from error

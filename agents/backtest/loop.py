@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import (
+    WAKEUPS_A_CALL,
     has_capacity,
     next_arrival_ns,
     next_wake_ns,
@@ -47,7 +48,7 @@ WORDS = 30
 EVENT_ROWS, TRADES_KEPT = 1024, 1024
 NEVER = 1 << 62
 # Why `advance` returned
-FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, ROWS_FULL, PHASE_CHANGED = 0, 1, 2, 3, 4, 5
+FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, ROWS_FULL, PHASE_CHANGED, PAUSED = 0, 1, 2, 3, 4, 5, 6
 
 _FROM_OWN, _FROM_BOTS, _FROM_HISTORY, _FROM_CROWD = 0, 1, 2, 3
 _FILL, _PRINT, _PHASED, _MAKER = int(EventKind.FILL), int(EventKind.PRINT), int(EventKind.PHASED), int(EventFlag.MAKER)
@@ -123,14 +124,15 @@ def _wake(traders: Traders, state: State) -> bool:
 
 @compiled(nogil=True)
 def advance(address: int) -> int:
-    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, what has to grow before the next call, or PHASE_CHANGED.
+    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, what has to grow before the next call, PHASE_CHANGED, or PAUSED after
+    WAKEUPS_A_CALL.
 
     O(log traders + log commands in flight) an event.
     """
     words = words_at(address, WORDS)
     state, crowd, bots = state_at(words[STATE]), traders_at(words[CROWD]), traders_at(words[BOTS])
     history, own = commands_at(words[HISTORY], words[HISTORY_STOP]), commands_at(words[OWN], words[OWN_STOP])
-    row, until_ns = commands_at(words[ROW], 1), words[UNTIL]
+    row, until_ns, wakeups_left = commands_at(words[ROW], 1), words[UNTIL], WAKEUPS_A_CALL
     while True:
         own_ns, source = NEVER, _FROM_OWN
         bot_wake_ns = crowd_wake_ns = other_ns = NEVER
@@ -146,6 +148,9 @@ def advance(address: int) -> int:
         if min(wake_ns, event_ns) >= until_ns:
             return FINISHED
         if wake_ns < event_ns:
+            if wakeups_left == 0:
+                return PAUSED
+            wakeups_left -= 1
             if bot_wake_ns <= crowd_wake_ns:
                 if not _wake(bots, state):
                     return BOTS_FULL

@@ -148,6 +148,12 @@ class BacktestMarket:
         while status := loop.execute_row(self._address):
             self._make_room(status)
 
+    def check_sleeps(self) -> None:
+        """SimulationError for a trader, or a compiled strategy, that slept for no time."""
+        for crowd in (self.crowd, self.bots):
+            if crowd is not None:
+                crowd.check_sleeps()
+
     def _make_room(self, status: int) -> None:
         if status == loop.MARKET_FULL:
             self.market.grow()

@@ -56,6 +56,7 @@ def backtest(
 
     Raises:
         BacktestError: there is no such market or window.
+        SimulationError: a trader, or a compiled strategy, sleeps for no time.
         ConfigError: the day is too short, or has too few trades, for a coefficient.
     """
     references, span_ns, data = _market(population, day)
@@ -213,6 +214,7 @@ def _run_python(
     while wake_ns < end_ns:
         while mark_ns <= wake_ns:
             market.run_until(mark_ns)
+            market.check_sleeps()
             bests[place] = market.bests()
             on_progress(mark_ns)
             place += 1
@@ -228,6 +230,7 @@ def _run_python(
         wake_ns += step_ns
     for late in range(place, len(times)):
         market.run_until(times[late])
+        market.check_sleeps()
         bests[late] = market.bests()
     market.new_reports()
     return bests, decisions
@@ -240,6 +243,7 @@ def _run_compiled(
     bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
     for place, mark_ns in enumerate(marks.tolist()):
         market.run_until(mark_ns)
+        market.check_sleeps()
         bests[place] = market.bests()
         on_progress(mark_ns)
     return bests, int(bots.traders.counter[WAKEUPS])

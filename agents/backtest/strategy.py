@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from serl.agents.backtest.errors import StrategyError
 from serl.agents.signals.message import Forecast
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
@@ -113,10 +114,12 @@ class Strategy:
 
 
 def interval_ns(strategy: Any) -> int:
-    """The decision interval in ns, at least 1; ValueError for what is no positive number."""
+    """The decision interval in ns, at least 1; StrategyError for what is no positive number."""
     value = strategy.interval_s
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 86_400:
-        raise ValueError(f"interval_s: expected seconds from 1e-9 to 86400, got {value!r}; correct the class")
+        raise StrategyError(
+            f"{type(strategy).__name__}.interval_s: expected seconds from 1e-9 to 86400, got {value!r}; correct the class"
+        )
     return round(value * 1_000_000_000)
 
 

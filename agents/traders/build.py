@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import addresses, schedule_all
+from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.forecasters import require_forecasters
 from serl.agents.traders.legs import new_legs, own_numbers, settle_accounts
 from serl.agents.traders.open_orders import rebuild_order_table
@@ -27,6 +28,7 @@ from serl.agents.traders.records import (
     REQUESTS_MAX,
     SCHEDULED,
     SLAB_TOP,
+    SLEEPLESS,
     SPACING,
     VIEW,
     Traders,
@@ -146,6 +148,16 @@ class Crowd:
             rebuild_order_table(traders)
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
             self.traders = _bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
+
+    def check_sleeps(self) -> None:
+        """SimulationError for a trader that slept for no time: woken again and again, it would keep the time from going on."""
+        if self.traders.counter[SLEEPLESS] == 0:
+            return
+        agent = self.traders.agents[self.traders.counter[SLEEPLESS] - 1]
+        raise SimulationError(
+            f"trader {agent['number']} ({self._kinds[agent['kind']].name}): expected sleep() with more than 0 ns, got {agent['sleep_ns']:.10g}; correct "
+            "what it sleeps for"
+        )
 
     @property
     def changing(self) -> list[Any]:

@@ -23,12 +23,15 @@ from serl.agents.traders.records import (
     IN_FLIGHT_FREE,
     LAST_TICKS,
     LEG_SHIFT,
+    NO_SLEEP,
+    NO_WAKE_UP,
     NODES_USED,
     REQUEST_BITS,
     REQUESTS_DROPPED,
     REQUESTS_MAX,
     SCHEDULED,
     SLAB_TOP,
+    SLEEPLESS,
     SOLD_LOTS,
     SPACING,
     TRADE_COUNT,
@@ -54,6 +57,8 @@ _AGENT_BYTES = AGENT.itemsize
 _KIND_MASK = (1 << LEG_SHIFT) - 1
 BID, ASK = 0, 1
 NEVER = 1 << 62
+WAKEUPS_A_CALL = 1 << 16
+"""After so many a loop returns to Python, which looks for signals: a trader may sleep for a nanosecond at a time."""
 WAKE, OBSERVE = 0, 1
 """Words of the Traders' handle: addresses of `_wake` and `_observe`."""
 
@@ -221,7 +226,7 @@ def _wake(traders_handle: int, state_handle: int) -> int:
     agent, requests = traders.agents[index], traders.requests[0]
     _fill_view(traders, state, agent, now_ns)
     requests.count = 0
-    requests.wake_ns = -1
+    requests.wake_ns = NO_WAKE_UP
     call_trader(
         agent.function_address, traders.agents.ctypes.data + index * _AGENT_BYTES, agent.profile_address,
         traders.market_view.ctypes.data, traders.requests.ctypes.data,
@@ -234,6 +239,9 @@ def _wake(traders_handle: int, state_handle: int) -> int:
             account = index if leg == 0 else int64(traders.legs[agent.leg_start + leg].agent)
             _queue_requests(traders, account, leg, now_ns)
     if requests.wake_ns < 0:
+        if requests.wake_ns == NO_SLEEP and counter[SLEEPLESS] == 0:
+            counter[SLEEPLESS] = index + 1
+            agent.sleep_ns = requests.sleep_ns
         agent.wake_ns = -1
         heap.pop(traders.wake_key, traders.wake_item, counter, SCHEDULED)
         return 0

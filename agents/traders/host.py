@@ -205,6 +205,7 @@ class Host:
                 self.crowd.grow()
             elif status == BOOK_FULL:
                 self.book.grow()
+        self.crowd.check_sleeps()
         self._public = [public[positions[0] :]] if positions[0] < len(public) else []
         self._private = [later]
         self.time_ns = until_ns
@@ -221,7 +222,8 @@ class Host:
             self.commands += count
 
     def run(self, on_progress: Callable[["Host"], None] = lambda host: None) -> None:
-        """Runs the traders until the population's close (or until_ns); SimulationError if that has passed at the start."""
+        """Runs the traders until the population's close (or until_ns); SimulationError if that has passed at the start, or a
+        trader sleeps for no time."""
         if self.lockstep:
             self._run_lockstep(on_progress)
         else:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.agents.traders.engine import (
+    WAKEUPS_A_CALL,
     apply_report,
     has_capacity,
     next_arrival_ns,
@@ -20,7 +21,7 @@ from serl.exchange.records import CommandKind, EventKind, TimeInForce
 NEW, REDUCE, GTC = int(CommandKind.NEW), int(CommandKind.REDUCE), int(TimeInForce.GTC)
 PHASE, PHASED = int(CommandKind.PHASE), int(EventKind.PHASED)
 # Why run_traders returned
-FINISHED, TRADERS_FULL, BOOK_FULL = 0, 1, 2
+FINISHED, TRADERS_FULL, BOOK_FULL, PAUSED = 0, 1, 2, 3
 
 
 @inlined
@@ -37,12 +38,13 @@ def _change_phase(book: Any, command: Any, scratch: Any, event: Any) -> bool:
 def run_traders(
     traders: Traders, book: Any, command: Any, scratch: Any, public: Any, private: Any, positions: Any, until_ns: int
 ) -> int:
-    """Runs the traders up to `until_ns` (exclusive) on events in order of time: FINISHED, TRADERS_FULL or BOOK_FULL.
+    """Runs the traders up to `until_ns` (exclusive) on events in order of time: FINISHED, TRADERS_FULL, BOOK_FULL, or PAUSED after WAKEUPS_A_CALL.
 
     public: EVENT rows of the feed; private: EVENT rows of their own reports; positions: (2,) the rows of each used so far,
     so that the caller can grow the arrays and call again. book: state of a market with the exchange's orders under their
     public numbers. command: one COMMAND row, scratch: EVENT rows; both are buffers.
     """
+    wakeups_left = WAKEUPS_A_CALL
     while True:
         wake_ns = next_wake_ns(traders)
         public_ns = public[positions[0]].time_ns if positions[0] < public.size else until_ns
@@ -76,6 +78,9 @@ def run_traders(
             return FINISHED
         if not has_capacity(traders):
             return TRADERS_FULL
+        if wakeups_left == 0:
+            return PAUSED
+        wakeups_left -= 1
         wake_next(traders, book)
 
 

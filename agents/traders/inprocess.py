@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.agents.traders.engine import (
+    WAKEUPS_A_CALL,
     has_capacity,
     next_arrival_ns,
     next_wake_ns,
@@ -16,7 +17,7 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.records import EventFlag, EventKind
 
 # Why run_market returned
-FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL, PHASE_CHANGED, KEPT_FULL = 0, 1, 2, 3, 4, 5
+FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL, PHASE_CHANGED, KEPT_FULL, PAUSED = 0, 1, 2, 3, 4, 5, 6
 PARTICIPANT = 0
 """All simulated traders together."""
 _PHASED, _FILL, _MAKER = int(EventKind.PHASED), int(EventKind.FILL), int(EventFlag.MAKER)
@@ -45,9 +46,10 @@ def run_market(
     """Runs the market up to `until_ns` (exclusive); returns (why it returned, commands on the tape).
 
     tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already. kept: see `observe_events`; kept_count: (1,) how
-    many there are. Returns PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band). O(log traders + log
-    commands in flight) per event.
+    many there are. Returns PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band), and PAUSED after
+    WAKEUPS_A_CALL. O(log traders + log commands in flight) per event.
     """
+    wakeups_left = WAKEUPS_A_CALL
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
         if min(arrival_ns, wake_ns) >= until_ns:
@@ -55,6 +57,9 @@ def run_market(
         if wake_ns < arrival_ns:
             if not has_capacity(traders):
                 return TRADERS_FULL, count
+            if wakeups_left == 0:
+                return PAUSED, count
+            wakeups_left -= 1
             wake_next(traders, state)
             continue
         if count == tape.size:

@@ -31,6 +31,7 @@ AGENT = np.dtype(
         ("function_address", "<i8"),
         ("profile_address", "<i8"),
         ("memory_address", "<i8"),
+        ("sleep_ns", "<f8"),  # what it gave `sleep`, if that was no time to sleep
         ("number", "<i4"),  # in the population, the same in every host
         ("depth", "<i4"),  # levels per side that it sees
         ("symbol", "<i4"),
@@ -104,6 +105,7 @@ REQUESTS = np.dtype(
         ("count", "<i8"),
         ("wake_ns", "<i8"),
         ("dropped", "<i8"),  # requests beyond REQUESTS_MAX
+        ("sleep_ns", "<f8"),  # what the trader gave `sleep`, if that was no time to sleep
         ("rows", "<i8", (REQUESTS_MAX, 6)),  # kind, side, price, lots, time in force, flags; or CANCEL, node
     ],
     align=True,
@@ -123,8 +125,13 @@ NODE = np.dtype(
     align=True,
 )
 
-# Indices of Traders.counter
-SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS = range(9)
+NO_WAKE_UP, NO_SLEEP = -1, -2
+"""Of `wake_ns` in REQUESTS: the trader has not called `sleep`; it has, with a duration that is no time to sleep."""
+
+# Indices of Traders.counter; SLEEPLESS is 1 + the first agent that slept for no time, 0 if none has
+SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS, SLEEPLESS = (
+    range(10)
+)
 
 
 @pointed

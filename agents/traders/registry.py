@@ -21,6 +21,7 @@ import numpy as np
 from numba import from_dtype, types
 from pydantic import BaseModel, ConfigDict
 
+from serl.agents.traders.compile_errors import not_compiled
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
 from serl.exchange.compiling import entry
@@ -74,10 +75,17 @@ class Kind:
 
     @cached_property
     def compiled(self) -> Any:
-        """The function compiled to machine code at `.address`; cached on disk if it comes from a file."""
+        """The function compiled to machine code at `.address`; cached on disk if it comes from a file. PopulationError, with file and line, for
+        one that cannot be compiled."""
         path = os.path.abspath(self.function.__code__.co_filename)
-        records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
-        return entry(self.function, types.void(*records), keep=os.path.exists(path))
+        dtypes = {"agent": AGENT, "profile": self.profile.dtype(), "market": VIEW, "requests": REQUESTS}
+        signature = types.void(*map(from_dtype, dtypes.values()))
+        try:
+            return entry(self.function, signature, keep=os.path.exists(path))
+        except OSError:  # of the cache's folder
+            raise
+        except Exception as error:
+            raise not_compiled(error, self.function, dtypes) from error
 
 
 _kinds: dict[str, Kind] = {}

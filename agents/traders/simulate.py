@@ -71,11 +71,12 @@ class Simulation:
         return np.concatenate([*self._chunks[:-1], self._chunks[-1][: self._chunk_count]])
 
     def advance(self, until_ns: int) -> None:
-        """Runs up to `until_ns` (exclusive)."""
+        """Runs up to `until_ns` (exclusive). SimulationError for a trader that sleeps for no time."""
         if self._venue is None:
             self._run(until_ns)
         else:
             self._run_schedule(self._venue, until_ns)
+        self.crowd.check_sleeps()
         self.time_ns = max(self.time_ns, until_ns)
 
     def _run_schedule(self, venue: SimulatedVenue, until_ns: int) -> None:
@@ -151,7 +152,7 @@ class Simulation:
             date="",
             source="simulated",
             first_time_ns=self.population.open_ns,
-            last_time_ns=self.time_ns,
+            last_time_ns=max(self.time_ns, int(rows["time_ns"].max(initial=0))),  # Ctrl-C ends it on the way to a time
             source_rows=len(rows),
             counts=counts,
             parameters={"population": self.population.name, "seed": self.seed, "sha256": fingerprint(self.population)},

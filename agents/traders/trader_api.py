@@ -9,6 +9,7 @@ from serl.agents.traders.records import (
     BOARD_TIME,
     FLOW_ROWS,
     FORECAST_NUMBERS,
+    NO_SLEEP,
     NODE,
     REQUESTS_MAX,
 )
@@ -99,8 +100,12 @@ def cancel_all(requests: Any, market: Any) -> None:
 
 @inlined
 def sleep(requests: Any, market: Any, duration_ns: float) -> None:
-    """Schedules the next wake-up; a trader that does not call it is not woken again."""
-    requests.wake_ns = market.time_ns + max(int64(1), int64(min(duration_ns, 1e17)))
+    """Schedules the next wake-up; a trader that does not call it is not woken again. A duration of at most 0 ends the run with an error."""
+    if duration_ns > 0:
+        requests.wake_ns = market.time_ns + max(int64(1), int64(min(duration_ns, 1e17)))
+    else:  # NaN too
+        requests.wake_ns = NO_SLEEP
+        requests.sleep_ns = duration_ns
 
 
 @inlined

@@ -201,11 +201,16 @@ class DynamicMarket:
 
     def _run_some(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
         """Steps environments `which[first:last:step]`: in one call, or one after another where the market's rules act between."""
-        first, last, step = span
         if self.population.has_rules:
             for place in range(*span):
                 self._step_by_schedule(place, which, children, until_ns, buffers)
-            return
+        else:
+            self._step_without_rules(span, which, children, until_ns, buffers)
+        for place in range(*span):
+            self._states[int(which[place])].crowd.check_sleeps()
+
+    def _step_without_rules(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
+        first, last, step = span
         while first < last:
             first, status = self._advance((first, last, step), which, children, until_ns, NEVER, buffers, NONE_KEPT)
             if status != FINISHED:

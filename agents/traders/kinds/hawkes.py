@@ -145,7 +145,8 @@ def hawkes(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         remember(market, TYPES, event_ns + wait_s * 1e9)
         remember(market, TYPES + 1, 1.0 * next_kind)
         remember(market, TYPES + 2, 1.0)
-        sleep(requests, market, recall(market, TYPES) - market.time_ns)
+        # events can be closer together than two wake-ups of a trader
+        sleep(requests, market, max(1.0, recall(market, TYPES) - market.time_ns))
     if not two_sided(market):
         _open_book(agent, profile, market, requests)
         return

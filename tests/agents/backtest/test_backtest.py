@@ -1,6 +1,7 @@
 """Backtests in process: what a strategy is told, latency, windows, the command line and its errors."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -212,6 +213,21 @@ def test_an_exception_of_the_strategy_names_its_line(tmp_path: Path) -> None:
     assert isinstance(done.exception, StrategyError)
     assert f"bot.py:{line}: expected a run without an exception, got AttributeError" in str(done.exception)
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("interval_s = -1", r"A\.interval_s: expected seconds from 1e-9 to 86400, got -1; correct the class"),
+        ("def on_wake(self): pass", r"bot\.py: expected a run without an exception, got TypeError \(A\.on_wake\(\) takes"),
+        ("def __init__(self, lots): pass", r"bot\.py: expected .* got TypeError \(A\.__init__\(\) missing"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_class_are_named(body: str, message: str, tmp_path: Path) -> None:
+    text = f"import serl\n\nclass A(serl.Strategy):\n    {body}\n"
+    done = invoke(tmp_path, text, "--population", "small", "--window", "09:30-09:31")
+    assert isinstance(done.exception, StrategyError), done.exception
+    assert re.search(message, str(done.exception)), done.exception
 
 
 @pytest.mark.long

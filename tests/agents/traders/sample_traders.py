@@ -79,3 +79,20 @@ def bidder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     if two_sided(market) and market.ask_ticks - market.bid_ticks > 2:
         post(requests, BUY, (market.bid_ticks + market.ask_ticks) // 2, int(profile.lots))
     sleep(requests, market, 2e9)
+
+
+class RestlessProfile(Profile):
+    sleep_ns: float = 1.0
+
+
+@trader("restless", RestlessProfile)
+def restless(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Does nothing, and sleeps for as long as it is told."""
+    sleep(requests, market, profile.sleep_ns)
+
+
+class SleeplessProfile(Profile):
+    sleep_ns: float = -1.0
+
+
+trader("sleepless", SleeplessProfile)(restless)
