@@ -6,6 +6,7 @@ import click
 
 from serl.clients.cli_record import stop_on_signals
 from serl.exchange.cli_login import curve_option, token_options
+from serl.ranges import FloatRange
 
 
 @click.command(epilog="Example: serl drop-copy --participant alice -o alice.csv")
@@ -19,9 +20,7 @@ from serl.exchange.cli_login import curve_option, token_options
     required=True,
     help="File to create or continue: CSV if it ends with .csv, else JSON lines.",
 )
-@click.option(
-    "--every-s", type=click.FloatRange(min=0.01), default=0.5, show_default=True, help="Time between two requests."
-)
+@click.option("--every-s", type=FloatRange(min=0.01), default=0.5, show_default=True, help="Time between two requests.")
 @click.option("--once", is_flag=True, help="Stop at the journal's current end. [at Ctrl-C]")
 @curve_option
 def drop_copy(

@@ -11,6 +11,7 @@ import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.config import time_of_day_text
+from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
     from serl.history.tape import Tape
@@ -38,7 +39,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 @click.option("--symbols", help="Symbols to record, separated by commas. [all]")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=float("inf"),
     help="Real time to record for. [until Ctrl-C]",
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from serl.cluster import LOCAL, check_alone, on_option
+from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
     from serl.agents.backtest.load import Loaded
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     "--name", "participant", default="strategy", show_default=True, help="Account of --config whose latency is used."
 )
 @click.option(
-    "--latency-us", type=click.FloatRange(0, 60e6), help="Constant latency of the strategy's commands in microseconds."
+    "--latency-us", type=FloatRange(0, 60e6), help="Constant latency of the strategy's commands in microseconds."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("backtest.html"), show_default=True)
 def backtest(

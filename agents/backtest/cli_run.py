@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from serl.exchange.cli_login import curve_option, token_options
+from serl.ranges import FloatRange
 
 
 @click.command(epilog="Example: serl run mybot.py --connect tcp://127.0.0.1:5570 --window 09:30-10:00")
@@ -17,7 +18,7 @@ from serl.exchange.cli_login import curve_option, token_options
 )  # fmt: skip
 @click.option("--window", help="When the strategy trades, like 10:00-11:00 in exchange time; needed in lockstep.")
 @click.option(
-    "--latency-us", type=click.FloatRange(0, 60e6, min_open=True), default=1.0, show_default=True,
+    "--latency-us", type=FloatRange(0, 60e6, min_open=True), default=1.0, show_default=True,
     help="Compiled strategies: latency of their commands in microseconds; other strategies have the latency of their account.",
 )  # fmt: skip
 @curve_option

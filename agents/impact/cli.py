@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from serl.agents.traders.shipped import POPULATION
+from serl.ranges import FloatRange
 
 REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol", "answering")
 SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
@@ -46,10 +47,13 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 )  # fmt: skip
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="POPULATION: seed of the first one.")
 @click.option(
-    "--participation", default=0.15, show_default=True, type=click.FloatRange(0, 0.9, min_open=True),
+    "--participation", default=0.15, show_default=True, type=FloatRange(0, 0.9, min_open=True),
     help="POPULATION: the metaorder's share of the volume (POV).",
 )  # fmt: skip
-@click.option("--duration", default=0.0, help="POPULATION: work every size evenly over these seconds (TWAP) instead.")
+@click.option(
+    "--duration", type=FloatRange(0, 86_400, min_open=True),
+    help="POPULATION: work every size evenly over these seconds (TWAP) instead.",
+)  # fmt: skip
 @click.option(
     "--validity",
     is_flag=True,
@@ -69,7 +73,7 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 def impact(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path, side: str | None,
     window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
-    duration: float, validity: bool, ofi: bool, horizons: str, split: str | None, as_json: bool, answering: str | None,
+    duration: float | None, validity: bool, ofi: bool, horizons: str, split: str | None, as_json: bool, answering: str | None,
 ) -> None:  # fmt: skip
     """Measure what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
 
@@ -108,7 +112,7 @@ def impact(
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)
-        _measure_simulated(simulated, shares, range(seed, seed + seeds), participation, duration, output)
+        _measure_simulated(simulated, shares, range(seed, seed + seeds), participation, duration or 0.0, output)
     elif day is not None:
         _reject_options(context, SIMULATED_OPTIONS, "--simulated", "a DAY")
         side, window = _require(context, "--side", side), _require(context, "--window", window)
@@ -143,7 +147,7 @@ def _require_one(context: click.Context, day: Path | None, simulated: str | None
 
 def _check_validity(
     context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path,
-    window: str | None, symbol: str | None, seeds: range, duration_s: float, as_json: bool, answering: str | None,
+    window: str | None, symbol: str | None, seeds: range, duration_s: float | None, as_json: bool, answering: str | None,
 ) -> None:  # fmt: skip
     from serl.agents.impact.cli_validity import DURATION_S, SHARES, measure_validity
     from serl.extras import require_reports
@@ -180,17 +184,15 @@ def _require(context: click.Context, option: str, value: str | None) -> str:
 
 def _parse_shares(text: str) -> list[float]:
     """'.01,.1' as numbers; ImpactError if it is anything else."""
-    import math
-
     from serl.agents.impact.errors import ImpactError
 
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
         shares = []
-    if not shares or not all(math.isfinite(share) and share > 0 for share in shares):
+    if not shares or not all(0 < share <= 1 for share in shares):
         raise ImpactError(
-            f"--qty-share: expected positive numbers, got {text!r}; separate them by commas, like .01,.03,.1"
+            f"--qty-share: expected shares above 0 and up to 1, got {text!r}; separate them by commas, like .01,.03,.1"
         )
     return shares
 

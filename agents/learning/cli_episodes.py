@@ -20,6 +20,7 @@ from serl.agents.learning.cli_market import (
     SEED,
     market_settings,
 )
+from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
     from serl.agents.execution.environment.observation import Scales
@@ -119,7 +120,7 @@ def _record(
 @episodes.command(epilog="Example: serl episodes clone serl/amzn-v0 --best 0.2 --output runs/clone")
 @click.argument("dataset")
 @click.option(
-    "--best", default=0.2, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+    "--best", default=0.2, show_default=True, type=FloatRange(0, 1, min_open=True),
     help="Share of the episodes to imitate, those with the highest returns; 1: all.",
 )  # fmt: skip
 @click.option("--epochs", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")

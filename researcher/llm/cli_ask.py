@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from serl.ranges import FloatRange
+
 SERVED = "http://127.0.0.1:8080/v1"
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -35,7 +37,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--schema", type=FILE, help="JSON schema of the answer.")
 @click.option("-n", default=1, show_default=True, type=click.IntRange(min=1), help="Number of answers.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(min=0))
+@click.option("--temperature", default=1.0, show_default=True, type=FloatRange(min=0))
 @click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--record",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from serl.cluster import on_option
+from serl.ranges import FloatRange
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -40,7 +41,7 @@ def researcher() -> None:
 @click.option("--form", type=click.Choice(["spec", "code"]), help="Write modules as specifications or as code.")
 @click.option("--iterations", type=click.IntRange(min=1), help="Maximum number of iterations.")
 @click.option("--candidates", type=click.IntRange(min=1), help="Candidates per iteration.")
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Maximum hours of the run.")
+@click.option("--hours", type=FloatRange(min=0, min_open=True), help="Maximum hours of the run.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Maximum tokens of the language model.")
 @click.option("--seed", type=click.IntRange(min=0))
 @on_option("Train candidates on this machine, or on a Ray cluster (that of RAY_ADDRESS without an address).")

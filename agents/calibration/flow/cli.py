@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.ranges import FloatRange
+
 if TYPE_CHECKING:
     from serl.agents.calibration.flow.train import TrainedFlow
 
@@ -113,11 +115,11 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
 @click.argument("flow_file", metavar="FLOW", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
 @click.option(
-    "--volatility", default=1.0, show_default=True, type=click.FloatRange(0.1, 10),
+    "--volatility", default=1.0, show_default=True, type=FloatRange(0.1, 10),
     help="Times the volatility: all happens its square times as fast.",
 )  # fmt: skip
 @click.option(
-    "--value-lean", default=0.0, show_default=True, type=click.FloatRange(0, 10),
+    "--value-lean", default=0.0, show_default=True, type=FloatRange(0, 10),
     help="How strongly the flow follows the value, which news of kind value move; 0: not at all.",
 )  # fmt: skip
 def scenario_command(flow_file: Path, output: Path, volatility: float, value_lean: float) -> None:

@@ -86,10 +86,17 @@ def test_options_of_the_two_markets_do_not_mix(arguments: list[str], message: st
         impact.main(arguments, standalone_mode=False)
 
 
-@pytest.mark.parametrize("shares", ["much", "", "0", ".1,-.1", "inf"])
-def test_shares_are_positive_numbers(shares: str) -> None:
-    with pytest.raises(ImpactError, match=f"--qty-share: expected positive numbers, got '{shares}'"):
+@pytest.mark.parametrize("shares", ["much", "", "0", ".1,-.1", "inf", "nan", ".1,1.01"])
+def test_shares_are_parts_of_a_volume(shares: str) -> None:
+    with pytest.raises(ImpactError, match=f"--qty-share: expected shares above 0 and up to 1, got '{shares}'"):
         impact.main([*REPLAY, "--qty-share", shares], standalone_mode=False)
+
+
+@pytest.mark.parametrize("option", ["--duration", "--participation"])
+@pytest.mark.parametrize("value", ["-5", "0", "nan", "inf"])
+def test_times_and_shares_of_orders_are_in_their_range(option: str, value: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"{float(value)}|{value} is not in the range 0<x<="):
+        impact.main(["--simulated", "small", option, value], standalone_mode=False)
 
 
 @pytest.mark.parametrize("option", ["--interval", "--grid"])

@@ -1,0 +1,17 @@
+"""Ranges of numbers for options of the command line."""
+
+import math
+from typing import Any
+
+import click
+
+
+class FloatRange(click.FloatRange):
+    """A number in a range; click's own takes NaN for one that is in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See click.ParamType."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
