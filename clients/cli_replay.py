@@ -40,7 +40,9 @@ def parse_speed(text: str) -> float | None:
 @click.option("--speed", default="max", show_default=True, help="Multiple of real time, or max.")
 @click.option("--from", "start", help="Time of day at which --speed begins; everything before is sent at once.")
 @click.option("--to", "end", help="Time of day at which to stop.")
-@click.option("--wait-for", default=0, help="Wait until this many other participants are logged in.")
+@click.option(
+    "--wait-for", default=0, type=click.IntRange(0), help="Wait until this many other participants are logged in."
+)
 @curve_option
 @token_options("Token of the participant 'history'")
 def replay(
@@ -57,8 +59,8 @@ def replay(
     from serl.history.day import read_day
 
     pace = parse_speed(speed)
-    from_ns = time_of_day_ns(start) if start else 0
-    to_ns = time_of_day_ns(end) if end else END_NS
+    from_ns = time_of_day_ns(start, "--from") if start else 0
+    to_ns = time_of_day_ns(end, "--to") if end else END_NS
     recorded = read_day(day, accounts=True)
     replayer = create_replayer(recorded, connect, pace, token, from_ns, to_ns, curve)
     console = Console()

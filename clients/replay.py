@@ -16,7 +16,7 @@ from serl.clients.clock import RemoteClock
 from serl.clients.inbox import InboxItem
 from serl.clients.replay_news import NewsReplay
 from serl.clients.session import Grant
-from serl.exchange.config import local_operator_token
+from serl.exchange.config import local_operator_token, time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.request import request_socket
@@ -46,6 +46,26 @@ class Progress:
     finished: bool = False
 
 
+def check_window(day: Day, from_ns: int, to_ns: int) -> None:
+    """ReplayError for a day without commands, or a time that is outside it. Times are in ns after midnight."""
+    times = day.commands["time_ns"]
+    if not len(times):
+        raise ReplayError("expected a day with commands, got an empty one; `serl day info` shows what its source had")
+    first, last = time_of_day_text(int(times[0])), time_of_day_text(int(times[-1]))
+    if from_ns > times[-1]:
+        raise ReplayError(
+            f"--from: expected a time of the day, which ends at {last}, got {time_of_day_text(from_ns)}; give an earlier one"
+        )
+    if to_ns < times[0]:
+        raise ReplayError(
+            f"--to: expected a time of the day, which begins at {first}, got {time_of_day_text(to_ns)}; give a later one"
+        )
+    if to_ns < from_ns:
+        raise ReplayError(
+            f"--to: expected a time after --from {time_of_day_text(from_ns)}, got {time_of_day_text(to_ns)}; give a later one"
+        )
+
+
 def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
     """The day's rows with the exchange's symbol numbers and with ids from first_id on."""
     rows = with_symbol_numbers(day, client)
@@ -59,8 +79,6 @@ def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
 def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
     """The day's rows with the exchange's symbol numbers. Raises `ReplayError` if it has other tick sizes."""
     rows = day.commands.copy()
-    if not len(rows):
-        raise ReplayError("expected a day with commands, got an empty one; `serl day info` shows what its source had")
     numbers = []
     for symbol in day.reference.symbols:
         instrument = client.instrument(symbol.name)
@@ -99,6 +117,7 @@ class Replayer:
         to_ns: int = END_NS,
         curve: Path | None = None,
     ) -> None:
+        check_window(day, from_ns, to_ns)
         self.day = day
         self.endpoint, self.curve = endpoint, curve
         self.speed = speed
@@ -132,8 +151,6 @@ class Replayer:
 
     def _check(self) -> None:
         session = self.client.session
-        if not len(self.rows):
-            raise ReplayError("the day has no commands in this window; choose another --from and --to")
         if not session.operator:
             raise ReplayError(
                 f"a replay halts symbols and prints trades, which needs an operator; add {NAME!r} to login.operators"

@@ -252,11 +252,12 @@ class ExchangeConfig(Section):
         return socket_endpoints(self.endpoint)
 
 
-def time_of_day_ns(text: str) -> int:
-    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError for anything else."""
+def time_of_day_ns(text: str, option: str = "") -> int:
+    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError, which names the option if there is one, for anything else."""
     match = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
     if not match or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
-        raise ConfigError(f"expected a time of day like 10:30 or 10:30:15, got {text!r}")
+        where = f"{option}: " if option else ""
+        raise ConfigError(f"{where}expected a time of day like 10:30 or 10:30:15, got {text!r}")
     return (int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)) * 1_000_000_000
 
 

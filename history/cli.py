@@ -274,11 +274,15 @@ def verify(file: Path, source: Path | None) -> None:
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
     """Generate a synthetic day from a seed."""
     from serl.exchange.config import time_of_day_ns
+    from serl.exchange.errors import ConfigError
     from serl.extras import require_day_files
     from serl.history.day import write_day
     from serl.history.generate import generate_day
 
     require_day_files()
-    made = generate_day(seed, symbol, start_ns=time_of_day_ns(start), end_ns=time_of_day_ns(end), commands_per_s=rate)
+    start_ns, end_ns = time_of_day_ns(start, "--start"), time_of_day_ns(end, "--end")
+    if end_ns <= start_ns:
+        raise ConfigError(f"--end: expected a time after --start {start}, got {end}; give a later one")
+    made = generate_day(seed, symbol, start_ns=start_ns, end_ns=end_ns, commands_per_s=rate)
     write_day(made, output)
     click.echo(f"{output}: {len(made):,} commands of {symbol}, {start} to {end}, seed {seed}")

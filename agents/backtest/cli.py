@@ -81,7 +81,7 @@ def backtest(
     loaded = load_strategy(file, name)
     delays, compiled_latency_us = _latency(loaded, config, participant, latency_us)
     settings = None if population is None else load_population(population).model_dump()
-    window_ns = None if window is None else parse_window(window)
+    window_ns = None if window is None else parse_window(window, "--window")
     jobs = [
         Job(
             file.resolve(),

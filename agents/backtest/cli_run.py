@@ -43,7 +43,7 @@ def run(
     from serl.exchange.config import time_of_day_text
 
     loaded = load_strategy(file, name)
-    window_ns = None if window is None else parse_window(window)
+    window_ns = None if window is None else parse_window(window, "--window")
     with Status(f"{loaded.name} waits for the exchange's clock", console=Console()) as status:
 
         def report(time_ns: int, decisions: int) -> None:

@@ -76,8 +76,8 @@ def calibrate(
     require_folder(output)
     plan = CalibrationPlan(
         population_name(output),
-        parse_window(train),
-        parse_window(score),
+        parse_window(train, "--train"),
+        parse_window(score, "--score"),
         trials,
         seed,
         score_seeds=score_seeds,

@@ -82,8 +82,8 @@ def execute(
     from serl.agents.execution.policies.choose import make_policy, packages_of
     from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.progress import OrderFlowLog, ProgressFile
+    from serl.agents.realism.days import parse_window
     from serl.clients.blocking import connect as log_in
-    from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
     from serl.extras import require_reports
 
@@ -94,15 +94,8 @@ def execute(
         raise click.UsageError(
             f"--curve: expected a key folder, got the file {curve}; give a volume curve with --volume-curve"
         )
-    start, _, end = window.partition("-")
-    order = ParentOrder(
-        symbol,
-        Side[side.upper()],
-        qty,
-        time_of_day_ns(start),
-        time_of_day_ns(end),
-        _nanoseconds("--interval", interval),
-    )
+    times = parse_window(window, "--window")
+    order = ParentOrder(symbol, Side[side.upper()], qty, *times, _nanoseconds("--interval", interval))
     chosen = make_policy(
         name or policy or "", curve=volume_curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
         cross_share=cross_share,

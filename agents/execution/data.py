@@ -23,7 +23,7 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.execution.errors import DataError
-from serl.exchange.config import time_of_day_ns
+from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
@@ -135,7 +135,7 @@ def book_dataset(path: Path, day: Day) -> Dataset:
     spans = {name: tuple(time_of_day_ns(text) for text in span) for name, span in BOOK_HOURS.items()}
     if first_ns > spans[TRAIN][0] or last_ns < spans[TEST][0]:
         raise DataError(
-            f"{path}: expected a day from 10:00 or earlier until after 13:00, got {first_ns} to {last_ns} ns"
+            f"{path}: expected a day from 10:00 or earlier until after 13:00, got {time_of_day_text(first_ns)} to {time_of_day_text(last_ns)}"
         )
     volume = volume_lots_per_s(trades, *spans[TRAIN])
     symbol, date = day.reference.symbols[0].name, day.reference.date

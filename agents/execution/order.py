@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serl.agents.execution.environment.records import EPISODE
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows, Side
 
@@ -21,11 +22,16 @@ class ParentOrder:
     interval_ns: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.side, Side):
+            raise ConfigError(
+                f"side: expected Side.BUY or Side.SELL, got {self.side!r}; it is in serl.exchange.records"
+            )
         if self.qty_lots <= 0:
             raise ConfigError(f"qty: expected a positive number of lots, got {self.qty_lots}")
         if self.end_ns <= self.start_ns:
             raise ConfigError(
-                f"window: expected FROM-TO with FROM before TO, like 10:00-10:30, got {self.start_ns}-{self.end_ns} ns"
+                f"window: expected FROM-TO with FROM before TO, like 10:00-10:30, got "
+                f"{time_of_day_text(self.start_ns)}-{time_of_day_text(self.end_ns)}"
             )
         if self.interval_ns <= 0:
             raise ConfigError(f"interval: expected a positive time, got {self.interval_ns} ns")

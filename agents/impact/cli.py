@@ -218,7 +218,7 @@ def _measure_replay(
     from serl.agents.realism.days import day_origin, load_day, parse_window
     from serl.exchange.records import Side
 
-    times = parse_window(window)
+    times = parse_window(window, "--window")
     interval_ns, grid_step_ns = _step_ns("--interval", interval_s), _step_ns("--grid", grid_s)
     history = load_day(day)
     found = replay_impact(

@@ -30,8 +30,8 @@ def measure_ofi(
     check_path(output.with_suffix(".html"))
     if not 0.001 <= interval_s <= 86_400:
         raise ImpactError(f"--interval: expected 0.001 to 86400 s, got {interval_s:g}; give seconds, like 10")
-    times = None if window is None else parse_window(window)
-    split_ns = None if split is None else time_of_day_ns(split)
+    times = None if window is None else parse_window(window, "--window")
+    split_ns = None if split is None else time_of_day_ns(split, "--split")
     if population is not None:
         config = load_population(population)
         history, data = simulate(config, seed), f"population {config.name} sha256 {fingerprint(config)}"

@@ -52,8 +52,8 @@ def realism(
 
     check_path(output)
     check_bootstraps(bootstraps)
-    real_times = None if window_real is None else parse_window(window_real)
-    simulated_times = real_times if window_simulated is None else parse_window(window_simulated)
+    real_times = None if window_real is None else parse_window(window_real, "--window-real")
+    simulated_times = real_times if window_simulated is None else parse_window(window_simulated, "--window-simulated")
     console = Console()
     with Progress(
         SpinnerColumn(), *Progress.get_default_columns(), TextColumn("{task.fields[doing]}"), console=console

@@ -20,14 +20,15 @@ def load_day(path: Path) -> Day:
     return read_day(path) if is_file else import_day(path)
 
 
-def parse_window(text: str) -> tuple[int, int]:
-    """'13:00-16:00' as (start, end) in ns after midnight; RealismError unless it ends after it starts."""
+def parse_window(text: str, option: str = "window") -> tuple[int, int]:
+    """'13:00-16:00' as (start, end) in ns after midnight; RealismError unless it ends after it starts, ConfigError for what is no time of day.
+    option: what the errors name."""
     start, dash, end = text.partition("-")
     if not dash:
-        raise RealismError(f"window: expected FROM-TO, got {text!r}; give e.g. 13:00-16:00")
-    start_ns, end_ns = time_of_day_ns(start), time_of_day_ns(end)
+        raise RealismError(f"{option}: expected FROM-TO, got {text!r}; give e.g. 13:00-16:00")
+    start_ns, end_ns = time_of_day_ns(start, option), time_of_day_ns(end, option)
     if end_ns <= start_ns:
-        raise RealismError(f"window: expected FROM-TO with FROM before TO, got {text!r}; give e.g. 13:00-16:00")
+        raise RealismError(f"{option}: expected FROM-TO with FROM before TO, got {text!r}; give e.g. 13:00-16:00")
     return start_ns, end_ns
 
 

@@ -30,7 +30,7 @@ def score_days(
     """Scores a forecaster on the hours of the days; prints and writes the report."""
     check_path(output.with_suffix(".html"))
     forecaster = read_forecaster(file)
-    window = None if hours is None else parse_window(hours)
+    window = None if hours is None else parse_window(hours, "--hours")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
         parts, origins = [], []

@@ -22,7 +22,10 @@ def publish_forecasts(
 ) -> None:  # fmt: skip
     """Publishes, or prints, forecasts until the time or an interrupt; says at the end what was done."""
     forecaster = read_forecaster(file)
-    from_ns, until_ns = (None if text is None else time_of_day_ns(text) for text in (begin, until))
+    from_ns, until_ns = (
+        None if text is None else time_of_day_ns(text, option)
+        for option, text in (("--from", begin), ("--until", until))
+    )
     with connect(endpoint, name, token, curve=curve) as client:
         followed = forecaster.symbol if symbol is None else symbol
         _check_symbol(client, followed)

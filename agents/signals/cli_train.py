@@ -23,7 +23,7 @@ def train_days(
     days: Sequence[Path], output: Path, hours: str, horizons: str, symbol: str | None, seed: int
 ) -> Forecaster:
     """Trains on the hours of the days, writes the forecaster and says what it is."""
-    window, seconds = parse_window(hours), parse_horizons(horizons)
+    window, seconds = parse_window(hours, "--hours"), parse_horizons(horizons)
     if not output.parent.is_dir():
         raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     with Progress(console=Console(stderr=True), transient=True) as progress:

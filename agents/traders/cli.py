@@ -43,7 +43,7 @@ def simulate(
 
     _require_writable(output)
     config = load_with_forecaster(population, forecaster)
-    until_ns = config.close_ns if until is None else time_of_day_ns(until)
+    until_ns = config.close_ns if until is None else time_of_day_ns(until, "--until")
     if not config.open_ns < until_ns <= config.close_ns:
         raise PopulationError(
             f"--until: expected a time after {config.open} and up to {config.close}, got {until}; give another"

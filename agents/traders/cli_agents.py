@@ -58,7 +58,7 @@ def start(
     from serl.exchange.config import time_of_day_ns
 
     config = load_with_forecaster(population, forecaster)
-    until_ns = config.close_ns if until is None else time_of_day_ns(until)
+    until_ns = config.close_ns if until is None else time_of_day_ns(until, "--until")
     if until_ns <= config.open_ns:
         raise PopulationError(f"--until: expected a time after {config.open}, got {until}; give a later one")
     workers = HostProcesses(

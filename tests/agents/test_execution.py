@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -61,8 +62,11 @@ def test_twap_is_even_and_complete(qty: int, slices: int) -> None:
 def test_invalid_orders_are_refused() -> None:
     with pytest.raises(ConfigError, match="qty"):
         ParentOrder("A", Side.BUY, 0, 0, 1, 1)
-    with pytest.raises(ConfigError, match="window"):
-        ParentOrder("A", Side.BUY, 1, 5, 5, 1)
+    with pytest.raises(ConfigError, match=r"window: .*, got 00:00:05-00:00:05"):
+        ParentOrder("A", Side.BUY, 1, 5 * 10**9, 5 * 10**9, 1)
+    side: Any = "sell"
+    with pytest.raises(ConfigError, match=r"side: expected Side.BUY or Side.SELL, got 'sell'"):
+        ParentOrder("A", side, 1, 0, 5, 1)
 
 
 def test_in_process_twap_is_deterministic_and_complete() -> None:
@@ -115,8 +119,15 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--side", "sell", "--qty", "0", "--window", "10:00-10:30"], "qty: expected a positive number"),
-        (["--side", "sell", "--qty", "5", "--window", "10:30-10:00"], "FROM before TO"),
-        (["--side", "sell", "--qty", "5", "--window", "noon"], "time of day"),
+        (
+            ["--side", "sell", "--qty", "5", "--window", "10:30-10:00"],
+            "--window: expected FROM-TO with FROM before TO, got '10:30-10:00'",
+        ),
+        (["--side", "sell", "--qty", "5", "--window", "noon"], "--window: expected FROM-TO, got 'noon'"),
+        (
+            ["--side", "sell", "--qty", "5", "--window", "10:00-25:00"],
+            "--window: expected a time of day like 10:30 or 10:30:15, got '25:00'",
+        ),
         (["--side", "short", "--qty", "5", "--window", "10:00-10:30"], "short"),
     ],
 )

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serl.clients.replay import Replayer, ReplayError
+from serl.clients.replay import END_NS, Replayer, ReplayError
 from serl.exchange.records import COMMAND, CommandKind, Rows, command
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from tests.server_fixture import Served, start_exchange
+
+HOUR_NS = 3600 * 10**9
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,21 @@ def day_of(rows: Rows) -> Day:
 def test_refused(rows: Rows, error: str, endpoint: str) -> None:
     with pytest.raises(ReplayError, match=error):
         Replayer(day_of(rows), endpoint)
+
+
+@pytest.mark.parametrize(
+    ("from_ns", "to_ns", "message"),
+    [
+        (15 * HOUR_NS, END_NS, "--from: expected a time of the day, which ends at 10:00:00, got 15:00:00; "),
+        (0, 9 * HOUR_NS - 1, "--to: expected a time of the day, which begins at 09:00:00, got 08:59:59; "),
+        (10 * HOUR_NS, 9 * HOUR_NS, "--to: expected a time after --from 10:00:00, got 09:00:00"),
+    ],
+)
+def test_a_window_outside_the_day_is_refused(from_ns: int, to_ns: int, message: str) -> None:
+    rows = np.concatenate([command(CommandKind.NEW, qty_lots=1, price_ticks=10, command_id=each) for each in (1, 2)])
+    rows["time_ns"] = 9 * HOUR_NS, 10 * HOUR_NS
+    with pytest.raises(ReplayError, match=message):
+        Replayer(day_of(rows), "tcp://127.0.0.1:1", from_ns=from_ns, to_ns=to_ns)
 
 
 @pytest.mark.long

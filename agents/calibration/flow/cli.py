@@ -58,7 +58,9 @@ def train_command(
     from serl.agents.realism.days import load_day, parse_window
 
     require_folder(output)
-    plan = FlowPlan(population_name(output), parse_window(train), parse_window(score), seed, score_seeds)
+    plan = FlowPlan(
+        population_name(output), parse_window(train, "--train"), parse_window(score, "--score"), seed, score_seeds
+    )
     console = Console()
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
     with Progress(*columns, console=console, transient=True) as progress:
@@ -103,7 +105,7 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
     from serl.history.day import select_symbol
 
     require_folder(output)
-    at_ns, population, history = time_of_day_ns(at), load_population(flow_file), load_day(day)
+    at_ns, population, history = time_of_day_ns(at, "--at"), load_population(flow_file), load_day(day)
     if symbol is not None:
         history = select_symbol(history, symbol)
     found = continued(population, history, at_ns, population_name(output))
