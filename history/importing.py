@@ -26,6 +26,8 @@ from serl.history.tardis import read_tardis
 from serl.history.tardis_rows import is_tardis
 from serl.history.verdict import Verdict, verdict
 
+SHOWN_BYTES = 24
+"""Of a file in an unknown format."""
 UNJUDGED = ".importing"
 """Ending of a day file until the market has judged it."""
 
@@ -77,14 +79,18 @@ FORMATS = (
 def detect_format(path: Path) -> Format:
     """The format of a source. Raises `SourceError` for anything else, with advice for bars and day files."""
     if not path.exists():
-        raise SourceError(f"{path}: does not exist; give {_all_formats()}")
+        raise SourceError(f"{path}: does not exist; check the path")
+    if _is_empty(path):
+        raise SourceError(f"{path}: is empty")
     if is_lobster(path):
         return LOBSTER
     if path.is_dir():
-        raise SourceError(f"{path}: expected a folder with LOBSTER files, got one without; give {_all_formats()}")
+        raise SourceError(
+            f"{path}: expected a folder with LOBSTER files, got one without; give the file of another format"
+        )
     start = read_head(path)
     if not start:
-        raise SourceError(f"{path}: is empty; give {_all_formats()}")
+        raise SourceError(f"{path}: is empty")
     for source_format in FORMATS:
         if source_format.matches(start):
             return source_format
@@ -92,7 +98,10 @@ def detect_format(path: Path) -> Format:
         raise SourceError(f"{path}: is a day file already; use it with `serl replay` or `serl day info`")
     if is_bars(path, start):
         raise SourceError(bars_advice(path))
-    raise SourceError(f"{path}: expected a known format; give {_all_formats()}")
+    raise SourceError(
+        f"{path}: expected a known format, got a file that begins with {start[:SHOWN_BYTES]!r}; give one of these (docs/history.md):\n"
+        f"{_all_formats()}"
+    )
 
 
 def is_day_file(path: Path) -> bool:
@@ -106,19 +115,27 @@ def is_day_file(path: Path) -> bool:
 
 def is_bars_source(path: Path) -> bool:
     """Whether the file is a table of bars."""
-    return path.is_file() and not is_lobster(path) and is_bars(path, read_head(path))
+    return path.is_file() and not _is_empty(path) and not is_lobster(path) and is_bars(path, read_head(path))
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether it is a file without a byte, whatever its name says."""
+    return path.is_file() and path.stat().st_size == 0
 
 
 def _all_formats() -> str:
-    formats = "; ".join(f"{each.name}: {each.description}" for each in FORMATS)
-    return f"{formats}; bars: a table (Parquet or CSV) with open, high, low, close, volume and their times"
+    """A line for each."""
+    bars = ("bars", "a table (Parquet or CSV) with open, high, low, close, volume and their times")
+    return "\n".join(f"  {name}: {text}" for name, text in (*((each.name, each.description) for each in FORMATS), bars))
 
 
 def import_day(path: Path | str, options: Options = DEFAULTS) -> Day:
     """Reads a source of any format into memory. Raises `SourceError`."""
     sink = MemorySink()
     reference = detect_format(Path(path)).read(Path(path), sink, options)
-    return Day(*sink.concatenated(), reference)
+    commands, rows = sink.concatenated()
+    _require_orders(path, reference, len(commands))
+    return Day(commands, rows, reference)
 
 
 def convert_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
@@ -128,6 +145,15 @@ def convert_file(path: Path | str, output: Path | str, options: Options = DEFAUL
         reference = source_format.read(Path(path), writer, options)
         writer.finish(reference)
     return reference, writer.commands
+
+
+def _require_orders(path: Path | str, reference: Reference, commands: int) -> None:
+    """SourceError for a source of which no commands were made but halts and resumes."""
+    if commands <= sum(reference.counts.get(name, 0) for name in ("halts", "resumes")):
+        raise SourceError(
+            f"{path}: expected orders, got {reference.source_rows:,} rows of {reference.source} without one; give a file that covers the trading hours, and "
+            "check --symbols"
+        )
 
 
 def import_file(
@@ -140,14 +166,15 @@ def import_file(
     """`convert_file`, and plays the day through a market; returns the reference data and what the market made of it.
 
     output: the file to write, or a function that names it, in the current folder, when the reference data is known.
-    Raises `SourceError`, and writes no file, if the market rejects more than a hundredth of the commands and `allow_rejected` is false.
+    Raises `SourceError`, and writes no file, if the source has no orders, or the market rejects more than a hundredth of the commands and `allow_rejected` is false.
     The market needs memory for its open orders.
     """
     folder = Path() if callable(output) else Path(output).parent
     # a name of its own: another import may write the same output at the same time
     unjudged = folder / f".{Path(path).name}.{token_hex(8)}{UNJUDGED}"
     try:
-        reference, _ = convert_file(path, unjudged, options)
+        reference, commands = convert_file(path, unjudged, options)
+        _require_orders(path, reference, commands)
         named = output(reference) if callable(output) else output
         found = verdict(reference, lambda: read_blocks(unjudged))
         if not allow_rejected:

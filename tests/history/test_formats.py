@@ -12,13 +12,14 @@ from click.testing import CliRunner, Result
 
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
+from serl.history.decompress import read_head
 from serl.history.errors import ExportError, SourceError
 from serl.history.generate import generate_day
-from serl.history.importing import FORMATS, detect_format, import_day, import_file
+from serl.history.importing import FORMATS, detect_format, import_day, import_file, is_bars_source
 from serl.history.lobster import read_lobster
 from serl.history.source import Options
 from serl.history.verify import verify_source
-from tests.history.itch_sample import add, file_bytes, order_message
+from tests.history.itch_sample import add, file_bytes, order_message, state
 from tests.history.sample import write_sample
 from tests.history.samples import sample
 from tests.history.test_depth import DIFF, SNAPSHOT, recording
@@ -65,12 +66,19 @@ def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match="expected a known format") as error:
         detect_format(tmp_path / "file")
-    assert all(one.name in str(error.value) for one in FORMATS) and "bars: a table" in str(error.value)
+    first, *lines = str(error.value).splitlines()
+    assert [line.split(":")[0].strip() for line in lines] == [*(one.name for one in FORMATS), "bars"]
+    assert f"got a file that begins with {read_head(tmp_path / 'file')[:24]!r}; " in first
 
 
 def test_files_that_are_no_source(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="does not exist"):
-        detect_format(tmp_path / "none")
+    with pytest.raises(SourceError, match=r"none\.zip: does not exist; check the path$"):
+        detect_format(tmp_path / "none.zip")
+    (tmp_path / "empty.zip").touch()
+    with pytest.raises(SourceError, match=r"empty\.zip: is empty$"):
+        detect_format(tmp_path / "empty.zip")
+    assert not is_bars_source(tmp_path / "empty.zip")
+    (tmp_path / "empty.zip").unlink()
     with pytest.raises(SourceError, match="expected a folder with LOBSTER files"):
         detect_format(tmp_path)
     write_day(generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + MINUTE_NS), tmp_path / "a.parquet")
@@ -90,8 +98,8 @@ def test_files_that_are_no_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (b"", "is empty; give LOBSTER"),
-        (gzip.compress(b""), "is empty; give LOBSTER"),
+        (b"", "is empty$"),
+        (gzip.compress(b""), "is empty$"),
         (b"\0\0", "is empty: expected a message, got the end of the session"),
         (ITCH + b"\0\x0cZ", r"byte 38: expected a message type of ITCH 5.0 .*, got 'Z'"),
         (ITCH + b"\0\x0dS", r"byte 38: expected a message S of 12 bytes, got length 13"),
@@ -101,6 +109,21 @@ def test_empty_files_and_early_errors_in_itch(data: bytes, error: str, tmp_path:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match=error):
         import_day(tmp_path / "file")
+
+
+def test_recorded_messages_without_orders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="expected orders, got 1,000 rows of itch without one; "):
+        import_file(sample("itch/first1000msgs_stockdirectory.itch"), tmp_path / "a.parquet")
+
+
+def test_a_file_without_orders_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(file_bytes([state("H"), state("T")]))
+    message = "expected orders, got 2 rows of itch without one; "
+    with pytest.raises(SourceError, match=message):
+        import_day(tmp_path / "file")
+    with pytest.raises(SourceError, match=message):
+        import_file(tmp_path / "file", tmp_path / "file.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 DEPTH = recording(SNAPSHOT, DIFF).encode()
@@ -152,7 +175,6 @@ def test_invalid_dates(date: str) -> None:
         ("bitstamp/bitstamp_btcusd_2015-05-01_orders.csv.xz", 49_161, "BTCUSD", "2015-05-01"),
         ("binance/spot_btcusdt_20240808.gz", 124_974, "BTCUSDT", "2024-08-08"),
         ("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst", None, "ESH4", "2023-12-25"),
-        ("itch/first1000msgs_stockdirectory.itch", 0, "", ""),
     ],
 )
 def test_samples(name: str, commands: int | None, symbol: str, date: str, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_folder_zip_and_message_file_are_the_same_day(tmp_path: Path) -> None:
 def test_files_that_are_no_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         import_day(tmp_path / "nowhere.zip")
-    with pytest.raises(SourceError, match="expected a folder with LOBSTER files, got one without; give LOBSTER"):
+    with pytest.raises(SourceError, match="expected a folder with LOBSTER files, got one without; give the file"):
         import_day(tmp_path)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(SerlError, match=r"broken\.zip: not a complete zip file"):
