@@ -12,6 +12,7 @@ from serl.clients import queries
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
+from serl.clients.feed_topics import check_book_channel
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
 from serl.clients.turns import take_turn
@@ -139,8 +140,9 @@ class Exchange(Client):
     def follow(self, symbol: str, channel: str = "l2") -> L2Book | L3Book:
         """Keeps a book up to date from the feed; `book` then needs no query.
 
-        channel: "l2" for price levels, "l3" for single orders.
+        channel: "l2" for price levels, "l3" for single orders; UnknownChannel for others.
         """
+        check_book_channel(channel)
         return self._run(self.core.follow(symbol, channel))
 
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:

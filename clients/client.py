@@ -1,6 +1,7 @@
 """What the asyncio and the blocking client can do without waiting for the exchange."""
 
 from serl.clients.core import ClientCore
+from serl.clients.feed_topics import check_channel
 from serl.clients.session import Instrument, Order, Report
 
 
@@ -17,7 +18,8 @@ class Client:
             self.core.send_command(message)
 
     def subscribe(self, channel: str, symbol: str) -> None:
-        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
+        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages. UnknownChannel, UnknownSymbol."""
+        check_channel(channel)
         self.core.subscribe(channel, symbol)
 
     def subscribe_news(self, after: int = -1) -> None:
@@ -28,7 +30,8 @@ class Client:
         self.core.subscribe_news(after)
 
     def unsubscribe(self, channel: str, symbol: str) -> None:
-        """Ends a subscription; a book that followed the channel is no longer kept up to date."""
+        """Ends a subscription; a book that followed the channel is no longer kept up to date. UnknownChannel."""
+        check_channel(channel)
         self.core.unsubscribe(channel, symbol)
 
     def instrument(self, symbol: str) -> Instrument:

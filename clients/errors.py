@@ -69,6 +69,10 @@ class UnknownSymbol(SerlError, KeyError):
         return str(self.args[0])
 
 
+class UnknownChannel(SerlError, ValueError):
+    """The feed has no such channel."""
+
+
 class ReportGap(SerlError, RuntimeError):
     """Reports are missing and the exchange no longer stores them: positions and open orders may be incomplete."""
 

@@ -4,7 +4,26 @@ from typing import Any
 
 import zmq
 
-from serl.exchange.wire import subscription
+from serl.clients.errors import UnknownChannel
+from serl.exchange.wire import FeedKind, subscription
+
+CHANNELS = tuple(kind.name.lower() for kind in FeedKind if kind != FeedKind.TIME)
+"""Of each symbol."""
+BOOK_CHANNELS = "l2", "l3"
+
+
+def check_channel(channel: str) -> None:
+    """UnknownChannel unless the feed has it: the exchange sends nothing on others."""
+    if channel not in CHANNELS:
+        raise UnknownChannel(
+            f"expected a channel of {', '.join(CHANNELS)}, got {channel!r}; subscribe_news is for news"
+        )
+
+
+def check_book_channel(channel: str) -> None:
+    """UnknownChannel unless a book can follow it."""
+    if channel not in BOOK_CHANNELS:
+        raise UnknownChannel(f"expected a channel of {', '.join(BOOK_CHANNELS)} for a book, got {channel!r}; give one")
 
 
 def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:

@@ -1,12 +1,13 @@
 """Reference data of symbols."""
 
 import dataclasses
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from serl.clients.errors import PriceOffTick
 from serl.exchange.errors import ConfigError
 from serl.exchange.integers import integer
+from serl.exchange.records import CASH_MAX
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +25,15 @@ class Instrument:
         return cls(number, name, Decimal(tick_size), Decimal(lot_size))
 
     def ticks(self, price: Decimal | str | float) -> int:
-        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
+        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks, and for
+        what no exchange can have."""
         try:
             exact = Decimal(str(price)) / self.tick_size
-        except InvalidOperation:
-            raise PriceOffTick(f"{self.name}: expected a price, got {price!r}") from None
+        except DecimalException:
+            raise PriceOffTick(f"{self.name}: expected a price, got {price!r}; give a number, like 99.5") from None
+        if not exact.is_finite() or abs(exact) > CASH_MAX:
+            most = self.price(CASH_MAX)
+            raise PriceOffTick(f"{self.name}: expected a finite price of at most {most}, got {price!r}; give another")
         if exact != exact.to_integral_value():
             below = int(exact // 1)
             raise PriceOffTick(

@@ -120,7 +120,9 @@ def _context(day: Day) -> RowContext:
 
 
 def _symbol(day: Day, symbol: str | None) -> int:
-    """The number of a symbol; -1 for None."""
+    """The number of a symbol; -1 for None. ConfigError unless the day is one that has been read, and has the symbol."""
+    if not isinstance(day, Day):
+        raise ConfigError(f"day: expected a Day, got {day!r}; read it with serl.history.day.read_day")
     names = [one.name for one in day.reference.symbols]
     if symbol is None:
         return -1

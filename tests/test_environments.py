@@ -135,6 +135,20 @@ def test_agents_of_one_book(day: Path) -> None:
         parallel_env(**SMALL)
 
 
+def test_actions_of_another_shape_are_refused(day: Path) -> None:
+    settings: dict[str, Any] = {"data": day, "duration_s": 60, "actions": "hybrid", "scales": Scales()}
+    one, several = gymnasium.make(EXECUTION_ID, disable_env_checker=True, **settings), made(2, **settings)
+    together = parallel_env(agents=1, **settings)
+    for env in (one, several, together):
+        env.reset(seed=1)
+    with pytest.raises(ConfigError, match=r"actions: expected numbers of shape \(3,\), got \(7,\); see .*action_space"):
+        one.step(np.zeros(7))
+    with pytest.raises(ConfigError, match=r"actions: expected numbers of shape \(2, 3\), got \(3,\)"):
+        several.step(np.zeros(3))
+    with pytest.raises(ConfigError, match=r"actions: expected numbers of shape \(\d+,\), got \(99,\)"):
+        together.step({"agent_0": np.zeros(99)})
+
+
 def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:
     """Of one agent that takes nothing, those of the vector environment."""
     settings: dict[str, Any] = {

@@ -55,10 +55,11 @@ def backtest(
         on_progress: called with the time that the market has reached, ns after midnight.
 
     Raises:
-        BacktestError: there is no such market or window.
+        BacktestError: there is no such strategy, market or window.
         SimulationError: a trader, or a compiled strategy, sleeps for no time.
         ConfigError: the day is too short, or has too few trades, for a coefficient.
     """
+    _check_strategy(strategy)
     references, span_ns, data = _market(population, day)
     answering = None if answers == NONE else _answering(strategy, day, answers)
     start_ns, end_ns = _window(span_ns, window_ns)
@@ -87,8 +88,7 @@ def backtest(
     market.run_until(start_ns)
     began_s = time.perf_counter()
     if bots is None:
-        bot = strategy() if isinstance(strategy, type) else strategy
-        assert isinstance(bot, Strategy)
+        bot: Any = strategy() if isinstance(strategy, type) else strategy
         name, bests, decisions = type(bot).__name__, *_run_python(bot, market, marks, start_ns, on_progress)
         latency: Any = "none" if delays is None else str(delays)
         interval_s = bot.interval_s
@@ -114,6 +114,15 @@ def backtest(
         name, references, fills, marks, fill_forward(bests), decisions, counts, settings, wall_s, events,
         fill_fees(fills, rules.fees) if rates else None,
     )  # fmt: skip
+
+
+def _check_strategy(strategy: Any) -> None:
+    """BacktestError for what is no strategy."""
+    if not (isinstance(strategy, Strategy | Kind) or (isinstance(strategy, type) and issubclass(strategy, Strategy))):
+        raise BacktestError(
+            f"strategy: expected a serl.Strategy, its class, or a kind of trader, got {strategy!r}; load_kind(NAME) of serl.agents.traders.registry "
+            "returns the kind of a function with @trader"
+        )
 
 
 def _market(

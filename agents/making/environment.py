@@ -50,7 +50,7 @@ class MakingVectorEnv(PositionVectorEnv):
 
     def offsets(self, actions: Any) -> Any:
         """(N, 2) distances from the mid, in ticks, of (N, 2) actions."""
-        actions = np.clip(numbers_of(actions).reshape(self.num_envs, 2), -1.0, 1.0)
+        actions = np.clip(numbers_of(actions, (self.num_envs, 2)), -1.0, 1.0)
         return (actions + 1) / 2 * self.config.offset_ticks
 
     def actions_of(self, offsets_ticks: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from serl.agents.execution.environment.market_state import LIMITS
-from serl.agents.execution.environment.vector import Sampler
+from serl.agents.execution.environment.vector import Sampler, shaped
 from serl.agents.positions.config import PositionConfig
 from serl.agents.positions.environment import PositionVectorEnv
 from serl.agents.positions.evaluate import Score, compare
@@ -80,7 +80,7 @@ class TargetVectorEnv(PositionVectorEnv):
     def targets_lots(self, actions: Any) -> Any:
         """(N,) positions of N actions, toward 0 to whole lots of the market; continuous actions are clipped to [-1, 1]. Raises `ConfigError` for an
         action that is none."""
-        config, values = self._targets, np.asarray(actions, np.float64).reshape(self.num_envs)
+        config, values = self._targets, shaped(actions, (self.num_envs,))
         shares, valid, expected = np.clip(values, -1.0, 1.0), ~np.isnan(values), "numbers in [-1, 1]"
         if config.actions == "discrete":
             last = config.positions - 1

@@ -25,8 +25,10 @@ from serl.clients.errors import (
     Rejected,
     ReportGap,
     SessionEnded,
+    UnknownChannel,
     UnknownSymbol,
 )
+from serl.clients.instrument import Instrument
 from serl.clients.session import Session
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EventKind, TimeInForce
@@ -41,6 +43,26 @@ ROOT = Path(__file__).parents[2]
 def exchange() -> Iterator[Served]:
     with start_exchange(symbols="DEMO,AMZN,JS") as served:
         yield served
+
+
+def test_channels_that_the_feed_does_not_have_are_refused(exchange: Served) -> None:
+    with connect(exchange.endpoint, "eve") as eve:
+        for call in (eve.subscribe, eve.unsubscribe):
+            with pytest.raises(
+                UnknownChannel, match="expected a channel of l1, l2, l3, trade, status, rows, auction, got 'x'"
+            ):
+                call("x", "DEMO")
+        with pytest.raises(UnknownChannel, match="expected a channel of l2, l3 for a book, got 'trade'"):
+            eve.follow("DEMO", "trade")
+
+
+@pytest.mark.parametrize(
+    "price", [float("nan"), float("inf"), "-Infinity", "sNaN", "1e400", "1e999999999999999999", 1e17]
+)
+def test_prices_that_no_exchange_can_have_are_refused(price: Any) -> None:
+    instrument = Instrument.of(0, "DEMO", "0.01", "1")
+    with pytest.raises(PriceOffTick, match=r"DEMO: expected a (finite )?price( of at most 90071992547409\.92)?, got "):
+        instrument.ticks(price)
 
 
 def test_the_blocking_client(exchange: Served) -> None:

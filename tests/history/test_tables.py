@@ -184,3 +184,12 @@ def test_the_command_writes_tables(day: Day, tmp_path: Path) -> None:
     ):  # fmt: skip
         code, text = run(*arguments)
         assert code == 2 and message in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["orders", "events", "trades", "quotes", "book"])
+def test_a_path_is_no_day(name: str) -> None:
+    path: Any = "x.day"
+    with pytest.raises(
+        ConfigError, match=r"day: expected a Day, got 'x\.day'; read it with serl\.history\.day\.read_day"
+    ):
+        getattr(tables, name)(path)

@@ -11,7 +11,7 @@ import numpy as np
 from pettingzoo import ParallelEnv
 
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv, Reward, Sampler
+from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv, Reward, Sampler, shaped
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -88,7 +88,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """One decision of every agent. At the end, infos have the `results` of each agent's own order, see Accounts.results."""
-        table = np.stack([np.asarray(actions[agent], np.float64) for agent in self.agents])
+        table = np.stack([shaped(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents])
         fills, last = self.vector.step_without_reset(table[:, : self._action_size])
         self._messages[:] = np.clip(table[:, self._action_size :], -1, 1)
         rewards = np.asarray(self._reward(self.vector, fills, last), np.float64)

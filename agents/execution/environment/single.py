@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.environment.vector import ExecutionVectorEnv, shaped
 from serl.exchange.errors import ConfigError
 
 
@@ -41,10 +41,10 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         return observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One decision."""
+        """One decision. ConfigError for an action of another shape."""
         low, scaled = self._low, np.asarray(action)
         if low is not None:
-            scaled = low + (np.asarray(action, np.float64) + 1) / 2 * (1 - low)
+            scaled = low + (shaped(action, low.shape) + 1) / 2 * (1 - low)
         observations, rewards, done, _, info = self.vector.step(scaled[None])
         if not done[0]:
             return observations[0], float(rewards[0]), False, False, {}

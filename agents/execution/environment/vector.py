@@ -8,6 +8,7 @@ offset_ticks ticks plus offset_bps of the mid, and counts from the same-side tou
 crosses the book (forced completion); AFI is its share.
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,9 +46,19 @@ Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
 PRICE_ADVANTAGE = PriceAdvantage()
 
 
-def numbers_of(actions: Any) -> Any:
-    """Actions as floats. ConfigError for NaN, of which no order can be made."""
+def shaped(actions: Any, shape: tuple[int, ...]) -> Any:
+    """Actions as floats of a shape. ConfigError for another number of them."""
     numbers = np.asarray(actions, np.float64)
+    if numbers.size != math.prod(shape):
+        raise ConfigError(
+            f"actions: expected numbers of shape {shape}, got {numbers.shape}; see the environment's action_space"
+        )
+    return numbers.reshape(shape)
+
+
+def numbers_of(actions: Any, shape: tuple[int, ...]) -> Any:
+    """`shaped`. ConfigError for NaN, too, of which no order can be made."""
+    numbers = shaped(actions, shape)
     if np.isnan(numbers).any():
         raise ConfigError("actions: expected numbers, got NaN; check what the policy computes")
     return numbers
@@ -103,7 +114,7 @@ class ExecutionVectorEnv(VectorEnv):
 
     def split_actions(self, actions: Any) -> tuple[Any, Any, Any]:
         """(market share, limit share, offset in ticks) from (N, k) actions."""
-        actions = numbers_of(actions).reshape(self.num_envs, -1)
+        actions = numbers_of(actions, (self.num_envs, ACTIONS[self.actions]))
         zeros = np.zeros(self.num_envs)
         if self.actions == "market":
             return actions[:, 0], zeros, zeros

@@ -215,6 +215,15 @@ def test_an_exception_of_the_strategy_names_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "report.html").exists()
 
 
+def test_what_is_no_strategy_is_refused() -> None:
+    for wrong in (3, "Maker", object):
+        strategy: Any = wrong
+        with pytest.raises(
+            BacktestError, match=r"strategy: expected a serl\.Strategy, its class, or a kind of trader, got "
+        ):
+            backtest(strategy, population=load_population("small"))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

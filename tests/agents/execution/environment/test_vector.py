@@ -102,7 +102,7 @@ def test_a_reset_of_some_leaves_the_others_alone(name: str) -> None:
 def test_actions_that_are_nan_are_refused() -> None:
     env = environment("bars")
     env.reset(seed=1)
-    wrong = actions(env.num_envs)
+    wrong = actions(1)[0]
     wrong[0, -1] = np.nan
     with pytest.raises(ConfigError, match="expected numbers, got NaN"):
         env.step(wrong)
