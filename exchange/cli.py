@@ -339,8 +339,9 @@ def account(participant: str, request: Request) -> None:
     symbols = {
         number: (name, Decimal(tick) * Decimal(lot)) for number, name, tick, lot in request("queries", "INFO")[5][1]
     }
+    found = request("queries", "ACCOUNT", participant)[5]
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
-    for symbol, last_ticks, *balances in request("queries", "ACCOUNT", participant)[5]:
+    for symbol, last_ticks, *balances in found:
         (name, unit), balance = symbols[symbol], Account.from_balances(balances)
         ticks = (
             balance.cash_ticks,

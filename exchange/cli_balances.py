@@ -1,10 +1,11 @@
 """`serl exchange deposit` and `withdraw`, and what an account has of each asset."""
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import click
 
 from serl.exchange.cli_request import Request, exchange_options
+from serl.exchange.errors import ConfigError
 
 
 @click.command("deposit", epilog="Example: serl exchange deposit alice USD 100000")
@@ -24,7 +25,19 @@ def deposit(participant: str, asset: str, amount: str, request: Request) -> None
 @exchange_options
 def withdraw(participant: str, asset: str, amount: str, request: Request) -> None:
     """Take an AMOUNT off what a participant has of an ASSET. It is refused if the account has balance checks and less is free."""
-    _deposit(request, participant, asset, amount[1:] if amount.startswith("-") else f"-{amount}")
+    if not _is_positive(amount):
+        raise ConfigError(
+            f"AMOUNT: expected a number above 0, got {amount[:80]!r}; give what is to be taken off, like 100"
+        )
+    _deposit(request, participant, asset, f"-{amount}")
+
+
+def _is_positive(amount: str) -> bool:
+    """Whether it is a number above 0."""
+    try:
+        return amount[:1] != "+" and Decimal(amount) > 0
+    except InvalidOperation:
+        return False
 
 
 def _deposit(request: Request, participant: str, asset: str, amount: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from serl.exchange.cli_login import curve_option, token_options
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, RequestRejected
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
@@ -43,11 +43,21 @@ def exchange_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def symbol_number(request: Request, symbol: str | None) -> int:
-    """The number of a symbol that is given by its name, or by its number, for which no permission to read data is needed; of the only one,
-    if none is given. ConfigError for another."""
+    """The number of a symbol of an operator's command that is given by its name, or by its number, for which no permission to read data is
+    needed; of the only one, if none is given. ConfigError for another."""
     if symbol is not None and symbol.isdecimal():
         return int(symbol)
-    numbers = {name: number for number, name, *_ in request("queries", "INFO")[5][1]}
+    try:
+        symbols = request("queries", "INFO")[5][1]
+    except RequestRejected as error:
+        if error.code != "login":
+            raise
+        raise RequestRejected(
+            "not_permitted",
+            "expected an operator's token, got none or another; give that of a participant with the permission operate with --token-file (and "
+            "--symbol as a number if it may not read data)",
+        ) from None
+    numbers = {name: number for number, name, *_ in symbols}
     if symbol is None and len(numbers) == 1:
         return 0
     if symbol not in numbers:

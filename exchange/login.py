@@ -49,7 +49,7 @@ class ParticipantConfig(_Section):
         if given == ["token_file"]:
             read["token"] = read_token(Path(values["token_file"]))
         if given == ["token_env"]:
-            read["token"] = os.environ.get(str(values["token_env"]), "")
+            read["token"] = _token_of(str(values["token_env"]))
         if values.get("client_key_file"):
             read["client_key"] = _read_key(Path(values["client_key_file"]))
         return read
@@ -57,6 +57,17 @@ class ParticipantConfig(_Section):
     def matches(self, token: object, key: str | None) -> bool:
         """Whether the credentials are this participant's. key: the connection's CURVE key, "" without CURVE; None: any."""
         return _equal(self.token, token) and (not self.client_key or key is None or _equal(self.client_key, key))
+
+
+def _token_of(variable: str) -> str:
+    """The token in an environment variable. ValueError if there is none."""
+    token = os.environ.get(variable)
+    if not token:
+        problem = "is not set" if token is None else "is empty"
+        raise ValueError(
+            f"expected a token in the environment variable {variable}, which {problem}; set it before the start"
+        )
+    return token
 
 
 class LoginConfig(_Section):

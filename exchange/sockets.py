@@ -43,8 +43,9 @@ def bind_sockets(
         except zmq.ZMQError as error:
             context.destroy(0)
             owner = listening_process(endpoint_port(endpoint))
+            reason = (error.strerror or str(error)).partition(" (addr=")[0]
             raise PortInUse(
-                f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
+                f"{endpoint} ({name}) cannot be bound: {reason}{f' by {owner}' if owner else ''}; stop the process that listens there "
                 f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
             ) from None
         if KINDS[name] == zmq.ROUTER:

@@ -132,8 +132,14 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
     from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.policies.volume import Vwap
     from serl.agents.learning.evaluation import Contender
+    from serl.exchange.errors import ConfigError
 
     name, _, mode = text.partition(":") if text.partition(":")[0] in NAMES else (text, "", "")
+    if name not in NAMES and name not in FITTED and not Path(name).exists():
+        raise ConfigError(
+            f"{name}: does not exist; give one of {', '.join(NAMES)}, each perhaps with a mode, like twap:limit, the file of a trained policy, or the "
+            "folder of its run"
+        )
     volumes = scenario.source.volume_curve() if name == "vwap" and curve is None else None
     policy: Policy
     if name in FITTED:

@@ -33,6 +33,8 @@ class Finding:
 
 def find_meta(folder: Path) -> dict[str, Any]:
     """The meta of a journal, from its copy where the file itself is damaged. Raises JournalError without either."""
+    if not folder.exists():
+        raise JournalError(f"{folder}: does not exist; give the folder of a journal")
     for path in (folder / META, folder / META_COPY):
         try:
             meta: dict[str, Any] = read_checked(path)

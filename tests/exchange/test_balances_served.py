@@ -124,6 +124,9 @@ def test_operators_deposit_and_withdraw(served: Served) -> None:
         "0",
         "1,200.25",
     ]
+    for amount in ("abc", "0", "nan", "+5"):
+        refused = serl(served, "exchange", "withdraw", "carol", "USDT", amount)
+        assert f"AMOUNT: expected a number above 0, got '{amount}'" in refused
     assert "DEPOSIT was rejected: LIMIT_BALANCE" in serl(served, "exchange", "withdraw", "alice", "USDT", "999999")
 
 

@@ -136,7 +136,10 @@ def test_keys_are_their_owners_alone(keys: Path, caplog: pytest.LogCaptureFixtur
     [
         ({"participants": {"alice": {}}}, "expected a token .* got neither"),
         ({"participants": {"alice": {"token": "a", "token_env": "X"}}}, "expected one of .* got token and token_env"),
-        ({"participants": {"alice": {"token_env": "SERL_NO_SUCH_VARIABLE"}}}, "at least 1 character"),
+        (
+            {"participants": {"alice": {"token_env": "SERL_NO_SUCH_VARIABLE"}}},
+            "variable SERL_NO_SUCH_VARIABLE, which is not set; ",
+        ),
         ({"participants": {"alice": {"token_file": "/no/such/file"}}}, "expected a file with a token"),
         ({"participants": {"alice": {"client_key": "short"}}, "curve_keys": "keys"}, "client_key"),
         ({"participants": {"alice": {"client_key": "x" * 40}}}, "expected curve_keys with the client_key of 'alice'"),

@@ -65,6 +65,12 @@ def command_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("commands-*.rows"))
 
 
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    for name in ("verify", "info"):
+        result = CliRunner().invoke(command, [name, str(tmp_path / "none")])
+        assert str(result.exception) == f"{tmp_path / 'none'}: does not exist; give the folder of a journal"
+
+
 def test_an_undamaged_journal(journal: tuple[Path, Rows], tmp_path: Path) -> None:
     folder = shutil.copytree(journal[0], tmp_path / "journal")
     code, text = run("verify", str(folder))

@@ -170,7 +170,10 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
     [
         (["nothing", "--market", "a.day"], "a.day"),
         (["--kind", "replay"], "expected at least one file"),
-        (["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"], "'nothing'"),
+        (
+            ["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
+            "nothing: does not exist; give one of twap",
+        ),
         (
             ["passive:market", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
             "passive: expected action mode hybrid, got 'market'",

@@ -16,6 +16,7 @@ from serl.agents.execution.policies.policy import Policy as AnyPolicy
 from serl.agents.execution.policies.reactive import Aggressive, Passive, Patience
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning import evaluation
+from serl.agents.learning.cli_evaluate import parse_contender
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import (
     MEASURES,
@@ -61,6 +62,14 @@ def episodes(scenario: Scenario, count: int) -> Rows:
 
 def outcome_of(scenario: Scenario, policy: AnyPolicy, rows: Rows) -> Outcome:
     return execute_orders(scenario.env_for(policy, policy.modes[0]), policy, rows)
+
+
+def test_a_policy_that_does_not_exist_is_named(scenario: Scenario) -> None:
+    for name in ("runs/nothing", "twop:limit"):
+        with pytest.raises(
+            ConfigError, match=f"{name}: does not exist; give one of twap, .* twap:limit, the file .* folder of its run"
+        ):
+            parse_contender(name, scenario, None)
 
 
 def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:

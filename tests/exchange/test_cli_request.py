@@ -1,0 +1,27 @@
+"""What the commands that send requests to an exchange say when it refuses."""
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from serl.exchange.cli import exchange
+from serl.exchange.cli_request import symbol_number
+from serl.exchange.errors import RequestRejected
+from tests.server_fixture import start_exchange
+
+
+def test_an_operation_without_a_token_asks_for_an_operators() -> None:
+    def refuse(socket: str, kind: str) -> Any:
+        raise RequestRejected("login", f"{socket} {kind}: expected the token of a participant that may read data")
+
+    for symbol in ("AMZN", None):
+        with pytest.raises(RequestRejected, match=r"not_permitted: expected an operator's token, .* with --token-file"):
+            symbol_number(refuse, symbol)
+    assert symbol_number(refuse, "1") == 1
+
+
+def test_the_account_of_an_unknown_participant_has_no_table() -> None:
+    with start_exchange(symbols="A") as served:
+        done = CliRunner().invoke(exchange, ["account", "nobody", "--connect", served.endpoint])
+    assert isinstance(done.exception, RequestRejected) and "'nobody'" in str(done.exception) and not done.output
