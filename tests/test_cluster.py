@@ -61,7 +61,7 @@ def test_a_place_is_this_machine_or_a_cluster(on: str) -> None:
 
 def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[ray\]'"):
         next(on_ray({1: partial(int, 1)}, "ray"))
 
 

@@ -81,7 +81,7 @@ def test_make_targets_and_extras_exist() -> None:
     assert made and made <= targets
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     pages = "".join(page.read_text() for page in PAGES)
-    asked = set(re.findall(r"pip install 'serl\[([\w,]+)\]'", pages))
+    asked = set(re.findall(r"pip install -e '\.\[([\w,]+)\]'", pages))
     assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
 
 

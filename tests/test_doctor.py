@@ -22,7 +22,7 @@ from serl.exchange.ports import listening_process, port_is_free
 
 FINDINGS = [
     Finding("python", "ok", "3.11.7 (/a/long/path/to/some/interpreter)"),
-    Finding("extra x", "optional", "missing: torch [cpu]", "pip install 'serl[x]'"),
+    Finding("extra x", "optional", "missing: torch [cpu]", "pip install -e '.[x]'"),
 ]
 
 
@@ -48,7 +48,7 @@ def test_a_missing_base_package_is_a_finding(package: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None; from serl.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", hidden, "doctor"], capture_output=True, text=True)
     assert done.stderr == "" and "port 8700" in done.stdout
-    assert done.returncode == 1 and re.search(f"!! .*{package}.* -> pip install serl", done.stdout)
+    assert done.returncode == 1 and re.search(f"!! .*{package}.* -> in serl's clone: pip install -e .", done.stdout)
 
 
 @pytest.mark.usefixtures("two_checks")
@@ -61,7 +61,7 @@ def test_without_rich_every_check_is_a_line(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("two_checks")
 def test_without_a_terminal_every_check_is_a_line() -> None:
     lines = CliRunner().invoke(command).stdout.splitlines()
-    assert lines[1] == "-- extra x: missing: torch [cpu] -> pip install 'serl[x]'"
+    assert lines[1] == "-- extra x: missing: torch [cpu] -> pip install -e '.[x]'"
     assert len(lines) == 4
 
 
@@ -75,7 +75,7 @@ def test_terminals_of_any_width(
     text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, text.splitlines())) <= columns
     assert ("what to do" in text) == table
-    assert "serl[x]" in text
+    assert ".[x]" in text
 
 
 def test_a_broken_check_gives_exit_status_1_and_the_others_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first.state, first.found) == ("broken", "missing: nosuchpackage")
     (learning,) = [one for one in extras if one.name == "extra learning"]
     assert learning.state == "optional" and learning.found.startswith("missing: numpy>=1000 (is ")
-    assert learning.advice == "pip install 'serl[learning]'"
+    assert learning.advice == "in serl's clone: pip install -e '.[learning]'"
 
 
 def test_a_port_in_use_is_reported_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:

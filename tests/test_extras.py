@@ -198,7 +198,7 @@ def test_commands_that_need_an_extra_name_it_and_start_nothing(folder: Path, bar
         for line, extra in NEEDS_EXTRA.items()
         if found[line][0] != 2
         or not found[line][1].startswith("error: expected the package")
-        or not found[line][1].endswith(f": pip install 'serl[{extra}]'\n")
+        or not found[line][1].endswith(f": pip install -e '.[{extra}]'\n")
         or found[line][1].count("\n") != 1
     }
     assert wrong == {}
@@ -265,4 +265,7 @@ def test_a_package_of_serl_itself_is_installed_with_serl(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(MissingPackageError) as caught:
         require("a test", "numpy", "numba")
-    assert str(caught.value) == "expected the package numba for a test, got none; install it with: pip install serl"
+    assert (
+        str(caught.value)
+        == "expected the package numba for a test, got none; install it in serl's clone with: pip install -e ."
+    )

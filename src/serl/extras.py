@@ -72,6 +72,12 @@ def extras_providing(modules: list[str], preferred: str = "") -> list[str]:
     return sorted(chosen)
 
 
+def install_command(*extras: str) -> str:
+    """The command that installs serl with these extras, in its clone: serl is not on PyPI, where another project has its name."""
+    wanted = ",".join(filter(None, extras))
+    return f"pip install -e '.[{wanted}]'" if wanted else "pip install -e ."
+
+
 def user_extras() -> list[str]:
     """Names of the extras for users, without those for developers."""
     try:
@@ -98,10 +104,11 @@ def _applies(requirement: "Requirement", extra: str) -> bool:
 
 
 def _text(missing: list[str], purpose: str, extras: list[str]) -> str:
-    wanted = ",".join(filter(None, extras))
-    package = f"'serl[{wanted}]'" if wanted else "serl" if extras else " ".join(missing)
+    place, command = (
+        (" in serl's clone", install_command(*extras)) if extras else ("", f"pip install {' '.join(missing)}")
+    )
     one = len(missing) == 1
     return (
         f"expected the package{'' if one else 's'} {', '.join(missing)} for {purpose}, got none{'' if one else ' of them'}; "
-        f"install {'it' if one else 'them'} with: pip install {package}"
+        f"install {'it' if one else 'them'}{place} with: {command}"
     )

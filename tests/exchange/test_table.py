@@ -111,7 +111,7 @@ def test_without_the_package_the_error_says_how_to_install_it(package: str, monk
         return None if name == package else importlib.util.find_spec(name)
 
     monkeypatch.setattr("serl.extras.find_spec", without)
-    table, advice = small(), {"pyarrow": r"pip install 'serl\[history\]'"}
+    table, advice = small(), {"pyarrow": r"pip install -e '\.\[history\]'"}
     with pytest.raises(MissingPackageError, match=f"expected the package {package} for .*, got none; .*{advice.get(package, f'pip install {package}')}"):  # fmt: skip
         getattr(table, f"to_{package.replace('pyarrow', 'arrow')}")()
 

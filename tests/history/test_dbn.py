@@ -276,7 +276,7 @@ def test_broken_files(data: bytes, error: str, tmp_path: Path) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "databento_dbn", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[history\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[history\]'"):
         imported(tmp_path, FIRST)
 
 

@@ -75,5 +75,5 @@ def test_too_few_messages() -> None:
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[learning\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[learning\]'"):
         predictive.import_torch()

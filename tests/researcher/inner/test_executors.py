@@ -17,7 +17,7 @@ from serl.researcher.modules.example import example
 
 def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[ray\]'"):
         trainer("ray")
 
 
