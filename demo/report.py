@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from serl.agents.execution.metrics import IS_MEANING
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import cell, page, png, table, write
 from serl.clients.processes import ProcessFailed
@@ -23,7 +24,7 @@ def write_report(scene: Scene) -> Path:
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
     parts = ["<h2>Executions</h2>", table(list(FIGURES.values()), [_row(summary) for summary, _ in found.values()])]
     parts.append(
-        "<p>Each row is one parent order, at its own time of the day: too little to compare the policies or to give intervals. "
+        f"<p>IS: {IS_MEANING}. Each row is one parent order, at its own time of the day: too little to compare the policies or to give intervals. "
         "<code>serl evaluate</code> compares policies.</p>"
     )
     parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]

@@ -5,6 +5,9 @@ Prices may have any unit (here ticks); results are in basis points, higher is be
 
 from collections.abc import Sequence
 
+IS_MEANING = "vs arrival, higher is better"
+"""Added wherever IS is printed: in the literature it is a cost, here a gain."""
+
 
 def average_price(fills: Sequence[tuple[int, int]]) -> float | None:
     """Volume-weighted average of (price, quantity) pairs."""

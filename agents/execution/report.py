@@ -182,7 +182,7 @@ def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
         ("arrival mid", price(summary["arrival_mid_ticks"])),
         ("PA (against VWAP)", bps(summary["PA_bps"])),
         ("PA_twap (against TWAP in process)", bps(summary["PA_twap_bps"])),
-        ("IS (against arrival)", bps(summary["IS_bps"])),
+        (f"IS ({metrics.IS_MEANING})", bps(summary["IS_bps"])),
         ("participation", "n/a" if share is None else f"{share:.2%}"),
         ("AFI / FFR", f"{summary['AFI']:.4f} / {summary['FFR']:.4f}"),
     ]

@@ -78,7 +78,7 @@ def evaluate(
     from rich.console import Console
 
     from serl.agents.learning.market_config import with_overrides
-    from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
+    from serl.agents.learning.table import Section, terminal_note, terminal_table, write_tables
 
     market = market_settings(config)
     overrides = {
@@ -100,7 +100,7 @@ def evaluate(
             on or LOCAL,
         )
         Console().print(terminal_table(evaluation))
-        click.echo(f"{interval_note(evaluation)}\n{provenance}\n")
+        click.echo(f"{terminal_note(evaluation, output)}\n{provenance}\n")
         sections.append(Section(evaluation, provenance))
     click.echo(f"wrote {', '.join(map(str, write_tables(sections, output)))}")
 

@@ -12,6 +12,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from serl.agents.execution.metrics import IS_MEANING
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
@@ -28,7 +29,25 @@ UNITS = {
     "PA-std": "bps",
     "FEES": "bps",
 }
+MEANINGS = {
+    "PA": "against the market's VWAP, higher is better",
+    "PA_mid": "at mids, without spread, impact and fees",
+    "PA_rule": "PA minus that of `patience` on the same order",
+    "PA_twap": "against a TWAP of the same order, higher is better",
+    "IS": IS_MEANING,
+    "IMPACT": "the part of IS from the mid's moves that our trades caused",
+    "RISK": "IS minus IMPACT",
+    "PA-std": "standard deviation of PA over orders",
+    "WR": "win rate, the share of orders with PA > 0",
+    "WR_twap": "the share of orders with PA_twap > 0",
+    "GLR": "gain-loss ratio, the mean gain over the mean loss in PA",
+    "AFI": "unfilled share at the end of the window, before forced completion",
+    "FFR": "filled share, forced completion included",
+    "FEES": "what the fills were charged, in PA and IS",
+}
+"""Of each measure in MEASURES, for the note under a table; docs/execution.md and docs/learning.md define them."""
 TERMINAL_MEASURES = ("PA", "FEES", "PA_rule", "PA_twap", "WR", "AFI")
+TABLE_FILE = "evaluation.md"
 JSON_FILE = "evaluation.json"
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By the number of actions; see ExecutionVectorEnv."""
@@ -46,7 +65,7 @@ class Section:
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
     """Writes evaluation.md, .csv, .html and .json to a folder; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "evaluation.md", folder / "evaluation.csv"]
+    paths = [folder / TABLE_FILE, folder / "evaluation.csv"]
     for path, text in zip(paths, (markdown(sections), comma_separated(sections)), strict=True):
         path.write_text(text)
     data = " ".join(f"{section.evaluation.market}: {section.provenance}" for section in sections)
@@ -67,14 +86,19 @@ def _headers(evaluation: Evaluation) -> list[str]:
     return [f"{name} {UNITS[name]}" if name in UNITS else name for name in _shown(evaluation)]
 
 
-def interval_note(evaluation: Evaluation) -> str:
-    """Explains the intervals."""
+def note(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> str:
+    """Explains the intervals, and those of the measures that the evaluation has."""
     return (
-        f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
-        f"{evaluation.without_trades} orders have no PA because nobody else traded in their window. PA_rule: PA minus that of `patience` on the same "
-        "order; PA_mid: at mids, without spread, impact and fees"
-        f"{'; FEES: what the fills were charged, in PA and IS.' if 'FEES' in evaluation.rows[0].estimates else '.'}"
+        f"{evaluation.orders} orders, seed {evaluation.seed}; intervals: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
+        f"{evaluation.without_trades} orders have no PA because nobody else traded in their window. "
+        f"{'; '.join(f'{name}: {MEANINGS[name]}' for name in _shown(evaluation, measures))}."
     )
+
+
+def terminal_note(evaluation: Evaluation, folder: Path) -> str:
+    """The note under terminal_table, and where the measures are that it leaves out; folder: that of `write_tables`."""
+    left_out = [name for name in _shown(evaluation) if name not in TERMINAL_MEASURES]
+    return f"{note(evaluation, TERMINAL_MEASURES)}\nmore columns ({', '.join(left_out)}): {folder / TABLE_FILE}"
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -87,7 +111,7 @@ def markdown(sections: Sequence[Section]) -> str:
         for row in one.rows:
             cells = [row.name, *(_cell(row.estimates[name]) for name in _shown(one)), str(one.orders)]
             lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", interval_note(one), "", section.provenance, ""]
+        lines += ["", note(one), "", section.provenance, ""]
     return "\n".join(lines)
 
 
@@ -158,7 +182,7 @@ def _html_section(one: Evaluation) -> str:
     return "\n".join(
         [
             *parts,
-            f"<p>{escape(interval_note(one))}</p>",
+            f"<p>{escape(note(one))}</p>",
             png(_figure(one), "PA of orders, actions, and the remaining share over the window"),
         ]
     )
