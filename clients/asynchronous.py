@@ -198,7 +198,7 @@ class AsyncExchange(Client):
         return await self._run(queries.status(self.core, symbol))
 
     async def account(self) -> dict[str, Balance]:
-        """What we have made in each symbol that we ever traded, by name: position, cash, profit and fees in money, over all sessions.
+        """Position, cash, profit and fees in money, over all sessions, by name of the symbol; symbols in which all are zero are left out.
 
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """

@@ -135,7 +135,7 @@ class Queries:
         return self._sessions.participants.number(name)
 
     def _account(self, participant: int) -> list[list[int]]:
-        """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
+        """[symbol, last_ticks, balances ...] of every symbol in which the participant has a balance other than zero."""
         state = self._core.market.state
         balances = self._core.market.balances()[participant]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
