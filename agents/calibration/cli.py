@@ -142,9 +142,12 @@ def _print_scores(console: object, found: object, hours: str) -> None:
         table.add_column(head, justify="left" if not head else "right", no_wrap=True)
     for label, scored in found.scored.items():
         row = ROWS.get(label, label)
-        facts = f"{scored.facts_shared.mean:.1f}"
         table.add_row(
-            row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}"
+            row,
+            cell(scored.mean_l1),
+            cell(scored.mean_wasserstein),
+            scored.facts_text,
+            f"{scored.signs_shared.mean:.1f}",
         )
     console.print(table)
     if len(found.days) > 1:

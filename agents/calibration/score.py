@@ -60,6 +60,12 @@ class HeldOutScores:
     """Of the levels that the real day can show, on average over the time. The scores of volumes leave them out."""
     messages: list[int]
 
+    @property
+    def facts_text(self) -> str:
+        """The mean number of shared facts about returns, or "–" if these hours are too short to tell any."""
+        told = [np.isfinite(self.fact_values[fact.name].values).any() for fact in FACTS[:RETURN_FACTS]]
+        return f"{self.facts_shared.mean:.1f}" if any(told) else "–"
+
     def to_json(self) -> dict[str, Any]:
         """All numbers."""
         return {

@@ -47,6 +47,7 @@ def realism(
     from serl.agents.pages.page import check_path
     from serl.agents.realism.days import cut_window, load_day, parse_window
     from serl.agents.realism.distances import check_bootstraps
+    from serl.agents.realism.facts import shared_text
     from serl.agents.realism.measure import count_steps, measure
     from serl.agents.realism.report import write_report
 
@@ -79,6 +80,6 @@ def realism(
         table.add_column(head, justify="left" if not head else "right")
     for name in measurement.names:
         means = [distance["mean"].value for distance in measurement.benchmarks[name].summary().values()]
-        table.add_row(name, *(f"{mean:.3f}" for mean in means), f"{measurement.agreements(name).count(True)} of 12")
+        table.add_row(name, *(f"{mean:.3f}" for mean in means), shared_text(measurement.agreements(name)))
     console.print(table)
     click.echo(f"wrote {html_path} and {json_path}")

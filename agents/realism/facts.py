@@ -4,7 +4,7 @@ Returns r are changes of the log mid over whole minutes of a window. K is the ex
 of x at a lag of k minutes. The twelfth fact is about trade signs; its lags count trades.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -210,6 +210,12 @@ def measure_facts(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, rando
             bootstrapped = [compute(part) for part in resampled] if enough else []
         estimates.append(Estimate(value, np.array(bootstrapped, np.float64)))
     return Facts(tuple(estimates), count, len(signs))
+
+
+def shared_text(found: Sequence[bool | None]) -> str:
+    """Of the facts that both windows are long enough to tell, how many are shared: "9 of 11"; "–" if none can be told."""
+    told = [shared for shared in found if shared is not None]
+    return f"{told.count(True)} of {len(told)}" if told else "–"
 
 
 def agreements(real: Facts, simulated: Facts) -> list[bool | None]:

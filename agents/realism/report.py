@@ -9,7 +9,7 @@ from serl.agents.pages.page import page, png, table, write
 from serl.agents.realism import figures
 from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import Estimate
-from serl.agents.realism.facts import FACTS
+from serl.agents.realism.facts import FACTS, shared_text
 from serl.agents.realism.impact_response import EVENT_TYPES
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement, to_json
 
@@ -83,9 +83,7 @@ def _summary(measurement: Measurement) -> str:
             values = [number(summaries[name][distance][statistic]) for name in measurement.names]
             rows.append([f"{label}, {title}", *values])
     shared = {name: measurement.agreements(name) for name in measurement.names}
-    rows.append(
-        ["stylised facts shared", *(f"{shared[name].count(True)} of {len(FACTS)}" for name in measurement.names)]
-    )
+    rows.append(["stylised facts shared", *(shared_text(shared[name]) for name in measurement.names)])
     impact = [f"{measurement.response_distances(name).mean():.3f}" for name in measurement.names]
     rows.append(["impact responses, mean difference in ticks", *impact])
     return table(["", *(HEADS[name] for name in measurement.names)], rows)
@@ -127,7 +125,7 @@ def _facts(measurement: Measurement) -> str:
         for name in names:
             cells += [number(measurement.facts[name].estimates[row]), marks[shared[name][row]]]
         rows.append(cells)
-    totals = {name: f"{shared[name].count(True)} of {len(FACTS)}" for name in measurement.names}
+    totals = {name: shared_text(shared[name]) for name in measurement.names}
     rows.append(["agreements", "", totals[FLOOR], *(cell for name in names for cell in ("", totals[name]))])
     heads = [cell for name in names for cell in (HEADS[name], "as real")]
     return table(["fact", "real", "halves agree", *heads], rows)

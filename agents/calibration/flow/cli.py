@@ -163,7 +163,7 @@ def _print_scores(console: object, found: "TrainedFlow", hours: str) -> None:
             low, high = one.mean_l1.interval
             interval = f" [{low:.3f}, {high:.3f}]" if low == low else ""
             table.add_row(
-                ROWS[name], f"{one.mean_l1.mean:.3f}{interval}".replace("[", "\\["), f"{one.facts_shared.mean:.1f}", f"{one.signs_shared.mean:.1f}",
+                ROWS[name], f"{one.mean_l1.mean:.3f}{interval}".replace("[", "\\["), one.facts_text, f"{one.signs_shared.mean:.1f}",
                 f"{sum(one.messages) / len(one.messages):,.0f}",
             )  # fmt: skip
         console.print(table)

@@ -142,3 +142,8 @@ def test_short_windows_are_not_measured() -> None:
     found = facts.measure_facts(tape, TEN_NS, TEN_NS + MINUTE_NS, 5, np.random.default_rng(1))
     assert all(math.isnan(estimate.value) for estimate in found.estimates)
     assert facts.agreements(found, found) == [None] * 12
+
+
+def test_facts_that_short_windows_cannot_tell_are_not_counted() -> None:
+    assert facts.shared_text([True, False, True, None]) == "2 of 3"
+    assert facts.shared_text([None, None]) == "–"
