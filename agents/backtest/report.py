@@ -24,6 +24,11 @@ def money(value: Decimal) -> str:
     return f"{value:+,.2f}" if value == round(value, 2) else f"{value.normalize():+,f}"
 
 
+def drawdown_text(result: Result) -> str:
+    """The largest drawdown, a positive amount."""
+    return money(result.drawdown).removeprefix("+")
+
+
 def lines(result: Result) -> list[tuple[str, str]]:
     """The summary of one run."""
     counts = result.counts
@@ -36,7 +41,7 @@ def lines(result: Result) -> list[tuple[str, str]]:
     return [
         ("profit", money(result.profit)),
         *fees,
-        ("largest drawdown", money(-result.drawdown) if result.drawdown else "0"),
+        ("largest drawdown", drawdown_text(result)),
         ("position at the end", positions or "flat"),
         ("fills", f"{counts['fill']:,}, {int(result.fills['maker'].sum()):,} of them as maker"),
         ("orders", f"{counts['accepted']:,} accepted, {counts['rejected']:,} commands rejected"),
@@ -98,7 +103,7 @@ def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
     parts.append(png(picture, "profit and position over time"))
     if len(results) > 1:
         rows = [
-            [str(one.settings["seed"]), money(one.profit), money(-one.drawdown), f"{len(one.fill_rows):,}", f"{len(one.trades):,}"]
+            [str(one.settings["seed"]), money(one.profit), drawdown_text(one), f"{len(one.fill_rows):,}", f"{len(one.trades):,}"]
             for one in results
         ]  # fmt: skip
         parts += ["<h2>Seeds</h2>", table(["seed", "profit", "largest drawdown", "fills", "trades"], rows)]
