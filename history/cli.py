@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.history.count_labels import LABELS, label
 from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
         rows.append(("participants", ", ".join(reference.participants)))
     rows += [("file", f"{file.name} sha256 {file.sha256}") for file in reference.files]
     rows += [(name, str(value)) for name, value in reference.parameters.items()]
-    rows += [(name.replace("_", " "), f"{count:,}") for name, count in reference.counts.items()]
+    for name, count in reference.counts.items():
+        rows.append((f"{label(name)} ({name})" if name in LABELS else label(name), f"{count:,}"))
     return rows
 
 
@@ -115,7 +117,7 @@ def import_(
         + (
             f"{counts['refresh_adds'] + counts['refresh_cuts']:,} levels refreshed as they came into view, {counts['unexplained']:,} changes unexplained"
             if "unexplained" in counts
-            else ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+            else ", ".join(f"{label(name)} {count:,}" for name, count in counts.items() if count)
         )
     )
     for line in verdict.lines():

@@ -58,9 +58,9 @@ class Verdict:
         reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in self.rejected.items())
         limits = ", ".join(f"{name} {getattr(self.limits, name):,}" for name in LIMITS)
         return [
-            f"a market accepts {1 - self.rejected_share:.2%} of the commands; rejected: {reasons}"
+            f"{1 - self.rejected_share:.2%} of the commands were accepted; rejected: {reasons}"
             if reasons
-            else "a market accepts all commands",
+            else "no command was rejected",
             f"share of the time in which the book has one side: {self.one_sided_share:.2%}, no side: {self.empty_share:.2%}, is crossed: {self.crossed_share:.2%}",
             f"{self.gaps:,} gaps of over a minute without a command; the longest time without one is {self.longest_gap_s:,.1f} s",
         ] + ([f"an exchange that replays it needs the limits {limits}"] if self._needs_limits else [])

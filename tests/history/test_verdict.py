@@ -101,7 +101,7 @@ def test_an_import_is_judged_before_it_replaces_a_file(tmp_path: Path) -> None:
         import_file(source, output)
     assert output.read_text() == "of before" and sorted(tmp_path.iterdir()) == [source, output]
     result = CliRunner().invoke(day, ["import", str(source), "-o", str(output), "--allow-rejected"])
-    assert result.exit_code == 0 and "a market accepts 50.00% of the commands; rejected: bad qty 1" in result.output
+    assert result.exit_code == 0 and "50.00% of the commands were accepted; rejected: bad qty 1" in result.output
     assert read_reference(output)[1] == 2
 
 

@@ -1,0 +1,20 @@
+"""What the counts of an import are called in print, where their names in a day file do not say it. docs/history.md defines them."""
+
+LABELS = {
+    "unnamed_cancels": "cancels of orders that the file never introduced",
+    "executions_other_head": "executions of orders behind the head of the queue",
+    "executions_unfilled": "executions without enough lots in the book",
+    "prints_rounded": "prints rounded to the tick",
+    "prices_rounded": "order prices rounded to the tick",
+    "crosses_empty": "crosses without volume",
+    "halted_orders": "orders dropped during halts",
+    "refresh_adds": "levels with more lots as they came into view",
+    "refresh_cuts": "levels with fewer lots as they came into view",
+    "unexplained": "level changes without a message",
+    "missing_lots": "lots to remove that the level did not have",
+}
+
+
+def label(name: str) -> str:
+    """The words for a count, by its name in a day file."""
+    return LABELS.get(name, name.replace("_", " "))
