@@ -175,7 +175,7 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
     from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
     from serl.garbage import collect_while_serving
 
-    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
+    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes 10 to 30 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler makes much that lives long
@@ -221,7 +221,7 @@ def compile_ahead(context: click.Context, population: str | None, forecaster: Pa
     from serl.exchange.code_cache import compiled_beside
 
     traders = traders_of(context, population, None, None, None, forecaster)
-    click.echo("compiling what is not in the cache yet; the first time takes about half a minute", err=True)
+    click.echo("compiling what is not in the cache yet; the first time takes 10 to 30 s, longer on a busy machine", err=True)
     gc.disable()  # the compiler creates many long-lived objects
     with contextlib.ExitStack() as beside:
         processes = beside.enter_context(compiled_beside("rulebook", "book"))

@@ -102,7 +102,7 @@ def compiled_code() -> Iterator[Finding]:
     if code_cache.is_kept("book"):
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
     else:
-        advice = "nothing; the first start compiles for about 10 s"
+        advice = "nothing; the first start compiles for 10 to 30 s"
         yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
     if libzmq.AVAILABLE:
         yield Finding("libzmq", "ok", "bundled with pyzmq")
