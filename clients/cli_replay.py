@@ -11,7 +11,7 @@ from serl.exchange.errors import ConfigError
 
 DISPLACED = "UNKNOWN_ORDER"
 CAUSES = {
-    DISPLACED: ": trades of other participants had displaced their orders",
+    DISPLACED: ": the orders that they name are gone: other participants traded with them, or the day was played into a book that already had orders",
     "HALTED": ": the symbol is halted; resume it with serl exchange operate resume",
     "WRONG_PHASE": ": the symbol is closed; open it with serl exchange operate continuous",
     "KILLED": ": the kill switch of the replay's participant is on; lift it with serl exchange kill history --off",

@@ -77,10 +77,18 @@ def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
 
 
 def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
-    """The day's rows with the exchange's symbol numbers. Raises `ReplayError` if it has other tick sizes."""
+    """The day's rows with the exchange's symbol numbers. Raises `ReplayError` if it lacks a symbol or has other tick sizes."""
     rows = day.commands.copy()
+    symbols = day.reference.symbols
+    missing = [symbol.name for symbol in symbols if symbol.name not in client.session.instruments]
+    if missing:
+        wanted = ",".join(one.name if one.tick_size == "0.01" else f"{one.name}={one.tick_size}" for one in symbols)
+        raise ReplayError(
+            f"expected an exchange with {', '.join(missing)}, got one with {', '.join(client.session.instruments)}; start the exchange with "
+            f"--symbols {wanted}"
+        )
     numbers = []
-    for symbol in day.reference.symbols:
+    for symbol in symbols:
         instrument = client.instrument(symbol.name)
         if str(instrument.tick_size) != symbol.tick_size:
             raise ReplayError(

@@ -221,7 +221,9 @@ def compile_ahead(context: click.Context, population: str | None, forecaster: Pa
     from serl.exchange.code_cache import compiled_beside
 
     traders = traders_of(context, population, None, None, None, forecaster)
-    click.echo("compiling what is not in the cache yet; the first time takes 10 to 30 s, longer on a busy machine", err=True)
+    click.echo(
+        "compiling what is not in the cache yet; the first time takes 10 to 30 s, longer on a busy machine", err=True
+    )
     gc.disable()  # the compiler creates many long-lived objects
     with contextlib.ExitStack() as beside:
         processes = beside.enter_context(compiled_beside("rulebook", "book"))

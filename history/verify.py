@@ -139,6 +139,7 @@ def verify(
 def verify_tape(day: Day) -> tuple[str, str]:
     """Tape hashes of a recorded day: (as recorded, of its replay). Raises `SourceError` for another day."""
     if HASH not in day.reference.parameters:
+        _require_files(day)
         raise SourceError(
             f"expected a day of `serl record`, got one from {day.reference.source}; give the source that it was imported from"
         )
@@ -156,6 +157,7 @@ def verify_source(day: Day, path: Path | str) -> VerifyResult:
     from serl.history.lobster import read_lobster
     from serl.history.lobster_day import book_view
 
+    _require_files(day)
     path = Path(path)
     source_format = detect_format(path)
     if source_format not in (LOBSTER, DEPTH):
@@ -170,9 +172,16 @@ def verify_source(day: Day, path: Path | str) -> VerifyResult:
     return verify(day, *book_view(source))
 
 
+def _require_files(day: Day) -> None:
+    if not day.reference.files:
+        raise SourceError(
+            f"expected a day that was imported from a file, got a {day.reference.source} one; it has no source to verify it against"
+        )
+
+
 def _check_files(day: Day, path: Path, files: tuple[SourceFile, ...]) -> None:
     if sorted(file.sha256 for file in files) != sorted(file.sha256 for file in day.reference.files):
-        imported = ", ".join(file.name for file in day.reference.files) or "no file (it was generated)"
+        imported = ", ".join(file.name for file in day.reference.files)
         raise SourceError(f"{path}: expected the source of the day, {imported}, got other contents; give that source")
 
 

@@ -54,6 +54,15 @@ def test_a_window_outside_the_day_is_refused(from_ns: int, to_ns: int, message: 
         Replayer(day_of(rows), "tcp://127.0.0.1:1", from_ns=from_ns, to_ns=to_ns)
 
 
+def test_a_symbol_that_the_exchange_lacks_is_named_with_the_option(endpoint: str) -> None:
+    rows = command(CommandKind.NEW, qty_lots=1, price_ticks=1, command_id=1)
+    day = Day(rows, np.arange(1), Reference((SymbolReference("DEMO", "0.5"),), "", "generated"))
+    with pytest.raises(
+        ReplayError, match=r"expected an exchange with DEMO, got one with AMZN; start .* --symbols DEMO=0\.5"
+    ):
+        Replayer(day, endpoint)
+
+
 @pytest.mark.long
 def test_a_halted_symbol_is_blamed_itself(tmp_path: Path) -> None:
     rows = np.concatenate([command(CommandKind.NEW, qty_lots=1, price_ticks=10, command_id=each) for each in (1, 2)])

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
+from serl.history.errors import SourceError
 from tests.history.sample import write_sample
 from tests.history.test_l3_csv import csv_text
 from tests.history.test_lobster_rules import NO_CHANGE, START
@@ -46,6 +47,9 @@ def test_generate(tmp_path: Path) -> None:
     file = tmp_path / "g.parquet"
     assert "seed 3" in run_cli("generate", "-o", file, "--seed", 3, "--end", "09:40")
     assert "generated" in run_cli("info", file)
+    for words in ((file,), (file, file)):
+        with pytest.raises(SourceError, match="got a generated one; it has no source to verify it against"):
+            CliRunner().invoke(day, ["verify", *map(str, words)], catch_exceptions=False)
 
 
 def test_help_has_an_example_everywhere() -> None:
