@@ -65,7 +65,7 @@ class Admin:
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         permission: Permission = "drop_copy" if message[0] in COPIES else "operate"
         if not self._login.permits(permission, message[2] if len(message) > 2 else None, peer.key):
-            self._refusals.log(peer.address, f"admin request {message[0]}")
+            self._refusals.log(peer.address, f"admin request {wire.kind_name(message[0])}")
             raise RequestError(
                 "not_permitted",
                 f"expected an operator's token, got none or another; give that of a participant with the permission {permission} with --token-file",

@@ -75,7 +75,7 @@ class Queries:
     def _check_data(self, token: str, peer: Peer, kind: int) -> None:
         """Raises RequestError unless the sender may read data."""
         if not self._login.permits("data", token, peer.key):
-            self._refusals.log(peer.address, f"query {kind}")
+            self._refusals.log(peer.address, f"query {wire.kind_name(kind)}")
             raise RequestError(
                 "login",
                 "expected the token of a participant that may read data, got none or another; give it with --token-file, or as the last element of the query",

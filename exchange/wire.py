@@ -56,6 +56,11 @@ class Kind(IntEnum):
     DEPOSIT = 170
 
 
+def kind_name(kind: Any) -> str:
+    """The name of a message's kind for the log; kind: its first element, which may be anything."""
+    return next((known.name for known in Kind if known == kind), str(kind) if isinstance(kind, int) else "of no kind")
+
+
 class FeedKind(IntEnum):
     """First element of a feed message. Every kind but TIME is a channel of its name in lower case."""
 

@@ -276,6 +276,7 @@ def test_refusals_are_logged_with_their_source_a_few_at_a_time(tmp_path: Path) -
         assert hello(served, "alice", "guess")[:2] == [97, "login"]
         ask(served, "queries", 128)
         ask(served, "admin", Kind.STOP, "guess")
+        ask(served, "queries", 159)
         with RawClient(served.endpoint) as raw:
             for _ in range(500):
                 raw.send(64, 1, 1, "mallory\x1b[2J", "guess", -1, {})
@@ -283,7 +284,12 @@ def test_refusals_are_logged_with_their_source_a_few_at_a_time(tmp_path: Path) -
                 raw.receive(97), raw.receive(97)
         output = served.stop()
     lines = [line for line in output.splitlines() if line.startswith("refused from 127.0.0.1: ")]
-    assert [line.partition(": ")[2] for line in lines[:3]] == ["HELLO of 'alice'", "query 128", "admin request 160"]
+    assert [line.partition(": ")[2] for line in lines[:4]] == [
+        "HELLO of 'alice'",
+        "query INFO",
+        "admin request STOP",
+        "query 159",
+    ]
     assert len(lines) <= 20 and "guess" not in output and "\x1b" not in output
 
 
