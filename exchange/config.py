@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_
 
 from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig
@@ -310,10 +311,7 @@ def load_config(
     try:
         config = ExchangeConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        got = "" if first["loc"][:1] == ("login",) else f" (got {first['input']!r})"  # a token is not printed
-        raise ConfigError(f"{where}: {first['msg']}{got}") from None
+        raise ConfigError(describe_invalid(error, ExchangeConfig, most=1, secret={"login"})) from None
     _check_consistency(config)
     return config
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 from serl.exchange.login import is_name
 from serl.exchange.private_files import read_token, warn_if_shared
 from serl.exchange.yaml_text import read_settings
@@ -105,9 +106,10 @@ def _account(path: Path, name: str, entry: Any) -> GatewayAccount:
     try:
         return GatewayAccount.model_validate({"participant": name} | (entry if isinstance(entry, dict) else {}))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: accounts.{name}{'.' if where else ''}{where}: {first['msg']}; change it") from None
+        text = describe_invalid(
+            error, GatewayAccount, at=f"accounts.{name}", most=1, secret={"participant", *GatewayAccount.model_fields}
+        )
+        raise ConfigError(f"{path}: {text}; change it") from None
 
 
 def new_accounts(names: Sequence[str], secret_characters: int = SECRET_CHARACTERS) -> Accounts:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from serl.agents.learning.settings import first_error
 from serl.agents.traders.shipped import MINDS, read_yaml
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.invalid import describe_invalid
 from serl.minds.errors import MindsConfigError
 from serl.researcher.llm.settings import Endpoint
 
@@ -178,6 +178,6 @@ def load_minds(source: str) -> tuple[MindsConfig, Path]:
     try:
         config = MindsConfig.model_validate(values)
     except ValidationError as error:
-        raise MindsConfigError(f"{source}: {first_error(error)}") from None
+        raise MindsConfigError(f"{source}: {describe_invalid(error, MindsConfig, most=1)}") from None
     folder = Path(source).parent if Path(source).is_file() else Path(str(files("serl.configs").joinpath(MINDS)))
     return config, folder

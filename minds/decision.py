@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from serl.agents.learning.settings import first_error
+from serl.exchange.invalid import describe_invalid
 from serl.minds.config import MONEY_MAX, NO_MONEY, TEXT_LENGTH_MAX
 from serl.minds.errors import DecisionRefused
 from serl.researcher.llm.answers import Answer, extract_json
@@ -97,4 +97,6 @@ def _parse(answer: Answer, model: type[Parsed]) -> Parsed:
     except UnusableAnswerError as error:
         raise DecisionRefused(error.fault, f"{error}; answer with one JSON object") from None
     except ValidationError as error:
-        raise DecisionRefused("schema", f"your JSON is not a valid answer ({first_error(error)})"[:400]) from None
+        raise DecisionRefused(
+            "schema", f"your JSON is not a valid answer ({describe_invalid(error, model, most=1)})"[:400]
+        ) from None

@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from serl.agents.learning.settings import first_error
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.invalid import describe_invalid
 from serl.minds.config import LOAN_RATE_MAX, SECOND_NS, TIME
 from serl.minds.errors import MindsConfigError
 
@@ -94,7 +94,7 @@ def read_event_lines(path: Path, symbols: Collection[str]) -> list[EventLine]:
         try:
             event = EventLine.model_validate(json.loads(line))
         except ValidationError as error:
-            raise MindsConfigError(f"{path}:{number}: {first_error(error)}") from None
+            raise MindsConfigError(f"{path}:{number}: {describe_invalid(error, EventLine, most=1)}") from None
         except (ValueError, RecursionError) as error:
             raise MindsConfigError(f"{path}:{number}: expected a JSON object, got {line[:60]!r} ({error})") from None
         if event.symbol and event.symbol not in symbols:

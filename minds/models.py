@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from serl.agents.learning.settings import first_error
 from serl.cluster import LOCAL
+from serl.exchange.invalid import describe_invalid
 from serl.extras import require
 from serl.minds.config import MindsConfig
 from serl.minds.errors import MindsConfigError
@@ -33,7 +33,7 @@ def with_overrides(
         try:
             changed |= {"model": None, "endpoint": Endpoint(base_url=url, model=model)}
         except ValidationError as error:
-            raise MindsConfigError(f"--url: {first_error(error)}") from None
+            raise MindsConfigError(f"--url: {describe_invalid(error, most=1)}") from None
     elif model is not None:
         changed |= {"model": model, "endpoint": None}
     return config.model_copy(update=changed)

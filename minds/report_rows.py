@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from serl.agents.learning.settings import first_error
 from serl.exchange.config import time_of_day_text
+from serl.exchange.invalid import describe_invalid
 from serl.minds.config import PersonaConfig
 from serl.minds.errors import MindsError
 from serl.minds.events import DAY_NS, EventKind
@@ -132,7 +132,7 @@ def _rows(path: Path, text: str) -> Iterator[StartRow | MindRow]:
             yield kind.model_validate(values)
         except ValidationError as error:
             raise MindsError(
-                f"{path}:{number}: expected a row of this version of serl, got another ({first_error(error)}); run the minds again"
+                f"{path}:{number}: expected a row of this version of serl, got another ({describe_invalid(error, most=1)}); run the minds again"
             ) from None
         except (ValueError, RecursionError) as error:
             raise MindsError(f"{path}:{number}: expected a JSON object, got {line[:60]!r} ({error})") from None

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 from serl.exchange.yaml_text import parse_yaml
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner.settings import Settings
@@ -60,7 +61,7 @@ class Task(BaseModel):
         try:
             return Settings.model_validate(self.inner | {"market": market | {"data": paths}})
         except ValidationError as error:
-            raise ConfigError(f"task {self.name}: {_violations(error)}") from None
+            raise ConfigError(f"task {self.name}: {describe_invalid(error, Settings)}") from None
 
 
 def task_names() -> list[str]:
@@ -83,7 +84,7 @@ def load_task(source: str) -> Task:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"task {source}: expected YAML ({error})") from None
     except ValidationError as error:
-        raise ConfigError(f"task {source}: {_violations(error)}") from None
+        raise ConfigError(f"task {source}: {describe_invalid(error, Task)}") from None
 
 
 def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +105,3 @@ def _merged(default: Any, given: Any) -> Any:
     if not isinstance(default, dict) or not isinstance(given, Mapping):
         return given
     return {**default, **{key: _merged(default.get(key), value) for key, value in given.items()}}
-
-
-def _violations(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])

@@ -11,10 +11,11 @@ from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.measures import MEASURES, PNL
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.overrides import changed_population
-from serl.agents.traders.population import PopulationConfig, describe_error
+from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.shipped import EXPERIMENTS, POPULATIONS, did_you_mean, read_yaml
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.invalid import describe_invalid
 
 SEEDS = 20
 
@@ -119,7 +120,9 @@ def _validate(values: dict[str, Any], source: str) -> ExperimentConfig:
     try:
         return ExperimentConfig(**values)
     except ValidationError as error:
-        raise ExperimentError(f"{source}: {describe_error(error)}; correct the file (docs/experiments.md)") from None
+        raise ExperimentError(
+            f"{source}: {describe_invalid(error, ExperimentConfig)}; correct the file (docs/experiments.md)"
+        ) from None
 
 
 def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:

@@ -53,8 +53,8 @@ def league(
 
     from serl.agents.league.report import terminal_tables, write_report
     from serl.agents.league.season import Season, SeasonConfig
-    from serl.agents.learning.settings import first_error
     from serl.exchange.errors import ConfigError
+    from serl.exchange.invalid import describe_invalid
 
     market = {"population": population, "simulated_days": simulated_days, "duration_s": duration_s}
     given = {
@@ -65,7 +65,7 @@ def league(
     try:
         config = SeasonConfig.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        raise ConfigError(f"{first_error(error)}; see serl league --help") from None
+        raise ConfigError(f"{describe_invalid(error, SeasonConfig, most=1)}; see serl league --help") from None
     season = Season(config, output, resume=resume)
     try:
         _play(season)

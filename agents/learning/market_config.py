@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
-from serl.agents.learning.settings import SAVED, LearningSettings, first_error
+from serl.agents.learning.settings import SAVED, LearningSettings
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 
 Part = Literal["train", "validation", "test", "unseen", "fold"]
 FILLS_BEFORE = "touch"
@@ -121,4 +122,4 @@ def with_overrides(market: MarketConfig, overrides: dict[str, Any]) -> MarketCon
     try:
         return MarketConfig(**(market.model_dump() | values))
     except ValidationError as error:
-        raise ConfigError(first_error(error)) from None
+        raise ConfigError(describe_invalid(error, MarketConfig, most=1)) from None

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
 
 SAVED = {"saved": True}
 """Validation context of settings that serl wrote itself: those written under an old name are read under the new one."""
@@ -25,11 +25,3 @@ class LearningSettings(BaseModel):
         if old and info.context != SAVED:
             raise ValueError(f"expected {cls.renamed[old[0]]}, got {old[0]}; use the new name")
         return {cls.renamed.get(name, name): value for name, value in values.items()}
-
-
-def first_error(error: ValidationError) -> str:
-    """The first invalid setting and why."""
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    text = first["ctx"]["error"] if first["type"] == "value_error" else f"{first['msg']}, got {first['input']!r}"
-    return f"{place}: {text}" if place else str(text)

@@ -28,8 +28,9 @@ from serl.agents.learning.opd import OPDConfig
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.settings import SAVED, LearningSettings, first_error
+from serl.agents.learning.settings import SAVED, LearningSettings
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 from serl.exchange.yaml_text import parse_yaml
 
 CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.safetensors"
@@ -90,10 +91,15 @@ def load_saved_config(folder: Path) -> TrainingConfig:
 def _parse(source: Path, read: Callable[[], bytes], context: Any = None) -> TrainingConfig:
     try:
         return TrainingConfig.model_validate(parse_yaml(read()) or {}, context=context)
-    except (OSError, yaml.YAMLError) as error:
+    except OSError as error:
+        got = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ConfigError(
+            f"{source}: expected a YAML file with settings of training, got {got}; check the path"
+        ) from None
+    except yaml.YAMLError as error:
         raise ConfigError(f"{source}: expected a YAML file with settings of training, got {error}") from None
     except ValidationError as error:
-        raise ConfigError(f"{source}: {first_error(error)}") from None
+        raise ConfigError(f"{source}: {describe_invalid(error, TrainingConfig, most=1)}") from None
 
 
 def save_config(config: TrainingConfig, folder: Path) -> None:

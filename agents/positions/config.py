@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from serl.agents.execution.environment.episodes import SECOND_NS, Hours, RandomOrders
 from serl.agents.execution.environment.hours import WARM_UP_S
 from serl.agents.execution.environment.state_cache import MB_PER_DAY
-from serl.agents.learning.settings import LearningSettings, first_error
+from serl.agents.learning.settings import LearningSettings
 from serl.agents.learning.sources import FIRST_SEEDS
 from serl.agents.positions.market import PositionMarket
 from serl.agents.signals.forecaster_file import read_forecaster
@@ -18,6 +18,7 @@ from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 
 
 class PositionConfig(LearningSettings):
@@ -58,7 +59,7 @@ def settings_of(kind: type[Config], settings: dict[str, Any]) -> Config:
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(first_error(error)) from None
+        raise ConfigError(describe_invalid(error, kind, most=1)) from None
 
 
 Market = TypeVar("Market", bound=PositionMarket)

@@ -34,6 +34,10 @@ def read_forecaster(path: Path) -> Forecaster:
         if values["channels"] != list(CHANNELS) or values["window"] != WINDOW:
             raise ValueError("other books")
         return _checked(values)
+    except UnicodeDecodeError:
+        raise SignalError(
+            f"{path}: expected a forecaster, got a file that is no text; write one with `serl signals train`"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SignalError(
             f"{path}: expected a forecaster, got {str(error)[:150]!r}; write one with `serl signals train`"

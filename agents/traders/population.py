@@ -20,6 +20,7 @@ from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 
 
 class _StrictModel(BaseModel):
@@ -55,7 +56,9 @@ class GroupConfig(_StrictModel):
         try:
             return load_kind(self.trader).profile(**self.profile)
         except ValidationError as error:
-            raise PopulationError(f"trader {self.trader!r}: {describe_error(error)}") from None
+            raise PopulationError(
+                f"trader {self.trader!r}: {describe_invalid(error, load_kind(self.trader).profile)}"
+            ) from None
 
     @property
     def has_accounts(self) -> bool:
@@ -178,19 +181,6 @@ class PopulationConfig(_StrictModel):
         return 1 << max(0, self.traders - 1).bit_length()
 
 
-def describe_error(error: ValidationError) -> str:
-    """A validation error in one line: field, what was expected, what it got."""
-    parts = []
-    for item in error.errors():
-        if not item["loc"] and item["type"] == "value_error":  # about the whole: its text says what it got
-            parts.append(item["msg"].removeprefix("Value error, "))
-            continue
-        field = ".".join(str(part) for part in item["loc"])
-        got = "" if item["type"] in ("missing", "extra_forbidden") else f", got {item['input']!r}"
-        parts.append(f"{field}: {item['msg']}{got}")
-    return "; ".join(parts)
-
-
 def load_population(source: Path | str) -> PopulationConfig:
     """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is invalid."""
     return check_population(read_yaml(source, POPULATIONS, PopulationError, "name and groups"), str(source))
@@ -201,7 +191,7 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
     try:
         population = PopulationConfig.model_validate(values)
     except ValidationError as error:
-        raise PopulationError(f"{source}: {describe_error(error)}") from None
+        raise PopulationError(f"{source}: {describe_invalid(error, PopulationConfig)}") from None
     if population.close_ns <= population.open_ns:
         raise PopulationError(
             f"{source}: close: expected a time after open ({population.open}), got {population.close}; correct one"
@@ -244,7 +234,7 @@ def _check_symbols(population: PopulationConfig, source: str) -> None:
         try:
             ValueConfig(**(population.value.model_dump() | symbol.value))
         except ValidationError as error:
-            raise PopulationError(f"{where}: {describe_error(error)}") from None
+            raise PopulationError(f"{where}: {describe_invalid(error, ValueConfig)}") from None
 
 
 def _check_basket(population: PopulationConfig, symbol: SymbolConfig, where: str) -> None:

@@ -12,6 +12,7 @@ from serl.agents.learning.settings import SAVED
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.cluster import LOCAL, check_place
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 from serl.exchange.yaml_text import parse_yaml
 from serl.extras import require
 from serl.researcher.candidates import Budget, Candidate, Module
@@ -308,8 +309,7 @@ def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | 
     try:
         return OuterConfig.model_validate(values, context=context)
     except ValidationError as error:
-        violations = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
-        raise ConfigError(f"{source}: {'; '.join(violations)}") from None
+        raise ConfigError(f"{source}: {describe_invalid(error, OuterConfig)}") from None
 
 
 def require_packages(config: OuterConfig, *, offline: bool = False) -> None:

@@ -138,7 +138,7 @@ def test_a_trained_policy_plays_as_it_did(whole: Season, tmp_path: Path) -> None
         (["--executor", "twap", "--executor", "twap"], "executor: expected players with different names, got two of 'twap'"),
         (["--maker", "symmetric"], "maker: expected one of symmetric, avellaneda-stoikov, glft with a number above 0"),
         (["--maker", "glft:-1"], "got 'glft:-1'"),
-        (["--windows", "0"], "windows: Input should be greater than or equal to 1, got 0"),
+        (["--windows", "0"], "windows: expected a number greater than or equal to 1, got 0"),
         (["--duration", "25"], "duration_s: expected a multiple of interval_s"),
     ],
 )  # fmt: skip

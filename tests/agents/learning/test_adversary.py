@@ -13,11 +13,11 @@ from serl.agents.learning.adversary import AdversaryConfig, AdversaryWeights
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.settings import first_error
 from serl.agents.learning.sources import Simulated
 from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
 from serl.agents.traders.errors import PopulationError
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import describe_invalid
 
 TWO = {"easy": {}, "hard": {"value.volatility_ticks_per_root_s": 2.0}}
 SMALL = MarketConfig(kind="dynamic", population="small", simulated_days=2, environments=4, duration_s=60, interval_s=10)
@@ -129,7 +129,7 @@ def test_settings_of_an_adversary_are_checked() -> None:
     ):
         with pytest.raises(ValueError) as caught:
             AdversaryConfig.model_validate(settings)
-        assert message in first_error(caught.value)  # pyrefly: ignore[bad-argument-type]
+        assert message in describe_invalid(caught.value)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_the_shipped_settings_are_valid() -> None:

@@ -160,7 +160,7 @@ def test_backtests_among_arbitrageurs_and_not_as_one() -> None:
         (SYMBOLS, {"symbols": ["A", "ETF"]}, "groups.0: expected symbols with a basket for arbitrageur, got A, ETF"),
         (SYMBOLS, {"symbol": 2}, "groups.0: expected neither symbol nor account_of for arbitrageur, got one; use symbols"),
         (["A", {"name": "X", "basket": {"Q": 1}}], {}, "symbols.X.basket: expected symbols without a basket (A), got 'Q'"),
-        (["A", {"name": "X", "basket": {"A": -1}}], {}, "symbols.1.basket.A: Input should be greater than 0, got -1"),
+        (["A", {"name": "X", "basket": {"A": -1}}], {}, "symbols.1.basket.A: expected a number greater than 0, got -1"),
         (["A", {"name": "X", "basket": {"A": 1}, "follows": {"A": 1}}], {}, "symbols.X.basket: expected neither value, loading nor follows"),
         (["A", {"name": "X", "basket": {"A": 1}, "loading": 0.5}], {}, "symbols.X.basket: expected neither value, loading nor follows beside it"),
     ],

@@ -1,0 +1,67 @@
+"""What is wrong with settings, in serl's words: `setting: expected X, got Y`, from the errors of pydantic."""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+SHOWN_MAX = 200
+"""Characters of a value."""
+COMPARISONS = ("greater", "less")
+
+
+def describe_invalid(
+    error: ValidationError,
+    model: type[BaseModel] | None = None,
+    *,
+    at: str = "",
+    most: int = 5,
+    secret: Collection[str] = (),
+) -> str:
+    """Up to `most` invalid settings in one line. model: what was validated, for the names that are allowed instead of an unknown one; at: where
+    it is in a file; secret: sections of the settings whose values are not shown."""
+    return "; ".join(_describe(item, model, at, secret) for item in error.errors()[:most])
+
+
+def _describe(item: Any, model: type[BaseModel] | None, at: str, secret: Collection[str]) -> str:
+    place, kind = item["loc"], item["type"]
+    got = f", got {item['input']!r:.{SHOWN_MAX}}" if place and place[0] not in secret else ""
+    if kind == "value_error":  # raised by serl
+        text = str(item["ctx"]["error"])
+        text += "" if "got " in text else got
+    elif kind == "missing":
+        text = "expected a value, got none"
+    elif kind == "extra_forbidden":
+        names = ", ".join(allowed_names(model, place[:-1]))
+        text = f"expected {f'one of {names}' if names else 'a name that exists'}, got an unknown name"
+    else:
+        text = _expected(item["msg"]) + got
+    where = ".".join(map(str, (at, *place) if at else place))
+    return f"{where}: {text}" if where else text
+
+
+def _expected(message: str) -> str:
+    """A message of pydantic as an expectation: "Input should be greater than 0" is "expected a number greater than 0"."""
+    found = re.fullmatch(r"Input should be (.*?)(, unable to parse .*)?", message, re.DOTALL)
+    if found is None:
+        return message
+    words = found[1]
+    return f"expected {'a number ' if words.startswith(COMPARISONS) else ''}{words}"
+
+
+def allowed_names(model: type[BaseModel] | None, place: Sequence[str | int]) -> list[str]:
+    """Names of the settings at a place of a model, through lists, maps and optional parts; [] where they depend on what is there."""
+    for part in place:
+        if model is None:
+            return []
+        if part in model.model_fields:
+            models = _models_in(model.model_fields[str(part)].annotation)
+            model = models[0] if len(models) == 1 else None
+    return list(model.model_fields) if model is not None else []
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
