@@ -208,4 +208,6 @@ def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
     _nanoseconds("--width", width)
     curve = VolumeCurve.fit([read_day(path) for path in days], width)
     curve.save(output)
-    click.echo(f"wrote {output}: {len(curve.shares)} buckets of {width:g} s from {len(days)} days")
+    click.echo(
+        f"wrote {output}: {len(curve.shares)} buckets of {width:g} s from {len(days)} day{'s' if len(days) > 1 else ''}"
+    )

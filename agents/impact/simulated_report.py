@@ -22,7 +22,7 @@ def summary_table(found: SimulatedImpact, name: str) -> Table:
     summary = Table(
         title=f"{name}, {found.schedule}, {found.law.runs} markets; V {found.day_lots:,.0f} lots, sigma {found.day_sigma_ticks:.0f} ticks"
     )
-    for head in ("Q / V", "minutes", "ticks", "I / sigma", "95 %", "as long after"):
+    for head in ("Q / V", "minutes", "ticks", "I / sigma", "95 %", "one duration later"):
         summary.add_column(head, justify="right")
     for place, size in enumerate(found.law.fractions):
         runs = [run for run in found.runs if run.qty_share == size]

@@ -50,7 +50,7 @@ def run_with_progress(training: Training | BaselineTraining) -> None:
             writer.close()
     chosen = ""
     if isinstance(training, Training) and training.stopping:
-        chosen = f"; it is that of step {training.stopping.best_steps:,}, with PA {training.stopping.best_bps:.2f} bps on validation"
+        chosen = f"; kept: the policy of step {training.stopping.best_steps:,}, best on validation with PA {training.stopping.best_bps:.2f} bps"
     click.echo(f"wrote {folder / POLICY} after {learner.steps:,} steps{chosen}")
 
 

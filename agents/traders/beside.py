@@ -103,7 +103,7 @@ class TradersBeside:
         self._watch.start()
         population, hosts = self._settings.population, self._options.hosts
         return (
-            f"{population.name}: {population.traders:,} traders of {', '.join(population.symbol_names)} in {hosts} host{'s' if hosts > 1 else ''}, "
+            f"{population.name}: {population.traders:,} trader{'s' if population.traders > 1 else ''} of {', '.join(population.symbol_names)} in {hosts} host{'s' if hosts > 1 else ''}, "
             f"seed {self._options.seed}"
         )
 

@@ -66,7 +66,9 @@ def simulate(
     day = replace(simulation.day(), news=tuple(each for each in messages if each.time_ns < simulation.time_ns))
     write_day(day, output)
     counts = day.reference.counts
-    click.echo(f"{config.name}, {config.traders:,} traders, seed {seed}: {len(day):,} commands, written to {output}")
+    click.echo(
+        f"{config.name}, {config.traders:,} trader{'s' if config.traders > 1 else ''}, seed {seed}: {len(day):,} commands, written to {output}"
+    )
     for side in ("bid", "ask"):
         if counts[f"empty_side_{side}"]:
             click.echo(f"note: the {side} side is empty at the end; no trader of this population quotes there")

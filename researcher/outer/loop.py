@@ -49,7 +49,7 @@ def reached(config: OuterConfig, database: Database) -> str | None:
     """Which limit of the settings a run has reached; None if it has reached none."""
     done = database.rows("SELECT * FROM iterations ORDER BY iteration")
     if len(done) >= config.iterations:
-        return f"all {config.iterations} iterations are done"
+        return f"all {config.iterations} iterations are done" if config.iterations > 1 else "its iteration is done"
     if converged([row["change_bps"] for row in done], config.convergence):
         return f"converged: PA_ema changed by {done[-1]['change_bps'] or 0.0:+.3f} bps"
     hours = sum(row["seconds"] for row in done) / 3600

@@ -106,4 +106,4 @@ def iteration_line(row: dict[str, Any]) -> str:
     """The figures of an iteration in one line."""
     if row["pa_bps"] is None:
         return f"iteration {row['iteration']}: no candidate has a score, {row['seconds']:.0f} s"
-    return f"iteration {row['iteration']}: PA {row['pa_bps']:+.2f} bps, mean so far {row['ema_bps']:+.2f}, {row['seconds']:.0f} s"
+    return f"iteration {row['iteration']}: PA {row['pa_bps']:+.2f} bps, moving average of PA {row['ema_bps']:+.2f}, {row['seconds']:.0f} s"

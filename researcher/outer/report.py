@@ -118,12 +118,19 @@ def _counts(database: Database) -> list[tuple[str, int]]:
     return [(row["stage"], row["n"]) for row in found]
 
 
+STAGE_WORDS = {"halved": "eliminated after screening"}
+"""How a stage of candidates.py is printed, where its name does not say what happened."""
+
+
 def status_text(database: Database, config: OuterConfig) -> str:
     """The progress of a run in a few lines."""
     found = summary(database, config)
     top, rows = found["best"], found["iterations"]
     lines = [f"{config.name}: {len(rows)} of {config.iterations} iterations; {found['stopped'] or 'not ended'}"]
-    lines.append("candidates: " + (", ".join(f"{n} {stage}" for stage, n in found["candidates"].items()) or "none"))
+    lines.append(
+        "candidates: "
+        + (", ".join(f"{n} {STAGE_WORDS.get(stage, stage)}" for stage, n in found["candidates"].items()) or "none")
+    )
     if top:
         score = top["score"]
         against = ""
@@ -137,7 +144,7 @@ def status_text(database: Database, config: OuterConfig) -> str:
         )
     for share in found["valid"]:
         lines.append(
-            f"{share['model']}: {share['valid']:.0%} of {share['modules']} modules valid, {share['valid_at_once']:.0%} at once"
+            f"{share['model']}: {share['valid']:.0%} of {share['modules']} modules valid, {share['valid_at_once']:.0%} valid at the first attempt"
         )
     return "\n".join(lines)
 

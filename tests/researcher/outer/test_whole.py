@@ -56,7 +56,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
     """With two iterations the run is interrupted between them."""
     config = smallest()
     database = run.begin(tmp_path, config, "test", resume=False)
-    assert run.research(config, tmp_path, database) == "all 1 iterations are done"
+    assert run.research(config, tmp_path, database) == "its iteration is done"
     rows = database.rows("SELECT * FROM candidates")
     assert [row["stage"] for row in rows] == ["done"] * 3, "two proposals and the incumbent"
     for row in rows:
