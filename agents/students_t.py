@@ -19,6 +19,13 @@ def student(freedom: float) -> float:
     return float(np.interp(1 / freedom, inverse, list(QUANTILES.values())[::-1]))
 
 
+def effective_freedom(parts: Sequence[tuple[float, int]]) -> float | None:
+    """Degrees of freedom of a sum of independent variances, each with its own: Satterthwaite's (An Approximate Distribution of Estimates of Variance
+    Components, Biometrics Bulletin 2, 1946). Near those of the largest part, where one has nearly all. None if all are 0."""
+    own = sum(part**2 / freedom for part, freedom in parts)
+    return sum(part for part, _ in parts) ** 2 / own if own else None
+
+
 def expanded(clusters: int) -> tuple[float, float]:
     """The quantiles of bootstrap draws for a 95 % interval with so many independent clusters: Hesterberg's expanded percentile interval (What Teachers Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
     of cases with 5 clusters: draws vary less than the truth, by the root of (n - 1) / n, and Student's distribution is wider than the normal one.

@@ -27,7 +27,7 @@ from serl.agents.realism.days import day_origin, parse_window
 from serl.agents.signals.grid import build_grid
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import train_forecaster
-from serl.agents.students_t import expanded
+from serl.agents.students_t import effective_freedom, expanded
 from serl.history.day import Day
 from serl.history.importing import import_day
 
@@ -91,11 +91,11 @@ def gain_interval(gains: Any, clusters: Any, confidence: float = 0.95) -> tuple[
 
 
 def _independent(gains: Any, members: Sequence[Any]) -> int:
-    """How many independent values have as much spread: seeds where they differ most, else clusters, by Satterthwaite's degrees of freedom."""
+    """How many independent values have as much spread: seeds where they differ most, else clusters."""
     means = np.nanmean(gains, axis=1), np.array([np.nanmean(gains[:, own]) for own in members])
     parts = [(float(own.var(ddof=1)) / len(own), len(own) - 1) for own in means if len(own) > 1]
-    own = sum(part**2 / freedom for part, freedom in parts)
-    return 1 + int(sum(part for part, _ in parts) ** 2 / own) if own else len(members)
+    freedom = effective_freedom(parts)
+    return len(members) if freedom is None else 1 + int(freedom)
 
 
 def write_forecaster(day: Day, path: Path) -> None:

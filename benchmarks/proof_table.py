@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.proof_methods import CEILING, DEFAULT
-from serl.agents.students_t import holm, student, tail
+from serl.agents.students_t import effective_freedom, holm, student, tail
 
 Found = Mapping[tuple[str, str], Sequence[float]]
 """PA on fresh days in bps of each seed, by (method, task)."""
@@ -54,15 +54,14 @@ class Contrast:
 
 
 def pooled(by_task: Sequence[Sequence[float]]) -> Estimate:
-    """The mean over tasks of the means over seeds. Tasks are fixed strata: the variance is that of seeds within tasks, with Satterthwaite's effective
-    degrees of freedom (An Approximate Distribution of Estimates of Variance Components, Biometrics Bulletin 2, 1946). Their sum would be too many where
-    one task has most of the variance."""
+    """The mean over tasks of the means over seeds. Tasks are fixed strata: the variance is that of seeds within tasks, with its effective
+    degrees of freedom. The sum of the tasks' would be too many where one task has most of the variance."""
     values = [np.asarray(one, np.float64) for one in by_task]
     mean = float(np.mean([one.mean() for one in values]))
     parts = [float(one.var(ddof=1)) / len(one) for one in values]
     error = math.sqrt(sum(parts)) / len(values)
-    own = sum(part**2 / (len(one) - 1) for part, one in zip(parts, values, strict=True))
-    freedom = sum(parts) ** 2 / own if own else float(sum(len(one) - 1 for one in values))
+    freedoms = [len(one) - 1 for one in values]
+    freedom = effective_freedom(list(zip(parts, freedoms, strict=True))) or float(sum(freedoms))
     half = student(freedom) * error
     return Estimate(mean, mean - half, mean + half, tail(mean / error, freedom) if error else 0.5, freedom)
 

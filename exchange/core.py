@@ -254,7 +254,6 @@ class Core:
 
     def close(self) -> None:
         """Writes a snapshot, syncs and closes the journal."""
-        self.execute_journaled()
         try:
             self.save_snapshot()
             self.journal.close(self.gateway)

@@ -1,6 +1,8 @@
 """The exchange's own participant, whose commands must not depend on what clients leave it."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,22 @@ from tests.server_fixture import RawClient, start_exchange
 ORDER = (1, 1, 0, 0, 1, 100, 1, 0, 0)
 
 
-def test_clients_that_use_all_names_do_not_end_the_exchange(tmp_path: Path) -> None:
-    """The first command of the exchange's own found no name left: it ended, and so did every start on its journal."""
+@contextmanager
+def few_names(folder: Path) -> Iterator[tuple[RawClient, RawClient, RawClient]]:
+    """Three clients of an exchange with room for two names besides its own."""
     config: dict[str, object] = {"limits": {"participants_max": 3, "new_names_per_s_max": 0}}
     with (
-        start_exchange(journal=tmp_path / "journal", config=config, folder=tmp_path) as served,
-        RawClient(served.endpoint) as ann,
-        RawClient(served.endpoint) as bob,
-        RawClient(served.endpoint) as last,
+        start_exchange(journal=folder / "journal", config=config, folder=folder) as served,
+        RawClient(served.endpoint) as first,
+        RawClient(served.endpoint) as second,
+        RawClient(served.endpoint) as third,
     ):
+        yield first, second, third
+
+
+def test_clients_that_use_all_names_do_not_end_the_exchange(tmp_path: Path) -> None:
+    """The first command of the exchange's own found no name left: it ended, and so did every start on its journal."""
+    with few_names(tmp_path) as (ann, bob, last):
         for name, client in (("ann", ann), ("bob", bob)):
             assert client.login(name)[0] == Kind.WELCOME
             client.send(*ORDER)
@@ -36,13 +45,7 @@ def test_clients_that_use_all_names_do_not_end_the_exchange(tmp_path: Path) -> N
 
 def test_two_new_names_do_not_take_the_last_number_from_each_other(tmp_path: Path) -> None:
     """Each took the number of the other, whose name was still being saved, for unused; neither was ever answered."""
-    config: dict[str, object] = {"limits": {"participants_max": 3, "new_names_per_s_max": 0}}
-    with (
-        start_exchange(journal=tmp_path / "journal", config=config, folder=tmp_path) as served,
-        RawClient(served.endpoint) as first,
-        RawClient(served.endpoint) as ann,
-        RawClient(served.endpoint) as bob,
-    ):
+    with few_names(tmp_path) as (first, ann, bob):
         first.login("first")
         first.send(*ORDER)
         first.receive(Kind.REPORTS)
