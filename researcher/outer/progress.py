@@ -1,4 +1,4 @@
-"""Progress of a run: a bar, a line per iteration, and TensorBoard curves; without a terminal, a line per event."""
+"""Progress of a run: a bar over its candidates, a line per iteration, and TensorBoard curves; without a terminal, a line per event."""
 
 import math
 from collections.abc import Iterator
@@ -35,14 +35,16 @@ def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iter
             if not console.is_terminal:
                 print_line(text)
 
-        task = progress.add_task(config.name, total=config.candidates)
+        finished, scored = database.iterations_done * config.candidates, set[str]()
+        task = progress.add_task(config.name, total=config.iterations * config.candidates, completed=finished)
 
-        def step(text: str, completed: int | None = None, advance: int | None = None) -> None:
-            progress.update(task, description=text, completed=completed, advance=advance)
+        def step(text: str) -> None:
+            completed = finished + min(len(scored), config.candidates)  # the incumbent and earlier candidates race too
+            progress.update(task, description=text, completed=completed)
             log(text)
 
         def on_proposing(iteration: int, slot: int) -> None:
-            step(f"iteration {iteration} of {config.iterations}: proposing candidate {slot + 1}", completed=slot)
+            step(f"iteration {iteration} of {config.iterations}: proposing candidate {slot + 1}")
 
         unanswered = 0
 
@@ -60,15 +62,20 @@ def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iter
             log(f"iteration {iteration}, slot {slot}: {result_line(result)}")
 
         def on_stage(key: str, stage: str) -> None:
-            step(f"candidate {key[:6]}: {stage}", advance=int(stage in ("done", "halved")))
+            if stage == "scoring":
+                scored.add(key)
+            step(f"candidate {key[:6]}: {stage}")
 
         def on_iteration(row: dict[str, Any]) -> None:
+            nonlocal finished
             print_line(iteration_line(row))
             for name, value in row.items():
                 if isinstance(value, int | float) and name != "iteration" and math.isfinite(value):
                     writer.add_scalar(f"researcher/{name}", value, row["iteration"])
             writer.flush()
-            progress.update(task, completed=0)
+            finished = row["iteration"] * config.candidates
+            scored.clear()
+            progress.update(task, completed=finished)
 
         try:
             yield Callbacks(on_proposing, on_proposed, on_stage, on_evaluated, on_iteration)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.progress import Progress
 
 pytest.importorskip("tensorboard", reason="the extra `learning` is not installed")
 
@@ -39,6 +40,32 @@ def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys:
     ]
     assert lines[8].startswith("iteration 1: PA")
     assert lines[9:] == ["candidate abcdef: training"]
+
+
+def test_the_bar_counts_candidates_of_the_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was reset by each proposal and ended at 16 of 8."""
+    shown: list[Progress] = []
+    started = Progress.start
+
+    def start(self: Progress) -> None:
+        shown.append(self)
+        started(self)
+
+    monkeypatch.setattr(Progress, "start", start)
+    config = config_of(iterations=2, candidates=2)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    with show_progress(config, tmp_path, database) as callbacks:
+        counts = []
+        for key in ("incumbent", "a", "b"):
+            callbacks.on_proposing(1, 0)
+            callbacks.on_stage(key, "training")
+            callbacks.on_stage(key, "scoring")
+            counts.append(shown[0].tasks[0].completed)
+        callbacks.on_iteration({"iteration": 1, "pa_bps": None, "seconds": 1.0})
+        assert (counts, shown[0].tasks[0].completed, shown[0].tasks[0].total) == ([1, 2, 2], 2, 4)
+        callbacks.on_stage("c", "scoring")
+        assert shown[0].tasks[0].completed == 3
+    database.close()
 
 
 def test_lines_say_why() -> None:
