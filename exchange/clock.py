@@ -1,6 +1,6 @@
 """The exchange's clocks, as the compiled loop reads them.
 
-live      nanoseconds since 1970, the system clock
+live      nanoseconds since 1970, the system clock; after that went back, ahead of it
 scaled    nanoseconds after midnight, `speed` times as fast as real time; can be held and set
 lockstep  nanoseconds after midnight, advances to the smallest promise of the participants; with a speed also limited by that pace, and
           then it can be held and set too
@@ -50,14 +50,27 @@ class Clock:
         last_ns = self._last_ns() if config.kind == "scaled" else int(gateway.counter[LAST_COMMAND_NS])
         start_ns = max(config.start_ns, last_ns)
         gateway.clock[CLOCK_BASE_NS] = start_ns
-        gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
+        self.start()
         gateway.clock[CLOCK_HELD] = config.held
         #: the pace of a lockstep clock with a speed
         self.pace = Pace(start_ns, self.speed, config.held) if config.kind == "lockstep" and self.speed else None
 
     def start(self) -> None:
-        """Starts a scaled clock. The time that loading and compiling took does not count."""
+        """Starts a live or scaled clock. The time that loading and compiling took does not count."""
         self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
+        if self.kind == "live":
+            self._followed_ns = self._last_ns()
+            self.follow()
+
+    def follow(self) -> int:
+        """Exchange time. Keeps a live clock going after the system clock went back: what waits for its time would wait until that has caught up. To
+        be called every second or so."""
+        if self.kind == "live":
+            clock, system_ns, monotonic_ns = self._gateway.clock, time.time_ns(), time.monotonic_ns()
+            expected_ns = self._followed_ns + monotonic_ns - int(clock[CLOCK_MONOTONIC_NS])
+            clock[CLOCK_BASE_NS], clock[CLOCK_MONOTONIC_NS] = max(0, expected_ns - system_ns), monotonic_ns
+            self._followed_ns = max(expected_ns, system_ns)
+        return self.now_ns()
 
     def now_ns(self) -> int:
         """Exchange time."""

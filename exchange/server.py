@@ -261,7 +261,7 @@ class Exchange:
                 self.core.make_room()
             if now >= next_time:
                 next_time = now + intervals.time_s
-                self._publish_time(self.clock.now_ns())
+                self._publish_time(self.clock.follow())
                 self.feed.repeat_quiet(self.core.market.state)
                 self.news.repeat()
 

@@ -63,7 +63,7 @@ RESERVED_SHARE = 0.25
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
 
-# Indices of GatewayState.clock, and the values of CLOCK_KIND
+# Indices of GatewayState.clock, and the values of CLOCK_KIND. The base of a live clock is what it is ahead of the system clock
 CLOCK_KIND, CLOCK_BASE_NS, CLOCK_MONOTONIC_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0, 1, 2, 3, 4
 LIVE_CLOCK, SCALED_CLOCK, LOCKSTEP_CLOCK = 0, 1, 2
 

@@ -41,7 +41,7 @@ def clock_ns(clock: Any, counter: Any) -> int:
     """clock_now_ns of the gateway's two arrays: from Python, a call with all of them takes longer than the rest of it."""
     now = counter[LAST_COMMAND_NS]
     if clock[CLOCK_KIND] == LIVE_CLOCK:
-        now = system_ns(REALTIME, clock[6:8])
+        now = system_ns(REALTIME, clock[6:8]) + clock[CLOCK_BASE_NS]
     elif clock[CLOCK_KIND] == SCALED_CLOCK:
         now = clock[CLOCK_BASE_NS]
         if clock[CLOCK_HELD] == 0:
