@@ -42,7 +42,7 @@ class Page:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send_frames())
                 while True:
-                    if (action := await self._process(await self._socket.receive_text())) is not None:
+                    if (action := await self._process(await self._receive())) is not None:
                         tasks.create_task(self._run_action(action))
         except* WebSocketDisconnect:
             pass
@@ -65,11 +65,17 @@ class Page:
         await self._socket.close(1003, reason)
         raise WebSocketDisconnect(1003, reason)
 
+    async def _receive(self) -> str:
+        try:
+            return await self._socket.receive_text()
+        except KeyError:  # bytes, which no page sends
+            return ""
+
     async def _process(self, text: str) -> dict[str, Any] | None:
         """Processes {"seen": n} and {"symbol": name}; returns {"do": action, "id", "token", ...}; closes the socket on anything else."""
         try:
             message = json.loads(text) if len(text) <= MESSAGE_BYTES_MAX else None
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         match message:
             case None:
