@@ -71,7 +71,7 @@ BYTES = np.dtype((np.void, EVENT.itemsize))
 class Entry:
     """Commands to a market, one call each; not from several threads at once.
 
-    `symbol` is a name or a number. By default `command_id` follows the participant's last one; it is also the id of the order that it creates.
+    `symbol` is a name or a number, by default the first. By default `command_id` follows the participant's last one; it is also the id of the order that it creates.
     By default `time_ns` is that of the last command.
 
     Pass everything beyond quantity and price by keyword; positional arguments are accepted because such calls are faster.
