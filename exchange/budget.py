@@ -45,6 +45,11 @@ class Budget:
         share = self._share / waiting
         self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / share
 
+    def hold(self, seconds: float) -> None:
+        """Lets the source wait so long from now, whatever it has earned."""
+        if self._is_limited():
+            self._free_s = max(self._free_s, time.monotonic() + seconds)
+
     def wait_s(self) -> float:
         """Seconds until more work may be done; 0: now."""
         return max(0.0, self._free_s - time.monotonic())

@@ -336,7 +336,7 @@ class Exchange:
             self._shares.note_order()
         if drop_cost_s := self._strangers.drop_cost_s():
             self._shares["strangers"].spend(drop_cost_s)
-            self._strangers.close_floods()
+            self._shares["strangers"].hold(self._strangers.close_floods())
         self._messages_received, self._commands_accepted = received, accepted
         return busy
 
