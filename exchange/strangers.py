@@ -20,9 +20,9 @@ FLOOD_MESSAGES = 256
 closed. A flood of large messages would otherwise take the processor for as long as the strangers' share allows at once, 20 ms of each 200."""
 DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
-FLOOD_WAIT_S = 1.0
-"""Time for which nobody else is admitted after such a flood: its sender is likely to connect again at once, and to send as much. However little each
-of these bursts costs, ten a second would be in the way of more than one order in a hundred."""
+FLOOD_WAIT_S, ADMISSION_S = 1.0, 0.05
+"""After such a flood nobody is admitted for this time, because its sender is likely to connect again at once, and to send as much: however little each
+of these bursts costs, ten a second are in the way of more than one order in a hundred. Then all who wait are admitted, before another flood may count."""
 GRACE_S = 0.1
 """Time in which a connection that is closed may still read why."""
 
@@ -49,6 +49,7 @@ class Strangers:
         self._muted: dict[int, Peer] = {}  # by place in gateway.muted_route
         self._dropped = self._dropped_bytes = 0
         self._closing: deque[tuple[float, socket.socket]] = deque()
+        self._admitting_from_s = 0.0
 
     def may_be_answered(self, route: int) -> bool:
         """Whether there is time for a message of a connection."""
@@ -90,16 +91,19 @@ class Strangers:
 
     def close_floods(self) -> float:
         """Closes connections that go on sending although they heard that they are not logged in. Returns the seconds for which no other connection should be
-        admitted."""
-        wait_s = 0.0
+        admitted. Floods of many connections, one after the other, do not add to each other's."""
+        found = False
         for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
             self._gateway.muted_messages[place] = 0
             route = int(self._gateway.muted_route[place])
             if route >= 0:  # else it has logged in
                 text = f"more than {FLOOD_MESSAGES} messages on a connection that is not logged in; send HELLO first"
                 self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
-                wait_s = FLOOD_WAIT_S
-        return wait_s
+                found = True
+        if not found or time.monotonic() < self._admitting_from_s + ADMISSION_S:
+            return 0.0
+        self._admitting_from_s = time.monotonic() + FLOOD_WAIT_S
+        return FLOOD_WAIT_S
 
     def close(self, route: int, peer: Peer, message: bytes, grace_s: float = GRACE_S) -> None:
         """Sends a connection a message, which shows that it still exists, and closes it in `grace_s`. The compiled loop drops what it has

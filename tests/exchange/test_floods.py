@@ -1,5 +1,6 @@
 """Floods of connections that are not logged in, beside a client whose orders arrive."""
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -8,29 +9,62 @@ from pathlib import Path
 
 import msgpack
 
+from serl.exchange.strangers import FLOOD_WAIT_S
 from tests.exchange.test_limits import limited
 from tests.raw_zmtp import frame, raw_connection
 from tests.server_fixture import RawClient
 
+REFUSED = frame(msgpack.packb([66, 1])) * 32
+
+
+class Honest:
+    """A client that sends an order at every call."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self._raw, self._command_ids = raw, count(1)
+        raw.login("honest")
+
+    def order(self) -> None:
+        """Sends one, and waits a moment."""
+        self._raw.send(1, next(self._command_ids), 0, 0, 1, 100, 1, 0, 0)
+        time.sleep(0.0005)
+
+    def flood(self, stranger: socket.socket) -> None:
+        """Sends orders while a stranger floods, until its connection is closed."""
+        with stranger, suppress(OSError):
+            while True:
+                stranger.sendall(REFUSED)
+                self.order()
+
 
 def test_a_flood_that_connects_again_waits_while_orders_arrive(tmp_path: Path) -> None:
     """Ten floods a second, each closed after 256 messages, were in the way of more than one order in a hundred."""
-    refused, floods, command_ids = frame(msgpack.packb([66, 1])) * 32, 0, count(1)
+    floods = 0
     with limited(tmp_path) as served, RawClient(served.endpoint) as raw, ThreadPoolExecutor(1) as pool:
-        raw.login("honest")
-
-        def order() -> None:
-            raw.send(1, next(command_ids), 0, 0, 1, 100, 1, 0, 0)
-            time.sleep(0.0005)
-
-        end_s = time.monotonic() + 3.0
+        honest, end_s = Honest(raw), time.monotonic() + 3.0
         while time.monotonic() < end_s:
             admitted = pool.submit(raw_connection, served.endpoint, "orders", b"DEALER")
             while not admitted.done():
-                order()
-            with admitted.result() as stranger, suppress(OSError):
-                floods += 1
-                while True:
-                    stranger.sendall(refused)
-                    order()
+                honest.order()
+            honest.flood(admitted.result())
+            floods += 1
     assert 2 <= floods <= 5, floods
+
+
+def test_floods_of_many_connections_keep_nobody_waiting_for_long(tmp_path: Path) -> None:
+    """Connections that were admitted before could flood one after the other, and each would have made newcomers wait for another second."""
+    with limited(tmp_path) as served, RawClient(served.endpoint) as raw, ThreadPoolExecutor(1) as pool:
+        strangers = [raw_connection(served.endpoint, "orders", b"DEALER") for _ in range(10)]
+        honest, took_s, newcomer = Honest(raw), 0.0, None
+        for stranger in strangers:
+            honest.flood(stranger)
+            if newcomer is None:
+                began_s, newcomer = time.monotonic(), pool.submit(raw_connection, served.endpoint, "queries", b"DEALER")
+            next_s = time.monotonic() + 0.4
+            while time.monotonic() < next_s:
+                honest.order()
+                if newcomer.done() and not took_s:
+                    took_s = time.monotonic() - began_s
+        assert newcomer is not None
+        newcomer.result().close()
+    assert 0 < took_s < 2 * FLOOD_WAIT_S, took_s
