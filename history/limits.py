@@ -13,12 +13,14 @@ LIMIT_MAX = 1 << 40
 """Of quantity and price each, as in the exchange's configuration."""
 LEVELS_MAX = 1 << 24
 """Likewise."""
+LIMITED = CommandKind.NEW, CommandKind.REDUCE, CommandKind.REPLACE, CommandKind.PRINT
+"""Commands whose price and quantity are these; in others the columns hold values of terms, rules and settings."""
 Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """(distinct values in order, how often each)."""
 
 
-def limits_for(blocks: Iterable[Rows]) -> MarketLimits:
-    """Limits for COMMAND rows, block by block.
+def limits_for(blocks: Iterable[Rows], participants_max: int = MarketLimits.participants_max) -> MarketLimits:
+    """Limits for COMMAND rows, block by block. A market that replays a day without them rejects some of its orders, and nobody is told.
 
     The defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the largest
     quantity and the largest price is limited: where both do not fit, the limits reject as few rows as any. One absurd order then costs
@@ -27,11 +29,14 @@ def limits_for(blocks: Iterable[Rows]) -> MarketLimits:
     """
     quantities, prices, resting = _none(), _none(), np.zeros(ALL_SYMBOLS + 1, np.int64)
     for commands in blocks:
-        quantities, prices = _counted(quantities, commands["qty_lots"]), _counted(prices, commands["price_ticks"])
+        limited = np.isin(commands["kind"], LIMITED)
+        quantities = _counted(quantities, commands["qty_lots"][limited])
+        prices = _counted(prices, commands["price_ticks"][limited])
         may_rest = (commands["kind"] == CommandKind.NEW) & (commands["time_in_force"] != TimeInForce.IOC)
         resting += np.bincount(commands["symbol"][may_rest], minlength=len(resting))
     fitting = _fitting(quantities, prices, MarketLimits())
-    return replace(fitting, levels_max=min(max(fitting.levels_max, int(resting.max())), LEVELS_MAX))
+    levels_max = min(max(fitting.levels_max, int(resting.max())), LEVELS_MAX)
+    return replace(fitting, levels_max=levels_max, participants_max=participants_max)
 
 
 def _none() -> Counted:

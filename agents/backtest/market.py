@@ -17,12 +17,12 @@ from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.latency import Delays
-from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, LEVEL, CommandKind, EventFlag, EventKind, Rows, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS
 from serl.history.day import SymbolReference
+from serl.history.limits import limits_for
 
 REPORT_ROWS, TAPE_ROWS = 4 * loop.EVENT_ROWS, 64 * loop.EVENT_ROWS
 TRADES_MAX = 1000
@@ -47,7 +47,7 @@ class BacktestMarket:
         self.crowd, self.bots = crowd, bots
         self._history = np.zeros(0, COMMAND) if history is None else np.ascontiguousarray(history)
         self.participant = 1 + int(self._history["participant"].max(initial=0))
-        self.market = Market(self.symbols, limits=MarketLimits(participants_max=self.participant + 1))
+        self.market = Market(self.symbols, limits=limits_for([self._history], participants_max=self.participant + 1))
         self.market.grant_operator(0)
         self.time_ns = self.end_ns = 0
         self._numbers = {name: number for number, name in enumerate(self.symbols)}

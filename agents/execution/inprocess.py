@@ -11,7 +11,6 @@ from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.signals.forecaster import Forecaster
 from serl.exchange.errors import ConfigError
-from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -24,6 +23,7 @@ from serl.exchange.records import (
     command,
 )  # fmt: skip
 from serl.history.day import Day
+from serl.history.limits import limits_for
 
 EXECUTOR, HISTORY = 0, 1
 """Participant numbers: the executor logs in first, so its orders precede those of history with the same arrival time."""
@@ -58,7 +58,7 @@ def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]
     """The fills of the parent order as (time_ns, price_ticks, qty_lots), forced completion included."""
     names = [symbol.name for symbol in day.reference.symbols]
     symbol = names.index(order.symbol)
-    market = Market(names, limits=MarketLimits(participants_max=2))
+    market = Market(names, limits=limits_for([day.commands], participants_max=2))
     market.grant_operator(HISTORY)
     rows = day.commands.copy()
     rows["participant"] = HISTORY

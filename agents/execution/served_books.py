@@ -14,11 +14,11 @@ from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
-from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 from serl.exchange.wire import Kind
 from serl.history.day import Day, Reference, SymbolReference
+from serl.history.limits import limits_for
 
 BEGIN_NS = 36_000_000_000_000
 """10:00, when all windows start."""
@@ -174,7 +174,7 @@ def _window_commands(day: Day, episode: Any, symbol: int) -> Rows:
     start_ns = int(episode["start_ns"])
     end_ns = start_ns + int(episode["interval_ns"] * episode["steps"]) + AFTER_NS
     first, last = np.searchsorted(day.commands["time_ns"], [start_ns, end_ns]).tolist()
-    market = Market(1, limits=MarketLimits(participants_max=2))
+    market = Market(1, limits=limits_for([day.commands], participants_max=2))
     market.grant_operator(0)
     market.submit(day.commands[:first])
     open_orders = market.orders()

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from serl.exchange.limits import MarketLimits
-from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Rows, Side, TimeInForce
+from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Rows, Side, TimeInForce, command
 from serl.history import importing
 from serl.history.cli import day
 from serl.history.day import Day, Reference, SymbolReference, read_reference
@@ -43,6 +43,10 @@ def reference(symbols: int = 1) -> Reference:
 def test_the_default_limits_stay_where_they_do() -> None:
     assert limits_for([orders((0, Side.BUY, 1_000_000, 1_000_000_000))]) == MarketLimits()
     assert limits_for([orders((0, Side.BUY, 1, 3_000_000_000))]).price_ticks_max == 3_000_000_000
+    terms = np.tile(command(CommandKind.TERM, price_ticks=1 << 40), 3)
+    assert limits_for([terms, orders((0, Side.BUY, 1_000_000, 9_000))]) == MarketLimits(), (
+        "values of terms are no prices"
+    )
     assert limits_for([orders((0, Side.BUY, 30_000_000_000, 9_000))]).qty_lots_max == 30_000_000_000
 
 

@@ -8,6 +8,7 @@ from serl.agents.execution.environment.episodes import Hours
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind
 from serl.history.day import Day
+from serl.history.limits import limits_for
 
 SECOND_NS = 1_000_000_000
 WARM_UP_S = 300
@@ -18,7 +19,7 @@ CHUNK_ROWS = 65_536
 
 def day_trades(day: Day) -> tuple[Any, Any]:
     """(times in ns, lots) of every trade in the book of a day's first symbol, without off-book prints."""
-    market = Market(len(day.reference.symbols))
+    market = Market(len(day.reference.symbols), limits=limits_for([day.commands]))
     market.grant_operator(HISTORY)
     times, lots = [], []
     for first in range(0, len(day), CHUNK_ROWS):

@@ -40,10 +40,10 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.history.day import Day
+from serl.history.limits import limits_for
 
 CHECKPOINT_NS = 120_000_000_000
 TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")
@@ -220,7 +220,7 @@ class ReplayMarket:
         self.count, self.agents, self.latency_ns = count, agents, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         # participants: the history of each book, then the agents
-        self._market = Market(books, limits=MarketLimits(participants_max=books + count))
+        self._market = Market(books, limits=limits_for((day.commands for day in days), participants_max=books + count))
         for book in range(books):
             self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
@@ -300,7 +300,7 @@ class ReplayMarket:
 def checkpoints(commands: Rows) -> tuple[Any, Any, list[Rows], int]:
     """(times, cursors, ORDER rows, volume of the day): the book every CHECKPOINT_NS from the first command on. It contains the effect of all rows
     before its cursor."""
-    market = Market(1, limits=MarketLimits(participants_max=2))
+    market = Market(1, limits=limits_for([commands], participants_max=2))
     market.grant_operator(0)
     times = np.arange(int(commands["time_ns"][0]), int(commands["time_ns"][-1]) + 1, CHECKPOINT_NS)
     cursors = np.searchsorted(commands["time_ns"], times, side="left")

@@ -22,6 +22,7 @@ from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Rows
 from serl.history.day import Day, Reference
+from serl.history.limits import limits_for
 
 TRADE = np.dtype(
     [
@@ -188,7 +189,7 @@ def recorded_trades(day: Day | RecordedDay) -> Rows:
     """(T + 1,) TRADE rows of a day with one symbol."""
     if isinstance(day, RecordedDay):
         return day.trades
-    market = Market(1)
+    market = Market(1, limits=limits_for([day.commands]))
     market.grant_operator(0)
     events = market.submit(day.commands)
     fills = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]

@@ -20,7 +20,7 @@ from serl.agents.backtest.run import backtest
 from serl.agents.traders.population import load_population
 from serl.cli import serl as command
 from serl.exchange.latency import Constant, Delays
-from serl.exchange.records import COMMAND, CommandKind
+from serl.exchange.records import COMMAND, CommandKind, EventFlag, EventKind
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from tests.agents.backtest.sample import Busy
 from tests.doc_blocks import ROOT
@@ -55,6 +55,16 @@ class Buyer(serl.Strategy):
         self.notes.append(
             (market.time_ns - NINE, fill.time_ns - NINE, fill.qty_lots, self.order.state, market.position("A"))
         )
+
+
+def test_a_day_beyond_the_default_limits_is_replayed_whole() -> None:
+    """Lots of a hundred-millionth, as in imports of crypto markets."""
+    day = small_day()
+    day.commands["qty_lots"] *= 10_000_000
+    events = backtest(Buyer, day=day, events_kept=True).events
+    assert events is not None and not np.any(events["kind"] == EventKind.REJECTED)
+    traded = (events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)
+    assert events["qty_lots"][traded].sum() == 100_000_006  # with the 6 of the strategy
 
 
 def test_an_order_waits_in_the_queue_of_the_book() -> None:

@@ -5,10 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serl.agents.execution.answering.record import record_history
+from serl.agents.execution.environment.hours import day_trades
 from serl.agents.execution.environment.records import CHILD, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.static import StaticBook
+from serl.agents.execution.environment.static import StaticBook, recorded_trades
+from serl.agents.execution.inprocess import replay_with_twap
+from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.served_books import aligned_day
+from serl.agents.realism.tape import build_tape
 from serl.exchange.errors import ConfigError
+from serl.exchange.records import Side
+from serl.history.day import Day
 from serl.history.generate import generate_day
 from serl.history.importing import import_day
 from tests.agents.execution.environment.stage import BUY, SECOND_NS, SELL, TINY, child, day, episode, step
@@ -53,6 +61,30 @@ def test_a_limit_child_that_crosses_takes_first_but_not_what_the_market_child_to
     step(one, child(market=30, limit=40, price=101), 11)
     assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (50, 50 * 101)
     assert (one.fills[0]["resting_lots"], one.fills[0]["ahead_lots"]) == (20, 0)
+
+
+def test_a_day_beyond_the_default_limits_is_replayed_whole() -> None:
+    """Lots of a hundred-millionth, as in imports of crypto markets: a market with the default limits rejected all but the smallest orders."""
+    made = generate_day(3, end_ns=35_400 * SECOND_NS)
+    commands = made.commands.copy()
+    commands["qty_lots"] *= 100_000
+    history, tape = Day(commands, made.rows, made.reference), build_tape(made, 1)
+    lots = 100_000 * int(tape.qty_lots[tape.trades].sum())
+    assert recorded_trades(history)["lots"].sum() == lots
+    assert day_trades(history)[1].sum() == lots
+    assert np.abs(record_history(commands).taken_lots).sum() == lots
+    whole = episode(qty=1, start=34_201, interval=1198, steps=1)
+    for kind in (StaticBook, ReplayMarket):
+        large, small = kind([history], 1), kind([made], 1)
+        for one in (large, small):
+            one.reset(np.arange(1), whole)
+            step(one, child(), 35_399)
+        assert large.frames["traded_lots"] == 100_000 * small.frames["traded_lots"]
+        np.testing.assert_array_equal(large.frames["bid_lots"], 100_000 * small.frames["bid_lots"])
+    order = ParentOrder("DEMO", Side.BUY, 10**7, 34_300 * SECOND_NS, 34_400 * SECOND_NS, 10 * SECOND_NS)
+    assert sum(qty for _, _, qty in replay_with_twap(history, order)) == 10**7
+    rows = episode(qty=1, start=34_800)
+    assert len(aligned_day([history], rows).commands) == len(aligned_day([made], rows).commands)
 
 
 def test_without_orders_of_ours_the_replay_shows_what_was_recorded() -> None:
