@@ -177,11 +177,14 @@ def _in_process_benchmark(
     path: Path, order: "ParentOrder", policy: "Policy", mode: str, forecasting: "tuple[Forecaster, str] | None"
 ) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
+    from serl.agents.execution.policies.volume import Vwap
     from serl.agents.execution.report import Benchmark
     from serl.agents.realism.days import day_origin
     from serl.history.day import read_day
 
     day = read_day(path)
+    if isinstance(policy, Vwap):
+        policy.curve.require_unseen([day])
     steps = replay_with(day, order, policy, mode, forecasting)
     return Benchmark(replay_with_twap(day, order), steps, day_origin(day))
 

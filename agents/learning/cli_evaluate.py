@@ -132,6 +132,7 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
     from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.policies.volume import Vwap
     from serl.agents.learning.evaluation import Contender
+    from serl.agents.learning.sources import Books
     from serl.exchange.errors import ConfigError
 
     name, _, mode = text.partition(":") if text.partition(":")[0] in NAMES else (text, "", "")
@@ -148,6 +149,8 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
         policy = Vwap(volumes)
     else:
         policy = make_policy(name if name in NAMES else str(_policy_file(Path(name))), curve=curve)
+        if isinstance(policy, Vwap) and isinstance(scenario.source, Books):
+            policy.curve.require_unseen(scenario.source.days)
     used = mode or policy.modes[0]
     require_mode(policy, used)  # fail before the first order is worked
     return Contender(text if name in NAMES else policy.name, policy, used)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.execution.answering.model import answering_days
-from serl.agents.execution.data import TEST, TRAIN, VALIDATION, file_sha256, fit_scales
+from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import RandomOrders
@@ -25,7 +25,7 @@ from serl.agents.execution.environment.undisturbed import UndisturbedAdvantage, 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
 from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.sources import Books, Source, open_source
+from serl.agents.learning.sources import Books, Source, Stretch, open_source
 from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.agents.realism.days import day_origin
 from serl.agents.signals.forecaster import Forecaster
@@ -116,25 +116,25 @@ class Scenario:
                 )
 
     def check_not_trained_on(self, policy: Policy) -> None:
-        """ConfigError if the policy of a file learnt, by `market.hours` of its settings, in hours in which policies are compared."""
+        """ConfigError if the policy of a file learnt, by what the file says, in the hours of the days on which policies are compared."""
         file: Any = policy
-        if not isinstance(self.source, Books) or self.config.part not in (VALIDATION, TEST) or policy.interface is None:
+        if self.config.part == TRAIN or policy.interface is None:
             return
         for trained in file.metadata.get("data", []):
-            text = trained.get("market", {}).get("hours")
-            if text is not None and self._lie_in(text, trained.get("fingerprint", "").split(", ")):
+            if self._lie_in(self.source.learnt_in(trained)):
+                where = trained["market"].get("hours") or f"the part {trained['market'].get('part', TRAIN)}"
                 raise ConfigError(
                     f"{policy.name}: expected a policy that was not trained in the hours in which policies are compared, got one that was "
-                    f"trained in {text}; give other --hours, or train another"
+                    f"trained in {where}; give another part or other --hours, or train another"
                 )
 
-    def _lie_in(self, text: str, fingerprints: Sequence[str]) -> bool:
-        """Whether orders share time with these hours of a file with one of the fingerprints."""
-        start_ns, end_ns = MarketConfig(hours=text).span_ns or (0, 0)
-        return any(
-            hours.start_ns < end_ns and start_ns < hours.end_ns and file_sha256(self.config.data[hours.day])[:16] in fingerprints
-            for hours in (self.source.hours(self.config.part) if self.config.data else ())
-        )  # fmt: skip
+    def _lie_in(self, stretches: Sequence[Stretch]) -> bool:
+        """Whether orders may share time with some stretches."""
+        return bool(stretches) and any(
+            hours.day == day and hours.start_ns < end_ns and start_ns < hours.end_ns
+            for hours in self.source.hours(self.config.part)
+            for day, start_ns, end_ns in stretches
+        )
 
     @property
     def reward(self) -> Reward:

@@ -23,6 +23,7 @@ from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
+from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.students_t import expanded
 from serl.cluster import LOCAL, on_ray
 from serl.exchange.errors import ConfigError
@@ -111,7 +112,7 @@ def _mid_price(episodes: Rows, afi: Floats, lots: Floats, mids_ticks: Floats, en
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its confidence interval."""
+    """A value with its confidence interval; without one, its ends are NaN."""
 
     value: float
     low: float
@@ -169,7 +170,7 @@ def evaluate(
         if not charged:
             del columns["fees"]
         remaining = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
-        intervals = bootstrap_estimates(columns, clusters, seed)
+        intervals = bootstrap_estimates(columns, clusters, seed, clusters_min=CLUSTERS_MIN)
         table.append(Row(contender.name, intervals, columns, outcome.actions, remaining))
     without_trades = int(np.isnan(without_us.results["vwap_ticks"]).sum())
     return Evaluation(scenario.market_name, table, episodes, without_trades, int(clusters.max()) + 1, unit, seed)
@@ -274,10 +275,11 @@ def measured(name: str, columns: dict[str, Floats]) -> float:
 
 
 def bootstrap_estimates(
-    columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES)
+    columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES), *, clusters_min: int = 1
 ) -> dict[str, Estimate]:  # fmt: skip
     """Each of the measures that has a column, with its 95 % interval from BOOTSTRAPS resamples of whole clusters (see `expanded`: with few clusters
-    wider than their central 95 %); NaN are left out."""
+    wider than their central 95 %); NaN are left out. With fewer clusters than `clusters_min` the ends are NaN: all draws lie between the smallest
+    and the largest of three clusters, which the truth does in 75 % of cases."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [
@@ -292,7 +294,8 @@ def bootstrap_estimates(
         values = columns[column]
         resampled = [_finite_measure(measure, values[draw]) for draw in draws]
         finite = [value for value in resampled if np.isfinite(value)]
-        low, high = np.quantile(finite, expanded(len(members))) if finite else (np.nan, np.nan)
+        enough = len(finite) > 0 and len(members) >= clusters_min
+        low, high = np.quantile(finite, expanded(len(members))) if enough else (np.nan, np.nan)
         result[name] = Estimate(_finite_measure(measure, values), float(low), float(high))
     return result
 

@@ -11,6 +11,7 @@ import numpy as np
 from serl.agents.execution.answering.model import answering_days
 from serl.agents.execution.bar_costs import half_spreads_bps
 from serl.agents.execution.data import (
+    BOOK_HOURS,
     TEST,
     TRAIN,
     VALIDATION,
@@ -40,16 +41,23 @@ from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
-from serl.exchange.config import time_of_day_text
+from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
 BARS_SUFFIX = ".parquet"
 FIRST_SEEDS = {TRAIN: 0, VALIDATION: 1_000_000, TEST: 2_000_000}
 """Seed of the first simulated day of each part."""
+PLACES = "part", "fold", "folds", "hours", "first_day", "simulated_days", "duration_s"
+"""Settings on which it depends where orders lie in given data."""
 SIZING_DAYS = 4
 """Simulated training days whose volume determines the size of orders."""
 SECOND_NS = 1_000_000_000
+
+
+Stretch = tuple[int, int, int]
+"""A day, and from when to when, ns after midnight."""
+DAY_NS = 86_400 * SECOND_NS
 
 
 class Source(Protocol):
@@ -69,6 +77,9 @@ class Source(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Names and fingerprints of the data, as JSON."""
+
+    def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
+        """Where, on these days, a policy was trained whose file describes its training so (`Scenario.describe`); nothing for other data."""
 
 
 def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Source:
@@ -96,6 +107,12 @@ def _part(parts: Any, part: str, what: str) -> Any:
     if part not in parts:
         raise DataError(f"part: expected one of {', '.join(parts)} for {what}, got {part!r}")
     return parts[part]
+
+
+def _as_trained(config: MarketConfig, trained: dict[str, Any]) -> MarketConfig:
+    """The same settings with the days and hours that a policy was trained in, by the description in its file."""
+    fields, saved = MarketConfig.model_fields, trained["market"]
+    return config.model_copy(update={name: saved.get(name, fields[name].default) for name in PLACES})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +163,13 @@ class Bars:
     def describe(self) -> dict[str, Any]:
         """See Source."""
         return {"data": self.data.name, "fingerprint": self.data.fingerprint}
+
+    def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
+        """See Source."""
+        if "market" not in trained or trained.get("fingerprint") != self.data.fingerprint:
+            return []
+        there = _as_trained(self.config, trained)
+        return [(hours.day, hours.start_ns, hours.end_ns) for hours in Bars(there, self.data).hours(there.part)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +232,43 @@ class Books:
             else [dataset.fingerprint for dataset in self._split]
         )
         return {"data": ", ".join(path.name for path in files), "fingerprint": ", ".join(fingerprints)}
+
+    def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
+        """See Source. Of a fold, all hours that were divided into folds, if the files are not the same."""
+        if "market" not in trained:
+            return []
+        there, known = _as_trained(self.config, trained), trained.get("fingerprint", "").split(", ")
+        prints = self._file_fingerprints if there.hours else self._split_fingerprints
+        days = [day for day, one in enumerate(prints) if one in known]
+        if not days:
+            return []
+        start_ns, end_ns = there.span_ns or map(time_of_day_ns, BOOK_HOURS[TRAIN if there.part == FOLD else there.part])
+        found: Sequence[Hours] = [Hours(day, start_ns, end_ns, 0.0) for day in days]
+        if len(found) == len(known) == len(self.days):
+            found = fold_of_hours(found, [int(self.dates(hours.day)) for hours in found], there.part, there)
+        return [(hours.day, hours.start_ns, hours.end_ns) for hours in found]
+
+    @cached_property
+    def _file_fingerprints(self) -> list[str]:
+        return [file_sha256(path)[:16] for path in self.config.data]
+
+    @cached_property
+    def _split_fingerprints(self) -> list[str]:
+        """Empty for a day that does not cover the hours of the split: nothing was trained on a part of it."""
+        found = []
+        for path, day in zip(self.config.data, self.days, strict=bool(self.config.data)):
+            try:
+                found.append(book_dataset(path, day).fingerprint)
+            except DataError:
+                found.append("")
+        return found
+
+
+def _seeds(config: MarketConfig) -> Sequence[int]:
+    """Those of the simulated days of the settings' part."""
+    named = TRAIN if config.part == FOLD else config.part
+    first = int(_part(FIRST_SEEDS, named, f"population {config.population}")) + config.first_day
+    return [first + seed for seed in fold_seeds(config.part, config)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,12 +339,10 @@ class Simulated:
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source."""
-        named = TRAIN if part == FOLD else part
-        first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}")) + self.config.first_day
         lots = self._population.market.lot_multiple
         return [
-            Hours(first + seed, *span, self._volume_lots_per_s, lots)
-            for seed in fold_seeds(part, self.config)
+            Hours(seed, *span, self._volume_lots_per_s, lots)
+            for seed in _seeds(self.config.model_copy(update={"part": part}))
             for span in self._spans_ns
         ]
 
@@ -298,3 +357,11 @@ class Simulated:
         """See Source."""
         digest = hashlib.sha256(self._population.model_dump_json().encode()).hexdigest()
         return {"data": f"population {self.config.population}", "fingerprint": digest[:16]}
+
+    def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
+        """See Source."""
+        if "market" not in trained or trained.get("fingerprint") != self.describe()["fingerprint"]:
+            return []
+        there = _as_trained(self.config, trained)
+        start_ns, end_ns = there.span_ns or (0, DAY_NS)
+        return [(seed, start_ns, end_ns) for seed in _seeds(there)]

@@ -17,6 +17,7 @@ from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Eval
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 from serl.agents.pages.picture import picture
+from serl.agents.realism.distances import CLUSTERS_MIN
 
 UNITS = {
     "PA": "bps",
@@ -49,6 +50,7 @@ MEANINGS = {
 TERMINAL_MEASURES = ("PA", "FEES", "PA_rule", "PA_twap", "WR", "AFI")
 TABLE_FILE = "evaluation.md"
 JSON_FILE = "evaluation.json"
+NO_INTERVAL = "(no interval)"
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By the number of actions; see ExecutionVectorEnv."""
 
@@ -73,8 +75,13 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
     return [*paths, *write(folder / "evaluation.html", html(sections, origin), to_json(sections, origin))]
 
 
+def _ends(estimate: Estimate, form: str = "{:.2f} {:.2f}") -> str:
+    """Of the interval."""
+    return form.format(estimate.low, estimate.high) if np.isfinite(estimate.low) else NO_INTERVAL
+
+
 def _cell(estimate: Estimate) -> str:
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return f"{estimate.value:.2f} {_ends(estimate, '[{:.2f}, {:.2f}]')}"
 
 
 def _shown(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> list[str]:
@@ -89,7 +96,8 @@ def _headers(evaluation: Evaluation) -> list[str]:
 def note(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> str:
     """Explains the intervals, and those of the measures that the evaluation has."""
     return (
-        f"{evaluation.orders} orders, seed {evaluation.seed}; intervals: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
+        f"{evaluation.orders} orders, seed {evaluation.seed}; intervals: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}"
+        f"{f', of which {CLUSTERS_MIN} are needed' if evaluation.clusters < CLUSTERS_MIN else ''}; "
         f"{evaluation.without_trades} orders have no PA because nobody else traded in their window. "
         f"{'; '.join(f'{name}: {MEANINGS[name]}' for name in _shown(evaluation, measures))}."
     )
@@ -129,7 +137,7 @@ def terminal_table(evaluation: Evaluation) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in evaluation.rows:
         shown = (row.estimates[name] for name in measures)
-        table.add_row(row.name, *(f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in shown))
+        table.add_row(row.name, *(f"{one.value:.2f}\n[dim]{_ends(one)}" for one in shown))
     return table
 
 
@@ -174,8 +182,7 @@ def html(sections: Sequence[Section], origin: Origin) -> str:
 
 def _html_section(one: Evaluation) -> str:
     rows = [
-        [escape(row.name)]
-        + [f"{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small>" for value in row.estimates.values()]
+        [escape(row.name)] + [f"{value.value:.2f}<br><small>{_ends(value)}</small>" for value in row.estimates.values()]
         for row in one.rows
     ]
     parts = [f"<h2>{escape(one.market)}</h2>", table(["policy", *map(escape, _headers(one))], rows)]

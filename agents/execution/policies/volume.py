@@ -75,6 +75,13 @@ class VolumeCurve:
         edges = self.start_ns + self.width_ns * np.arange(len(self.shares) + 1)
         return np.interp(time_ns, edges, np.concatenate(([0.0], np.cumsum(self.shares))))
 
+    def require_unseen(self, days: Sequence[Day]) -> None:
+        """CurveError if the curve was fitted on one of these days, whose volumes nobody knows ahead. A day without a date cannot be told from others."""
+        if seen := [_name(day) for day in days if day.reference.date and _name(day) in self.days]:
+            raise CurveError(
+                f"vwap: expected a volume curve of earlier days, got one that was fitted on {', '.join(seen)} itself; fit it on others"
+            )
+
     def save(self, path: Path | str) -> None:
         """Writes the curve as JSON."""
         Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1))

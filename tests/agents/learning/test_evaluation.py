@@ -1,5 +1,6 @@
 """Policies on the same orders."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.execution.policies.policy import Policy as AnyPolicy
 from serl.agents.execution.policies.reactive import Aggressive, Passive, Patience
 from serl.agents.execution.policies.schedules import Twap
+from serl.agents.execution.policies.volume import CurveError, VolumeCurve
 from serl.agents.learning import evaluation
 from serl.agents.learning.cli_evaluate import parse_contender
 from serl.agents.learning.environments import Scenario
@@ -35,13 +37,15 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.table import Section, comma_separated, write_tables
+from serl.agents.learning.table import Section, comma_separated, markdown, write_tables
+from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.students_t import expanded
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
+from tests.agents.execution.test_data import rows, write
 
 MARKET = MarketConfig(hours="09:35-10:25", environments=5, duration_s=60, interval_s=10)
 
@@ -206,6 +210,33 @@ def test_intervals_of_few_days_hold_as_often_as_they_say(monkeypatch: pytest.Mon
     assert expanded(10**6)[0] == pytest.approx(0.025, abs=1e-4)
 
 
+def test_a_volume_curve_of_the_day_itself_is_refused(day: Day, tmp_path: Path) -> None:
+    """VWAP would know how much is traded when."""
+    dated = Day(day.commands, day.rows, dataclasses.replace(day.reference, date="2026-01-05"))
+    curve = tmp_path / "curve.json"
+    VolumeCurve.fit([dated]).save(curve)
+    with pytest.raises(
+        CurveError, match="expected a volume curve of earlier days, got one that was fitted on DEMO 2026-01-05 itself"
+    ):
+        parse_contender("vwap", Scenario(MARKET, [dated]), curve)
+    later = Day(day.commands, day.rows, dataclasses.replace(day.reference, date="2026-01-06"))
+    assert parse_contender("vwap", Scenario(MARKET, [later]), curve).name == "vwap"
+
+
+def test_fewer_than_five_clusters_give_no_interval(day: Day) -> None:
+    """Of orders in one block the ends were the value itself; of three blocks they contained the truth in 75 % of cases."""
+    market = MARKET.model_copy(update={"duration_s": 1200, "interval_s": 300})
+    found = evaluate(Scenario(market, [day]), [], 12, 1)
+    assert found.clusters < CLUSTERS_MIN and found.rows[0].estimates["PA"].value < 0
+    assert all(np.isnan((one.low, one.high)).all() for row in found.rows for one in row.estimates.values())
+    text = markdown([Section(found, "")])
+    assert (
+        "(no interval)" in text
+        and "nan]" not in text
+        and f"{found.clusters} blocks of a window's length, of which 5 are needed" in text
+    )
+
+
 def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
     """Rules are fitted on training orders, also where other hours are tested."""
     path = tmp_path / "a.day"
@@ -222,19 +253,54 @@ def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
         early.hours("train")
 
 
+def trained_in(scenario: Scenario) -> Policy:
+    """As the file of a policy that was trained there."""
+    env = scenario.env(Scales())
+    network = ActorCritic(NetworkConfig(), env.layout.size, [0.0] * 3, [1.0] * 3, 0)
+    return Policy(network, Interface.from_env(env), {"data": [scenario.describe()]}, "mine")
+
+
 def test_a_policy_is_not_compared_in_the_hours_in_which_it_was_trained(tmp_path: Path) -> None:
     path = tmp_path / "a.day"
     write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
     config = MarketConfig(kind="static", data=[path], hours="13:00-13:50", environments=4, duration_s=60, interval_s=20)
-    trained = Scenario(config)
-    env = trained.env(Scales())
-    network = ActorCritic(NetworkConfig(), env.layout.size, [0.0] * 3, [1.0] * 3, 0)
-    policy = Policy(network, Interface.from_env(env), {"data": [trained.describe()]}, "mine")
+    policy = trained_in(Scenario(config))
     tested = Scenario(config.model_copy(update={"hours": "13:40-13:55", "part": "test"}))
     with pytest.raises(ConfigError, match=r"mine: expected a policy that was not trained .* trained in 13:00-13:50"):
         evaluate(tested, [Contender("mine", policy, policy.modes[0])], 4, 1)
     for changes in ({"hours": "13:50-13:55", "part": "test"}, {"part": "train"}):
         Scenario(config.model_copy(update=changes)).check_not_trained_on(policy)
+
+
+@pytest.mark.parametrize("kind", ["books", "bars", "simulated days"])
+def test_a_policy_is_not_compared_on_the_part_in_which_it_was_trained(kind: str, tmp_path: Path) -> None:
+    """Neither settings name hours."""
+    config = MarketConfig(kind="static", part="test", environments=4, duration_s=60, interval_s=60)
+    if kind == "books":
+        path = tmp_path / "a.day"
+        write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+        config = config.model_copy(update={"data": [path]})
+    elif kind == "bars":
+        config = config.model_copy(update={"data": [write(tmp_path / "a.parquet", rows())]})
+    else:
+        config = MarketConfig(kind="dynamic", population="small", part="test", simulated_days=2, duration_s=60)
+    scenario = Scenario(config)
+    with pytest.raises(
+        ConfigError, match=r"mine: expected a policy that was not trained .* trained in the part test; "
+    ):
+        scenario.check_not_trained_on(trained_in(scenario))
+    for part in ("train", "validation"):
+        scenario.check_not_trained_on(trained_in(Scenario(config.model_copy(update={"part": part}))))
+    if kind == "books":  # the default of the one, hours of the other
+        learnt = trained_in(Scenario(config.model_copy(update={"part": "train"})))
+        with pytest.raises(ConfigError, match="trained in the part train"):
+            Scenario(config.model_copy(update={"hours": "12:00-12:40"})).check_not_trained_on(learnt)
+    else:  # other folds of the training
+        folds = config.model_copy(update={"part": "train", "fold": 0, "folds": 2})
+        learnt = trained_in(Scenario(folds))
+        Scenario(folds.model_copy(update={"part": "fold"})).check_not_trained_on(learnt)
+        with pytest.raises(ConfigError, match="trained in the part train"):
+            Scenario(folds.model_copy(update={"part": "fold", "fold": 1})).check_not_trained_on(learnt)
 
 
 @pytest.mark.long
