@@ -67,11 +67,11 @@ class Score:
     """AFI."""
     impact_bps: float
     advantages_bps: tuple[float, ...] = ()
-    """PA of each order, in the order of the episodes, for paired comparisons of candidates."""
+    """PA of each order in whose window the market traded, in the order of the episodes, for paired comparisons of candidates."""
     clusters: tuple[int, ...] = ()
-    """The date of each order, or where there are few dates its symbol-day or block; equal numbers mean the same in all scores."""
+    """The date of each of these orders, or where there are few dates its symbol-day or block; equal numbers mean the same in all scores."""
     controls_bps: tuple[float, ...] = ()
-    """The market's move over each order's window without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
+    """The market's move over the window of each of these, without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
     behaviour: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
     twap_bps: float | None = None

@@ -10,6 +10,7 @@ from serl.researcher.inner.contender import Contender, Report
 from serl.researcher.inner.errors import IncumbentError
 from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.ledger import Ledger
+from serl.researcher.inner.made_with import require_same
 from serl.researcher.inner.race import Standings, Ticket
 from serl.researcher.inner.results import mean_score
 from serl.researcher.inner.score import require_unseen
@@ -25,7 +26,9 @@ def ignore_stage(candidate: Candidate, stage: str) -> None:
 
 def evaluate(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Result:
     """Validate a candidate, train it once with the budget's seed and score it, without an incumbent and without a race. Its files stay in
-    `folder`, which is created; finished work there is not repeated."""
+    `folder`, which is created; finished work there is not repeated. ConfigError if it was made with other settings or data, or of another
+    candidate."""
+    require_same(folder, settings, budget, candidate.key)
     one = Contender(candidate, settings, budget, folder, ignore_stage, trainer("local"))
     one.validate()
     one.run(1.0, 0)
@@ -47,12 +50,13 @@ def evaluate_many(
     Each has a folder in `folder`, named by its key, and so has the incumbent (by default the algorithm without modules). Candidates that have
     trained there before continue: give them again, and they race with the new ones. Finished work is not repeated. `report` is called when a
     stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if scores cannot be measured; ConfigError
-    if the settings would score hours that training has seen; IncumbentError if the incumbent has no score; SandboxUnavailableError if code cannot be
-    sandboxed here.
+    if the settings would score hours that training has seen, or if the folder's work was done with other settings or data; IncumbentError if the
+    incumbent has no score; SandboxUnavailableError if code cannot be sandboxed here.
     """
     train, against = trainer(on), incumbent or Candidate({})
     every = {one.key: one for one in (against, *candidates)}
     require_unseen(settings)
+    require_same(folder, settings, budget)
     field = {
         key: Contender(one, settings, budget, folder / key, report, train, keeps_failure=key != against.key)
         for key, one in every.items()

@@ -15,6 +15,7 @@ from serl.researcher.inner.designed import designed, interface_of
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.outcomes import require_ok
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.versions import Versions, versions_of
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run
@@ -30,7 +31,9 @@ def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RuleP
     market = settings.market
     facts = {"name": candidate.key, "market": market.model_dump(mode="json"), "seed": 0, "steps": 0}
     rule = _rule(candidate.modules[Kind.POLICY], settings, folder)
-    return RulePolicy(rule, interface_of(market, _scales(market.model_dump_json())), facts, candidate.key)
+    return RulePolicy(
+        rule, interface_of(market, _scales(market.model_dump_json(), versions_of(settings))), facts, candidate.key
+    )
 
 
 def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
@@ -55,6 +58,6 @@ def _traced(module: Module, settings: Settings, folder: Path) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _scales(text: str) -> Scales:
+def _scales(text: str, _versions: Versions) -> Scales:
     """Units of observations, fitted on the training part of a market."""
     return Scenario(MarketConfig.model_validate_json(text)).fit_scales()

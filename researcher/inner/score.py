@@ -46,6 +46,7 @@ from serl.researcher.inner.behaviour import behaviour_of
 from serl.researcher.inner.errors import ScoreError, SealedError
 from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.versions import Versions, versions_of
 
 SIMULATED_DAYS = 4
 """Simulated validation days, if no day is given."""
@@ -76,10 +77,10 @@ class ScoringSet(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _cached_scoring_set(text: str, part: str) -> ScoringSet:
+def _cached_scoring_set(text: str, part: str, versions: Versions) -> ScoringSet:
     settings = Settings.model_validate_json(text)
     if settings.scored_in != "exchange":
-        return _market_scoring_set(settings, part)
+        return _market_scoring_set(settings, part, versions)
     days, episodes, clusters = _exchange_orders(settings, part)
     replayed_day = aligned_day(days, episodes)
     no_orders = in_process(days, episodes, Hold(), "market")
@@ -88,10 +89,10 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap, None, fee_bps)
 
 
-def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
+def _market_scoring_set(settings: Settings, part: str, versions: Versions = ()) -> ScoringSet:
     """All orders at once. Simulated days keep their states for all candidates."""
     market = _scored(settings.market, settings).model_copy(update={"part": part, "environments": settings.orders})
-    scenario = _scenario(_in_part(market).model_dump_json())
+    scenario = _scenario(_in_part(market).model_dump_json(), versions)
     episodes = _sample_orders(scenario, settings)
     with MARKET:
         no_orders, twap = (
@@ -116,7 +117,7 @@ def _scored(config: MarketConfig, settings: Settings) -> MarketConfig:
 
 
 @lru_cache(maxsize=8)
-def _scenario(text: str) -> Scenario:
+def _scenario(text: str, _versions: Versions) -> Scenario:
     """A market in process, shared by the sets of orders in the same days."""
     return Scenario(MarketConfig.model_validate_json(text))
 
@@ -148,7 +149,7 @@ def scoring_set(settings: Settings, part: str | None = None, permit: Permit | No
             "serl researcher report FOLDER --final"
         )
     with LOCK:
-        return _cached_scoring_set(settings.model_dump_json(), chosen)
+        return _cached_scoring_set(settings.model_dump_json(), chosen, versions_of(settings))
 
 
 def require_unseen(settings: Settings) -> None:
@@ -250,9 +251,12 @@ def score(
     pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
     twap = measured("PA", costs(scoring.episodes, scoring.twap, scoring.no_orders, scoring.twap))
     pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
+    traded = np.isfinite(
+        scoring.no_orders.results["vwap_ticks"]
+    )  # the same for all policies: others have no PA, which is not a PA of 0
     return Score(
-        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages),
-        tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
+        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages[traded]),
+        tuple(scoring.clusters[traded].tolist()), _floats(_controls(scoring)[traded]),
         behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages), twap,
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from serl.researcher.inner import claimed, job, training_data
 from serl.researcher.inner.designed import designed, interface_of
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.versions import versions_of
 from serl.researcher.inner.worker import run_job
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
@@ -43,7 +44,7 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
     """Run the job of job.py in `folder`, which is created. SandboxUnavailableError if code cannot be sandboxed here."""
     folder.mkdir(mode=0o700, exist_ok=True)
     sandboxed = has_code(candidate)
-    data = training_data.file_of(settings.market) if settings.market.data else None
+    data = training_data.file_of(settings.market, versions_of(settings)) if settings.market.data else None
     inputs = {training_data.NAME: data} if sandboxed and data else {}
     path = f"{INPUTS}/{training_data.NAME}" if inputs else data and str(data)
     arguments = {

@@ -26,15 +26,16 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Bars, Books, open_source
 from serl.exchange.records import COMMAND
 from serl.history.day import Day, Reference, SymbolReference
+from serl.researcher.inner.versions import Versions
 
 NAME = "training.npz"
 """The file's name among the inputs of a job."""
 _LOCK = threading.Lock()
 
 
-def file_of(config: MarketConfig) -> Path:
-    """The training data of a market with data files, written once and removed when this process ends."""
-    key = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+def file_of(config: MarketConfig, versions: Versions = ()) -> Path:
+    """The training data of a market with data files, written once for each of their versions, and removed when this process ends."""
+    key = hashlib.sha256(f"{config.model_dump_json()}{versions}".encode()).hexdigest()[:16]
     with _LOCK:
         path = Path(_folder().name) / f"{key}.npz"
         if not path.exists():

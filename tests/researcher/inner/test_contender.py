@@ -124,6 +124,33 @@ def test_a_race_that_has_ended_tries_again_what_a_signal_ended(tmp_path: Path) -
     assert found == [["training", "done"], ["halved", "done"], ["halved", "done"]]
 
 
+@pytest.mark.usefixtures("scored")
+def test_a_folder_does_not_answer_for_other_settings_or_data(tmp_path: Path) -> None:
+    """It returned the scores of the settings that it was made with."""
+    day, moved = tmp_path / "a.day", tmp_path / "moved.day"
+    day.write_text("one")
+    settings = Settings(market=STATIC.model_copy(update={"data": [day]}), race=Race(stages=(Stage(share=1, seeds=1),)))
+    folder, other = tmp_path / "run", Candidate({Kind.REWARD: Module("spec", "[]")})
+    assert evaluate_many([other], settings, Budget(), folder)[0].stage == "done"
+    for name, changed, budget in (
+        ("score_seed", settings.model_copy(update={"score_seed": 2}), Budget()),
+        (r"market\.fee_bps", settings.model_copy(update={"market": settings.market.model_copy(update={"fee_bps": 1.0})}), Budget()),
+        (r"budget\.seed", settings, Budget(seed=1)),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"run: expected the settings .* got others of {name}; use the same"):
+            evaluate_many([other], changed, budget, folder)
+    day.rename(moved)
+    same = settings.model_copy(update={"market": settings.market.model_copy(update={"data": [moved]})})
+    assert evaluate_many([other], same, Budget(), folder)[0].stage == "done"
+    moved.write_text("two")
+    with pytest.raises(ConfigError, match=r"others of market\.data"):
+        evaluate_many([other], same, Budget(), folder)
+    alone = tmp_path / "alone"
+    assert evaluate.evaluate(other, settings.model_copy(update={"market": STATIC}), Budget(), alone).stage == "done"
+    with pytest.raises(ConfigError, match="others of candidate"):
+        evaluate.evaluate(Candidate({}), settings.model_copy(update={"market": STATIC}), Budget(), alone)
+
+
 @pytest.mark.usefixtures("sandboxed")
 def test_a_job_in_the_sandbox_that_is_abandoned_leaves_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """A served exchange and the replay market give equal numbers; a score is that of the policy file."""
 
 import dataclasses
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.settings import STATIC, Settings
+from serl.researcher.inner.training_data import file_of
+from serl.researcher.inner.versions import versions_of
 from tests.agents.execution.test_data import rows, write
 from tests.researcher.inner.conftest import small_settings
 
@@ -82,6 +85,22 @@ def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None
     assert one.twap_bps == pytest.approx(np.mean(here.episodes["sign"] * (prices / vwaps - 1) * 1e4)), "the same orders"
 
 
+def test_data_that_are_written_anew_are_read_anew(tmp_path: Path) -> None:
+    """What was cached in the process was that of the file of before."""
+    path = write(tmp_path / "own.parquet", rows())
+    market = MarketConfig(kind="static", data=[path], duration_s=600, interval_s=60)
+    settings = Settings(market=market, scored_in="bars", orders=20)
+    before, trained = scoring.scoring_set(settings), file_of(market, versions_of(settings)).read_bytes()
+    assert scoring.scoring_set(settings) is before
+    table = rows()
+    table["close"] = [9.95 for _ in table["close"]]
+    write(path, table)
+    os.utime(path, ns=(1, 1))  # a clock may not have gone on
+    after = scoring.scoring_set(settings)
+    assert not np.array_equal(after.no_orders.mids_ticks, before.no_orders.mids_ticks)
+    assert file_of(market, versions_of(settings)).read_bytes() != trained
+
+
 def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
     here = scoring.scoring_set(settings)
     start_s = here.episodes["start_ns"] / 1e9
@@ -127,6 +146,22 @@ def test_simulated_days_where_none_is_given(settings: Settings) -> None:
     assert here.replayed_day is not None
     served = scoring.on_exchange(here.replayed_day, here.episodes, Passive(0.3), "hybrid")
     np.testing.assert_array_equal(served.lots, inside.lots)
+
+
+def test_orders_without_trades_in_their_window_do_not_count_as_an_advantage_of_0(tmp_path: Path) -> None:
+    """Differences to the incumbent were made smaller by their share."""
+    table = rows()
+    for bar in range(len(table["volume"])):
+        if bar % 10 in range(1, 7):
+            table["volume"][bar] = 0.0
+    data = [write(tmp_path / "own.parquet", table)]
+    market = MarketConfig(kind="static", data=data, duration_s=120, interval_s=60)
+    settings = Settings(market=market, scored_in="bars", orders=40)
+    traded = np.isfinite(scoring.scoring_set(settings).no_orders.results["vwap_ticks"])
+    found = scoring.score(random_policy(None), settings)
+    assert 0 < traded.sum() < found.orders == 40
+    assert len(found.advantages_bps) == len(found.clusters) == len(found.controls_bps) == traded.sum()
+    assert np.mean(found.advantages_bps) == pytest.approx(found.pa_bps)
 
 
 def test_bars_are_scored_in_bars(tmp_path: Path) -> None:
