@@ -26,13 +26,24 @@ def effective_freedom(parts: Sequence[tuple[float, int]]) -> float | None:
     return sum(part for part, _ in parts) ** 2 / own if own else None
 
 
-def expanded(clusters: int) -> tuple[float, float]:
-    """The quantiles of bootstrap draws for a 95 % interval with so many independent clusters: Hesterberg's expanded percentile interval (What Teachers Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
+def student_at(freedom: float, confidence: float) -> float:
+    """Student's quantile of a two-sided interval of any confidence, by bisection; `student` is that of 95 %."""
+    low, high = 0.0, 1e4
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle, freedom) > (1 - confidence) / 2 else (low, middle)
+    return high
+
+
+def expanded(clusters: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The quantiles of bootstrap draws for an interval with so many independent clusters: Hesterberg's expanded percentile interval (What Teachers
+    Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
     of cases with 5 clusters: draws vary less than the truth, by the root of (n - 1) / n, and Student's distribution is wider than the normal one.
     A single cluster, which says nothing about others, gets the central draws."""
     if clusters < 2:
-        return 0.025, 0.975
-    low = math.erfc(math.sqrt(clusters / (clusters - 1) / 2) * student(clusters - 1)) / 2
+        return (1 - confidence) / 2, (1 + confidence) / 2
+    wide = student(clusters - 1) if confidence == 0.95 else student_at(clusters - 1, confidence)
+    low = math.erfc(math.sqrt(clusters / (clusters - 1) / 2) * wide) / 2
     return low, 1 - low
 
 

@@ -74,8 +74,7 @@ def trained(study: Study, path: Path, day: Day, forecaster: Path | None, folder:
 
 
 def gain_interval(gains: Any, clusters: Any, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval of the mean of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement: expanded for their number at 95 %,
-    else the central draws."""
+    """An interval of the mean of (seeds, orders) gains, both seeds and clusters of orders (orders,) drawn with replacement: expanded for their number."""
     random, members = (
         np.random.default_rng(ORDER_SEED),
         [np.flatnonzero(clusters == one) for one in np.unique(clusters)],
@@ -85,12 +84,11 @@ def gain_interval(gains: Any, clusters: Any, confidence: float = 0.95) -> tuple[
         drawn = np.concatenate([members[one] for one in random.integers(len(members), size=len(members))])
         seeds = random.integers(len(gains), size=len(gains))
         means.append(np.nanmean(gains[seeds][:, drawn]))
-    central = (1 - confidence) / 2, (1 + confidence) / 2
-    low, high = np.quantile(means, expanded(_independent(gains, members)) if confidence == 0.95 else central)
+    low, high = np.quantile(means, expanded(independent_values(gains, members), confidence))
     return float(low), float(high)
 
 
-def _independent(gains: Any, members: Sequence[Any]) -> int:
+def independent_values(gains: Any, members: Sequence[Any]) -> int:
     """How many independent values have as much spread: seeds where they differ most, else clusters."""
     means = np.nanmean(gains, axis=1), np.array([np.nanmean(gains[:, own]) for own in members])
     parts = [(float(own.var(ddof=1)) / len(own), len(own) - 1) for own in means if len(own) > 1]

@@ -4,7 +4,7 @@ Market, variants and learner: the settings `adversarial`, on simulated days that
 all environments in the first variant, the others the same number in each. Every policy works the same orders of the test days of each variant.
 
 pa_bps: mean PA of an arm's seeds, by variant. worst_bps: the smallest of these means. gain: that of the adversary minus that of another arm, with the
-95 % interval of a bootstrap of seeds and of test days, which finds the worst variant anew in each draw.
+95 % interval of a bootstrap of seeds and of test days, which finds the worst variant anew in each draw; expanded for their number.
 """
 
 import sys
@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.forecasts import independent_values
 from benchmarks.study import try_out
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import BOOTSTRAPS, Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig, with_overrides
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
+from serl.agents.students_t import expanded
 
 ONE, EQUAL, ADVERSARY = "one", "equal", "adversary"
 SETTINGS = load_config(Path("adversarial"))
@@ -83,7 +85,8 @@ def gain(first: NDArray[np.float64], second: NDArray[np.float64], days: NDArray[
         orders = np.concatenate([members[one] for one in random.integers(len(members), size=len(members))])
         drawn = [arm[:, random.integers(arm.shape[1], size=arm.shape[1])][:, :, orders] for arm in (first, second)]
         found.append(worst(drawn[0]) - worst(drawn[1]))
-    low, high = np.quantile(found, [0.025, 0.975])
+    own, other = (arm[int(np.nanmean(arm, axis=(1, 2)).argmin())] for arm in (first, second))
+    low, high = np.quantile(found, expanded(independent_values(own - other, members)))
     return {"bps": worst(first) - worst(second), "low_bps": float(low), "high_bps": float(high)}
 
 

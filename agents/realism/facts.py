@@ -204,11 +204,13 @@ def measure_facts(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, rando
             enough = len(signs) >= TRADES_MIN
             value = sign_decay(signs) if enough else float("nan")
             bootstrapped = [sign_decay(signs[indices]) for indices in sign_indices] if enough else []
+            blocks = len(signs) // BLOCK_TRADES
         else:
             enough = count >= RETURNS_MIN
             value = compute(minutes) if enough else float("nan")
             bootstrapped = [compute(part) for part in resampled] if enough else []
-        estimates.append(Estimate(value, np.array(bootstrapped, np.float64)))
+            blocks = count // block
+        estimates.append(Estimate(value, np.array(bootstrapped, np.float64), blocks))
     return Facts(tuple(estimates), count, len(signs))
 
 

@@ -178,4 +178,4 @@ def _mean_error(errors: Floats, draws: Floats) -> Estimate:
     """The mean, resampled in blocks of consecutive samples."""
     block = np.arange(len(errors)) * BLOCKS // len(errors)
     sums, counts = np.bincount(block, weights=errors, minlength=BLOCKS), np.bincount(block, minlength=BLOCKS)
-    return Estimate(float(errors.mean()), (draws @ sums) / (draws @ counts.astype(np.float64)))
+    return Estimate(float(errors.mean()), (draws @ sums) / (draws @ counts.astype(np.float64)), BLOCKS)

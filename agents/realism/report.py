@@ -55,11 +55,12 @@ def html(measurement: Measurement, origin: Origin) -> str:
 
 
 def number(estimate: Estimate | None, digits: int = 3) -> str:
-    """A value with its interval in small print; n/a if there is no value."""
+    """A value with its interval in small print, if it has one; n/a if there is no value."""
     if estimate is None or not math.isfinite(estimate.value):
         return "n/a"
     low, high = estimate.interval
-    interval = f" <small>[{low:.{digits}f}, {high:.{digits}f}]</small>" if len(estimate.resampled) else ""
+    known = len(estimate.resampled) > 0 and math.isfinite(high - low)
+    interval = f" <small>[{low:.{digits}f}, {high:.{digits}f}]</small>" if known else ""
     return f"{estimate.value:.{digits}f}{interval}"
 
 

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 import serl.environments
+from benchmarks import robustness
 from benchmarks.forecasts import Study, compared, gain_interval
 from benchmarks.replay import FOLDER, SAMPLES
 from serl.agents.execution.environment.forecasts import RecordedForecasts
@@ -243,3 +244,21 @@ def test_the_interval_of_a_gain_of_few_seeds_is_as_wide_as_students() -> None:
     seeds = np.array([-8.0, -8.5, -9.4, 2.1, -4.7, 0.4])
     low, high = gain_interval(np.repeat(seeds[:, None], 16, axis=1), np.arange(16))
     assert high - low == pytest.approx(2 * 2.571 * seeds.std(ddof=1) / 6**0.5, rel=0.1)
+    low, high = gain_interval(np.repeat(seeds[:, None], 16, axis=1), np.arange(16), 0.975)
+    assert high - low == pytest.approx(2 * 3.163 * seeds.std(ddof=1) / 6**0.5, rel=0.2), (
+        "the central draws are two thirds of it"
+    )
+
+
+def test_the_interval_against_an_adversary_holds_the_truth() -> None:
+    """The central draws of six seeds held it in 86 % of cases."""
+    held, days = 0, np.repeat(np.arange(16), 4)
+    for number in range(60):
+        random = np.random.default_rng(number)
+        first, second = (
+            random.normal(size=6)[None, :, None] + random.normal(0, 0.5, (2, 6, 64)) + np.array([0, 20])[:, None, None]
+            for _ in range(2)
+        )
+        found = robustness.gain(first, second, days)
+        held += found["low_bps"] <= 0 <= found["high_bps"]
+    assert held / 60 > 0.93

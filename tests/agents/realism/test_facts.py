@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from serl.agents.realism import facts
+from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.realism.facts import FACTS, MinuteSeries
 from serl.agents.realism.tape import MINUTE_NS, Floats
 from tests.agents.realism.sample import TEN_NS, five_messages, generated
@@ -133,8 +134,10 @@ def test_a_window_agrees_with_itself() -> None:
     assert facts.agreements(found, found) == [True] * 12
     for fact, estimate in zip(FACTS, found.estimates, strict=True):
         low, high = estimate.interval
+        blocks = found.trades // facts.BLOCK_TRADES if fact.compute is None else 4
+        assert estimate.clusters == blocks
         if not math.isnan(estimate.value):
-            assert low < high, fact.name
+            assert low < high if blocks >= CLUSTERS_MIN else math.isnan(low), fact.name
 
 
 def test_short_windows_are_not_measured() -> None:
