@@ -2,7 +2,7 @@
 
 Of each of the first `--stocks` stocks of the table (in order of their symbols) the first `--days` days are played in a market of its own, in lockstep:
 a day takes `interval_s` of `finmem`, in which the value that the simulated traders of POPULATION know moves along the bars' half hours, scaled so that
-the first is the population's price. At each new day the mind with a model reads how the day before went, in one line, and decides once; its twin with
+the first open is the population's price. At each new day the mind with a model reads how the day before went, in one line, and decides once; its twin with
 the same cash and shares draws its decisions. Which of them logs in first, and so comes first among orders of the same time, alternates. The table has,
 for each, the mean over stocks of the return, that return less what the portfolio at the start would have made at the bars' prices, turnover as a share of
 the first wealth, orders and fills; and the difference with its 95 % interval (Student's t over stocks). Runs are kept in FOLDER; a repeated command continues.
@@ -51,6 +51,8 @@ class Story:
     """Days of one stock."""
 
     stock: str
+    start_ticks: int
+    """At which the market, and what the minds own, begins."""
     values: Any
     """(days, PARTS) in ticks."""
     volumes: Any
@@ -58,8 +60,8 @@ class Story:
 
     @property
     def growth(self) -> float:
-        """The last value over the first."""
-        return float(self.values[-1, -1] / self.values[0, 0])
+        """The last value over the price at the start."""
+        return float(self.values[-1, -1] / self.start_ticks)
 
     def headline(self, day: int) -> str:
         """How a day went, in words."""
@@ -79,7 +81,7 @@ def stories(table: BarTable, stocks: int, days: int, start_ticks: int) -> list[S
         bars = table.bars.values[rows]
         places = np.linspace(0, bars.shape[1], PARTS + 1).astype(int)[1:] - 1
         values = np.rint(bars[:, places, CLOSE] * (start_ticks / bars[0, 0, OPEN])).astype(int)
-        found.append(Story(name, values, bars[:, :, VOLUME].sum(axis=1)))
+        found.append(Story(name, start_ticks, values, bars[:, :, VOLUME].sum(axis=1)))
     if len(found) < stocks:
         raise ConfigError(
             f"BARS: expected {stocks} stocks with {days} days, got {len(found)}; give fewer --stocks or --days"

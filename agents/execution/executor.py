@@ -43,8 +43,8 @@ class Execution:
 def in_the_book(
     trades: Sequence[tuple[int, int, int, int, int, int]], start_ns: int, end_ns: int
 ) -> list[tuple[int, int, int, int]]:
-    """(match id, time, price, qty) of the trades from start to end, without prints."""
-    return [trade[:4] for trade in trades if start_ns <= trade[1] <= end_ns and trade[5] != PRINT]
+    """(match id, time, price, qty) of the trades from start on and before the end, as in the VWAP of the markets in process, without prints."""
+    return [trade[:4] for trade in trades if start_ns <= trade[1] < end_ns and trade[5] != PRINT]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """Simulates trading days: a population trades in an in-process market, and the result is a day like any other."""
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -181,9 +183,15 @@ def simulate_many(
 
 
 def fingerprint(population: PopulationConfig) -> str:
-    """SHA-256 prefix of all of a population's settings; rules of a market count where there are any, as before there were any."""
+    """SHA-256 prefix of all of a population's settings, and of the source of its modules, in which its traders may be defined; rules of a market
+    count where there are any, as before there were any."""
     without = None if population.has_rules else {"market"}
-    return hashlib.sha256(population.model_dump_json(exclude=without).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(population.model_dump_json(exclude=without).encode())
+    for name in population.modules:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            digest.update(Path(spec.origin).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def tape_hash(events: Rows) -> str:

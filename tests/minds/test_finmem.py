@@ -1,6 +1,7 @@
 """A mind over days of bars: the story that is told, and the market that follows the bars."""
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,10 @@ def test_a_story_begins_at_the_price_of_the_population(bars: Path, tmp_path: Pat
     assert first.growth == pytest.approx(1.005**BARS_PER_DAY, rel=1e-3)
     assert first.headline(1) == "Yesterday the stock closed 13.9 % higher, on 1.3 times its mean volume."
     assert "0.0 % higher" in first.headline(2)
+    jumped = dataclasses.replace(second, values=second.values + 500)
+    assert jumped.growth == pytest.approx(1.05), (
+        "the first half hour counts: shares were worth the first open before it"
+    )
     with pytest.raises(ConfigError, match=r"expected 2 stocks with 4 days, got 0; give fewer --stocks or --days"):
         finmem.stories(read_bars(bars), 2, DAYS + 1, 10_000)
     config = finmem.configured(1, DAYS)

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.errors import ProgressError
 from serl.agents.execution.executor import Executor, in_the_book
 from serl.agents.execution.order import ParentOrder
@@ -12,6 +14,7 @@ from serl.agents.execution.progress import ProgressFile, target_schedule
 from serl.clients.blocking import connect
 from serl.clients.dashboard.progress import Progress
 from serl.exchange.records import Side
+from tests.agents.execution.environment.stage import TINY, child, episode, step
 from tests.server_fixture import start_exchange
 
 SECOND_NS = 1_000_000_000
@@ -25,6 +28,24 @@ def test_prints_are_no_trades_of_the_market() -> None:
     """They are hidden or reported: no schedule takes part in them, and the markets in process leave them out."""
     trades = [(1, 10, 100, 5, 0, 0), (2, 11, 101, 6, 0, 1), (3, 12, 102, 7, 0, 2), (4, 30, 103, 8, 1, 0)]
     assert in_the_book(trades, 10, 20) == [(1, 10, 100, 5), (3, 12, 102, 7)]
+
+
+def test_the_vwap_of_a_report_has_the_trades_of_the_window_in_process() -> None:
+    """A trade at the end of a window, 12 s, was in the one and not in the other."""
+    market = StaticBook([TINY], 1)
+    market.reset(np.arange(1), episode(start=2, interval=10, steps=1))
+    step(market, child(), 12)
+    history = recorded_trades(TINY)[:-1]
+    trades = [
+        (number, int(row["time_ns"]), int(row["price_ticks"]), int(row["lots"]), 0, 0)
+        for number, row in enumerate(history)
+    ]
+    assert 12 * SECOND_NS in history["time_ns"]
+    assert (
+        sum(qty for *_, qty in in_the_book(trades, 2 * SECOND_NS, 12 * SECOND_NS))
+        == market.frames[0]["traded_lots"]
+        == 0
+    )
 
 
 def test_the_schedule_runs_from_zero_to_the_whole_quantity() -> None:

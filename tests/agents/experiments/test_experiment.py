@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from serl.agents.experiments.errors import ExperimentError
-from serl.agents.experiments.experiment import load_experiment
+from serl.agents.experiments.experiment import load_experiment, parse_experiment
+from serl.agents.experiments.store import RunFile
 from serl.agents.traders.population import load_population
 from serl.agents.traders.shipped import EXPERIMENTS, shipped_names
 from serl.agents.traders.simulate import fingerprint
+from serl.result_file import ResultFileError
 from tests.agents.experiments.sample import sample
 from tests.doc_blocks import blocks
 
@@ -36,6 +38,22 @@ def test_arms_change_values_lists_and_settings_that_the_file_leaves_out() -> Non
     assert nested.value.shock_ticks == 5 and nested.close == "15:00"
     assert [group.count for group in found["whole"].groups] == [3]
     assert len({fingerprint(population) for population in found.values()}) == 4
+
+
+def test_runs_of_other_code_of_own_traders_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a population's modules was no part of its fingerprint, so `--resume` mixed runs from before and after a change."""
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "my_own_traders.py"
+    module.write_text("")
+    values = {
+        "name": "own", "population": str(tmp_path / "own.yaml"), "until": "09:31", "seeds": 1, "arms": {"one": {}, "two": {"name": "other"}},
+    }  # fmt: skip
+    (tmp_path / "own.yaml").write_text("{name: own, modules: [my_own_traders], groups: [{trader: noise}]}")
+    RunFile(tmp_path, parse_experiment(values, "own"), resume=False).close()
+    RunFile(tmp_path, parse_experiment(values, "own"), resume=True).close()
+    module.write_text("CHANGED = True\n")
+    with pytest.raises(ResultFileError, match=r"those of others \(arms differ\)"):
+        RunFile(tmp_path, parse_experiment(values, "own"), resume=True)
 
 
 def test_seeds_measures_and_baseline_have_defaults() -> None:
