@@ -22,7 +22,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.scored import Recorded, grammar, recorded_modules, run_of
+from serl.researcher.outer.scored import Recorded, grammar, modules_ahead, recorded_modules, run_of
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import log_mixture
@@ -116,8 +116,9 @@ class LowLevelTuning:
         if "step" not in facts:
             return facts
         self._tuner.save(state)
-        write_json(facts_path, facts | {"update_s": time.monotonic() - began})
+        facts |= {"update_s": time.monotonic() - began}
         self._export(rows)
+        write_json(facts_path, facts)  # after all others: what a kill left out is done again
         self._prune_states()
         self._serve(author)
         return dict(json.loads(facts_path.read_text()))
@@ -139,10 +140,11 @@ class LowLevelTuning:
 
     def scored(self, iteration: int, model: str) -> list[Scored]:
         """All scored modules of the tuned model up to an iteration, with the probability of their proposal. It is that under the present policy
-        for those of `iteration`, so call it before the updates; for earlier ones it was kept then."""
-        found = recorded_modules(self._database, self._tuner.base, self._form, model, iteration)
-        proposals = self._tuner.proposals
-        unknown = [one for one in found if one.id not in proposals]
+        for those that were proposed since the last updates, so call it before the updates; for earlier ones it was kept then. Those that were proposed
+        while the candidates of `iteration` trained are not scored yet, but have it kept too."""
+        place = self._database, self._tuner.base, self._form, model, iteration
+        found, proposals = recorded_modules(*place), self._tuner.proposals
+        unknown = [one for one in (*found, *modules_ahead(*place)) if one.id not in proposals]
         log_policy = self._tuner.log_p([one.row.module for one in unknown]).tolist() if unknown else []
         for one, log_p in zip(unknown, log_policy, strict=True):
             proposals[one.id] = self._log_proposal(one, log_p)

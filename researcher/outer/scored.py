@@ -22,7 +22,7 @@ _QUERY = """
 SELECT m.*, c.key, c.stage, c.score, c.paired, c.facts, c.modules, c.performance_bps AS candidate_bps, a.model AS asked FROM modules m
 JOIN candidates c ON c.iteration = m.iteration AND c.slot = m.slot
 LEFT JOIN attempts a ON a.iteration = m.iteration AND a.slot = m.slot AND a.number = 0
-WHERE m.iteration <= ? AND (m.text IS NOT NULL OR m.answer IS NOT NULL) AND m.conversation != '[]' ORDER BY m.iteration, m.id
+WHERE m.iteration {} ? AND (m.text IS NOT NULL OR m.answer IS NOT NULL) AND m.conversation != '[]' ORDER BY m.iteration, m.id
 """
 Rows = Sequence[Mapping[str, Any]]
 
@@ -52,13 +52,20 @@ class Recorded:
 def recorded_modules(database: Database, base: Base, form: Form, model: str, iteration: int) -> list[Recorded]:
     """All modules up to an iteration that `model` (its name without an adapter) wrote with tokens, or that were drawn for its prompts, oldest
     first. Those of `iteration` are fresh."""
-    rows = [dict(row) for row in database.rows(_QUERY, iteration)]
+    rows = [dict(row) for row in database.rows(_QUERY.format("<="), iteration)]
     scores, run = _measurements(rows), run_of(database)
     return [
         _recorded(row, base, form, scores.get(row["key"]), run, row["iteration"] == iteration)
         for row in rows
         if _is_of(row, model)
     ]
+
+
+def modules_ahead(database: Database, base: Base, form: Form, model: str, iteration: int) -> list[Recorded]:
+    """Those of later iterations, which were proposed while the candidates of `iteration` trained. They have no score and no performance yet."""
+    unknown = {"performance_bps": 0.0, "candidate_bps": 0.0}
+    rows = [dict(row) | unknown for row in database.rows(_QUERY.format(">"), iteration)]
+    return [_recorded(row, base, form, None, run_of(database), False) for row in rows if _is_of(row, model)]
 
 
 def _is_of(row: Mapping[str, Any], model: str) -> bool:

@@ -3,17 +3,23 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the extra `researcher` is not installed")
 pytest.importorskip("transformers", reason="the extra `researcher` is not installed")
 
+import torch
+
 from serl.researcher.candidates import Candidate, Module, Result, Score
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
+from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.records import Attempt, Draft, Prompt, Proposal
 from serl.researcher.outer.scored import recorded_modules
 from serl.researcher.tuning.base import Base
@@ -134,4 +140,23 @@ def test_a_candidate_that_fails_later_counts_as_failed(tmp_path: Path) -> None:
         assert [row[0] for row in made.rows(f"SELECT performance_bps FROM {table} ORDER BY slot")] == [-2.0, -7.0]
     rows = [one.row for one in recorded_modules(made, base(), "spec", "tiny", 2)]
     assert [(row.score is None, row.module.performance_bps) for row in rows] == [(False, -2.0), (True, -7.0)]
+    made.close()
+
+
+def test_what_is_proposed_ahead_keeps_the_probability_that_it_had_then(tmp_path: Path) -> None:
+    """Modules of iteration 2 that were written while the candidates of iteration 1 trained, before the update that these lead to."""
+    made, text = database(tmp_path, [result((1.0, 2.0))]), spec(2)
+    draft = Draft(Kind.REWARD, "spec", "uniform", "uniform", PROMPT, text, (), PROMPT.messages)
+    made.add_proposal(2, 0, Proposal(Candidate({Kind.REWARD: Module("spec", text)}), (draft,)))
+    policy = [-1.0]
+    tuner: Any = SimpleNamespace(
+        base=base(), proposals={}, log_p=lambda modules: torch.full((len(modules),), policy[0])
+    )
+    tuning = object.__new__(LowLevelTuning)
+    tuning.config, tuning._form, tuning._database, tuning._tuner = LowLevel(uniform_share=0), "spec", made, tuner
+    assert [row.module.log_proposal for row in tuning.scored(1, "tiny")] == [-1.0]
+    policy[0] = -2.0  # the update
+    made.add_results(2, "tiny", {0: result((3.0, 4.0))})
+    made.set_performance(2, 5.0)
+    assert [row.module.log_proposal for row in tuning.scored(2, "tiny")] == [-1.0, -1.0]
     made.close()

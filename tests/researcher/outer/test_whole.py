@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from serl.agents.learning.files import read
 from serl.agents.learning.policy import load_policy
 from serl.researcher.llm.models import MODELS
 from serl.researcher.outer import run
-from serl.researcher.outer.config import OuterConfig, load_config, parse_config
-from serl.researcher.outer.low_level import LowLevelTuning
+from serl.researcher.outer.config import LowLevel, OuterConfig, load_config, parse_config
+from serl.researcher.outer.low_level import ADAPTER, LowLevelTuning
 from serl.researcher.outer.report import write_report
 from serl.researcher.tuning.base import dequantised_folder
 from serl.researcher.tuning.tuner import KIND, Tuner
@@ -87,6 +88,31 @@ class Killed(BaseException):
     """As SIGKILL: nothing is caught, nothing is tidied."""
 
 
+def test_a_kill_after_the_last_update_loses_nothing_that_other_runs_start_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one() -> LowLevelTuning:
+        tuning = object.__new__(LowLevelTuning)
+        tuning.config, tuning._folder, tuning._imported = LowLevel(), tmp_path, []
+        tuner: Any = SimpleNamespace(stopped=None, save=Path.touch, resume=lambda path: None)
+        tuning._tuner = tuner
+        return tuning
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(LowLevelTuning, "scored", lambda *_: [SimpleNamespace(fresh=True)])
+    monkeypatch.setattr(LowLevelTuning, "_update", lambda *_: {"step": 2})
+    monkeypatch.setattr(LowLevelTuning, "_serve", lambda *_: None)
+    author: Any = SimpleNamespace(name="tiny")
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(LowLevelTuning, "_export", kill)
+        one()._learn(1, author)
+    monkeypatch.setattr(LowLevelTuning, "_export", lambda self, rows: (self._folder / ADAPTER).touch())
+    assert one()._learn(1, author)["step"] == 2
+    assert (tmp_path / ADAPTER).exists()
+
+
 POINTS: dict[str, tuple[type, str]] = {
     "the state is saved": (Tuner, "save"),
     "its figures are kept": (LowLevelTuning, "_prune_states"),
@@ -99,7 +125,7 @@ POINTS: dict[str, tuple[type, str]] = {
 def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, arithmetic = smallest(), Arithmetic()
+    config, arithmetic = smallest().model_copy(update={"seed": 6}), Arithmetic()  # the model writes in both iterations
     owner, name = POINTS[point]
     done, state = getattr(owner, name), tmp_path / "tuning" / "after-00001.safetensors"
 
@@ -126,15 +152,18 @@ def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
     database = run.begin(tmp_path, longer, "test", resume=True)
     run.research(longer, tmp_path, database, arithmetic)
     known = point != "the state is saved"
-    assert updates == ([2, 3] if known else [0, 1, 2, 3]), "an update whose figures are kept is not done again"
+    assert updates == ([1] if known else [0, 1]), "an update whose figures are kept is not done again"
     after, again = read(state, KIND)
     assert again == facts
     for key, values in before.items():
         torch.testing.assert_close(after[key], values)
     rows = database.rows("SELECT model, facts FROM iterations ORDER BY iteration")
-    assert [json.loads(row["facts"])["step"] for row in rows] == [2, 4]
+    assert [json.loads(row["facts"])["step"] for row in rows] == [1, 2]
     assert rows[1]["model"].startswith("tiny+"), "the tuned model served the second iteration"
-    assert len(arithmetic.asked) == len(set(arithmetic.asked))
+    asked = [
+        key for key in arithmetic.asked if key != config.incumbent_candidate.key
+    ]  # it trains beside the first proposals
+    assert len(asked) == len(set(asked))
 
     monkeypatch.setenv("SERL_MODELS", "/nowhere")
     again_folder = tmp_path / "again"
