@@ -52,9 +52,11 @@ def messages_from_json(values: dict[str, Any] | None, observation_size: int) -> 
         tuple(map(int, values["columns"])), tuple(map(float, values["gains"])), tuple(values["squashes"])
     )
     lengths = {len(channels.columns), len(channels.gains), len(channels.squashes)}
-    if not set(channels.squashes) <= set(SQUASHES) or len(lengths) != 1 or lengths == {0}:
+    fits = all(0 <= column < observation_size for column in channels.columns) and np.isfinite(channels.gains).all()
+    if not set(channels.squashes) <= set(SQUASHES) or len(lengths) != 1 or lengths == {0} or not fits:
         raise LearningError(
-            f"messages: expected equally many columns, gains and squashes ({', '.join(SQUASHES)}), got {values}"
+            f"messages: expected equally many columns, gains and squashes ({', '.join(SQUASHES)}), columns below {observation_size} and finite gains, "
+            f"got {values}"
         )
     return agents, channels
 

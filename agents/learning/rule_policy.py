@@ -1,6 +1,7 @@
 """Policies that follow a rule (rule.py), saved as files."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,21 @@ def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
         known = all(
             term.output in OUTPUTS and term.shape in SHAPES and 0 <= term.column < len(names) for term in terms.terms
         )
+        numbers = all(map(_is_number, (terms.take, terms.rest, terms.offset, terms.late_share, terms.finish_share)))
+        whole = all(type(term.column) is int and _is_number(term.weight) for term in terms.terms)
     except (TypeError, KeyError) as error:
         raise LearningError(f"rule: expected constants and terms, got {values} ({error})") from None
+    if not numbers or not whole:
+        raise LearningError(
+            f"rule: expected finite numbers as constants and weights, and columns that are integers, got {values}"
+        )
     if terms.names != tuple(names) or not known:
         raise LearningError(f"rule: expected terms of the inputs {', '.join(names)}, got {values}")
     return terms
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def rule_inputs(env: ExecutionVectorEnv) -> Floats:

@@ -20,6 +20,8 @@ FOLDER = "/job"
 """Path of the job's folder inside the sandbox."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Names of inputs and of files that are taken from a job."""
+DEPTH_MAX = 16
+"""Levels of folders."""
 
 
 @contextlib.contextmanager
@@ -86,13 +88,16 @@ def _take_file(source: str, target: Path, bytes_max: int) -> int:
 
 
 def excess(folder: Path, entries_max: int) -> str:
-    """That a folder has too many entries, or that it cannot be read; empty if neither. Follows no links and stops at the first excess."""
-    entries = 0
+    """That a folder has too many entries or too deep ones, or that it cannot be read; empty if none of this. Follows no links and stops at the
+    first excess. Each level takes a descriptor of ours."""
+    entries, root = 0, f"{folder}/."
     errors: list[OSError] = []
-    for _, folders, files, _ in os.fwalk(f"{folder}/.", onerror=errors.append):
+    for path, folders, files, _ in os.fwalk(root, onerror=errors.append):
         entries += len(folders) + len(files)
         if entries > entries_max:
             return f"left more than {entries_max} files and folders in its folder"
+        if folders and path.count("/") - root.count("/") >= DEPTH_MAX:
+            return f"left folders that are more than {DEPTH_MAX} deep in its folder"
     if any(not isinstance(error, FileNotFoundError) for error in errors):
         return "created a folder that cannot be read"
     return ""

@@ -1,6 +1,7 @@
 """Messages as data: graphs and policy files give the same messages as the function."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ COPY = {"nodes": [["tanh", [SEEN], {}]], "given": [{"node": 0}]}
         ({"graph": COPY, "numbers": {"spare": [[0.0] * 2**10] * 17}, "size": 12}, "at most 16,384 constants"),
         ({"columns": [1], "gains": [1.0], "squashes": ["system"]}, "equally many columns, gains and squashes"),
         ({"columns": [1, 2], "gains": [1.0], "squashes": ["tanh"]}, "equally many columns, gains and squashes"),
+        ({"columns": [SIZE], "gains": [1.0], "squashes": ["tanh"]}, "columns below 12"),
+        ({"columns": [-1], "gains": [1.0], "squashes": ["tanh"]}, "columns below 12"),
+        ({"columns": [1], "gains": [math.nan], "squashes": ["tanh"]}, "finite gains"),
     ],
 )
 def test_invalid_messages_are_refused(facts: dict[str, Any], why: str) -> None:

@@ -1,6 +1,7 @@
 """Rules: what they trade, and that a file holds all of them."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,10 @@ def test_a_file_holds_the_rule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"names": ["spread"]}, {"terms": [{"output": "take", "column": 999, "shape": "tanh", "weight": 1.0}]}, {"late_share": None, "more": 1}],
+    [
+        {"names": ["spread"]}, {"late_share": None, "more": 1}, {"late_share": None}, {"take": "1"}, {"rest": [1.0]}, {"offset": math.nan}, {"finish_share": True},
+        *({"terms": [{"output": "take", "column": 1, "shape": "tanh", "weight": 1.0, **change}]} for change in ({"column": 999}, {"column": 1.5}, {"weight": "1"}, {"weight": math.inf})),
+    ],
 )  # fmt: skip
 def test_rules_that_do_not_fit_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(LearningError, match="rule: expected"):

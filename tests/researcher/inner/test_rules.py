@@ -1,5 +1,6 @@
 """Candidates that need no training: from a module to a score."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.researcher.candidates import Budget, Candidate, Module
-from serl.researcher.inner import contender
+from serl.researcher.inner import contender, job, rules
 from serl.researcher.inner import score as scoring
-from serl.researcher.inner.evaluate import evaluate
+from serl.researcher.inner.evaluate import evaluate, ignore_stage
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.example import example
@@ -56,6 +57,16 @@ def test_an_even_rule_costs_what_a_twap_costs(tmp_path: Path) -> None:
     found = evaluate(policy("spec", even), SETTINGS, BUDGET, tmp_path).score
     assert found is not None
     assert abs(found.pa_twap_bps) < 0.2
+
+
+def test_a_forged_rule_is_a_verdict_and_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may claim the terms of a specification too, with anything for numbers."""
+    forged = job.spec_function(Kind.POLICY, example(Kind.POLICY, "spec"), SETTINGS).to_json() | {"take": "all"}
+    monkeypatch.setattr(rules, "_traced", lambda *_: json.loads(json.dumps(forged)))
+    one = contender.Contender(policy("code"), SETTINGS, BUDGET, tmp_path / "one", ignore_stage, lambda *_: None)  # pyrefly: ignore
+    one.run(1.0, 0)
+    assert one.failure is not None
+    assert (one.failure.facts["verdict"], "finite numbers" in one.failure.reason) == ("no policy", True)
 
 
 @pytest.mark.parametrize(

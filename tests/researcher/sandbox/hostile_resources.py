@@ -44,6 +44,11 @@ def entries(plain: Plain) -> bool:
     return sum(len(folders) + len(files) for _, folders, files in os.walk(plain.folder)) > 256
 
 
+def deep(plain: Plain) -> bool:
+    """Who walks its folders as the sandbox does has more files open than a tenth of the usual limit."""
+    return max(path.count("/d") for path, _, _ in os.walk(plain.folder)) > 100
+
+
 TIME = [
     Hostile("use of the processor", "import hashlib\nwhile True: hashlib.sha256(bytes(10**6))", lambda plain: plain.cpu_s > 1, CPU),
     Hostile("endless loop", "while True: pass", went_on, TIMEOUT),
@@ -75,6 +80,7 @@ MEMORY_AND_DISK = [
     Hostile("sparse files", "for n in range(10): open(str(n), 'wb').truncate(10**7)", lambda plain: sum(sizes(plain)) > FOLDER_BYTES, FOLDER, "longer than the limit"),
     Hostile("many files", "for n in range(1000): open(str(n), 'w')", entries, FOLDER),
     Hostile("deep folders", "import os\nfor _ in range(600):\n os.mkdir('d'); os.chdir('d')\nos._exit(0)", entries, FOLDER),
+    Hostile("folders that use up our files", "import os\nfor _ in range(200):\n os.mkdir('d'); os.chdir('d')\nos._exit(0)", deep, FOLDER),
     Hostile("a folder that hides", "import os\nos.mkdir('d')\nfor n in range(300): open(f'd/{n}', 'w')\nos.chmod('d', 0)", lambda plain: stat.S_IMODE((plain.folder / "d").stat().st_mode) == 0, FOLDER),
 ]  # fmt: skip
 
