@@ -1,7 +1,8 @@
 """One call with retries for rate limits, server errors, lost connections and malformed replies."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,14 @@ class Malformed(Exception):
     """The reply is not a chat completion."""
 
 
+class Broken(Exception):
+    """The reply began and did not end. The first argument is the name of the failure."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
 @dataclass(frozen=True)
 class Reply:
     """An answer and its token counts."""
@@ -31,6 +40,8 @@ class Reply:
     """Whether the counts are estimates because the endpoint reports none."""
 
 
+REPLY_BYTES_MAX = 2**25
+"""Of a reply; a long answer with log-probabilities has a few MB."""
 REACH_S = 10.0
 """Seconds in which an endpoint has to answer at all before a run starts."""
 
@@ -46,8 +57,9 @@ def connect(endpoint: Endpoint) -> openai.OpenAI:
 def require_reachable(endpoint: Endpoint) -> None:
     """Raises EndpointUnreachableError if nothing answers at the endpoint's address. Any answer will do, also that it does not list its models."""
     try:
-        connect(endpoint).with_options(timeout=REACH_S).models.list()
-    except openai.APIConnectionError as error:
+        with connect(endpoint).with_options(timeout=REACH_S).models.with_streaming_response.list():
+            return
+    except (openai.APIConnectionError, UnicodeError) as error:  # a name that is too long cannot be looked up
         raise EndpointUnreachableError(
             f"{endpoint.base_url} does not answer ({error.__cause__ or error}); start the endpoint, or correct --url"
         ) from None
@@ -75,7 +87,7 @@ def ask_with_retries(
     """
     for attempt in range(endpoint.attempts_max):
         try:
-            return _reply(connection, request)
+            return _reply(connection, request, endpoint.timeout_s)
         except Exception as error:
             failure = _failure_name(error)
             if failure is None:
@@ -105,6 +117,8 @@ def _failure_name(error: Exception) -> str | None:
             return "timeout"
         case openai.APIConnectionError():
             return "connection"
+        case Broken():
+            return error.name
         case Malformed() | openai.APIResponseValidationError():
             return "malformed"
     raise error
@@ -121,16 +135,16 @@ def _retry_after_s(error: Exception) -> float | None:
 
 def _text(error: Exception) -> str:
     cause = f" ({error.__cause__})" if error.__cause__ and str(error.__cause__) else ""
-    return f"{error}{cause}"[:500]
+    return f"{error}{cause}"[:500].encode(errors="replace").decode()  # half a surrogate pair cannot be stored
 
 
-def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
+def _reply(connection: openai.OpenAI, request: dict[str, Any], timeout_s: float) -> Reply:
     standard = {name: value for name, value in request.items() if name not in _EXTENSIONS}
     extensions = {name: request[name] for name in _EXTENSIONS if name in request}
     try:
-        raw = connection.chat.completions.with_raw_response.create(**standard, extra_body=extensions)
-        body: Any = raw.http_response.json()
-    except ValueError as error:
+        with connection.chat.completions.with_streaming_response.create(**standard, extra_body=extensions) as raw:
+            body: Any = json.loads(b"".join(_parts(raw.iter_bytes(), timeout_s)))
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"expected JSON, got an invalid reply: {error}") from None
     try:
         (choice, *_), usage = body["choices"], body.get("usage") or {}
@@ -139,14 +153,34 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
             str(message.get("content") or ""), str(choice.get("finish_reason") or "unknown"), _tokens(choice)
         )
         return _with_token_counts(request, answer, usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Malformed(
             f"expected a chat completion, got another reply ({type(error).__name__}: {error}): {str(body)[:200]}"
         ) from None
 
 
+def _parts(parts: Iterator[bytes], timeout_s: float) -> Iterator[bytes]:
+    """The body of a reply, as far as it comes in time. The timeout of the connection is that of each part: a server that sends a byte now and then
+    is never late for it."""
+    end_s, size = time.monotonic() + timeout_s, 0
+    try:
+        for part in parts:
+            size += len(part)
+            if time.monotonic() > end_s:
+                raise Broken("timeout", f"the reply did not end within {timeout_s:g} s")
+            if size > REPLY_BYTES_MAX:
+                raise Malformed(f"expected a reply of at most {REPLY_BYTES_MAX:,} bytes, got more")
+            yield part
+    except (Broken, Malformed):
+        raise
+    except Exception as error:  # of the HTTP library, which OpenAI's client has no error of its own for
+        raise Broken("timeout" if "Timeout" in type(error).__name__ else "connection", "the reply broke off") from error
+
+
 def _with_token_counts(request: dict[str, Any], answer: Answer, prompt: int | None, completion: int | None) -> Reply:
     """A reply with the endpoint's token counts, or estimates, so that a budget always fills."""
+    if min(prompt or 0, completion or 0) < 0:
+        raise ValueError(f"expected numbers of tokens from 0 on, got {prompt} and {completion}")
     return Reply(
         answer,
         int(prompt) if prompt else estimate_prompt_tokens(request),

@@ -50,7 +50,10 @@ def ask(
     schema: Path | None, record: Path | None, offline: bool, **how: Any,
 ) -> None:  # fmt: skip
     """Ask TEXT and print the answers."""
+    from pydantic import ValidationError
+
     from serl.exchange.errors import ConfigError
+    from serl.exchange.invalid import describe_invalid
     from serl.researcher.llm.client import Client
     from serl.researcher.llm.settings import Endpoint
 
@@ -63,11 +66,16 @@ def ask(
         "omit": omit,
         "token_limit": token_limit,
     }
-    endpoint = Endpoint.model_validate(values)
+    try:
+        endpoint = Endpoint.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"--url, --model: {describe_invalid(error, Endpoint)}") from None
     try:
         shape = json.loads(schema.read_text()) if schema else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{schema}: expected JSON ({error})") from None
+    if shape is not None and not isinstance(shape, dict):
+        raise ConfigError(f"{schema}: expected a JSON schema, an object, got {type(shape).__name__}")
     answers = Client(endpoint, record=record, offline=offline).complete(
         [{"role": "user", "content": text}], schema=shape, **how
     )

@@ -1,23 +1,45 @@
 """Answers that edit a text: blocks that name what to search and what to put in its place."""
 
+import io
 import re
 
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import UnusableAnswerError
 
 FORMAT = "<<<<<<< SEARCH\n(lines of the module, exactly)\n=======\n(what replaces them)\n>>>>>>> REPLACE"
-_BLOCK = re.compile(r"^<{5,9} SEARCH[ \t]*\n(.*?)^={5,9}[ \t]*\n(.*?)^>{5,9} REPLACE", re.DOTALL | re.MULTILINE)
+_SEARCH, _MIDDLE = re.compile(r"<{5,9} SEARCH[ \t]*\n"), re.compile(r"={5,9}[ \t]*\n")
+_REPLACE = re.compile(r">{5,9} REPLACE")
 
 
 def has_edits(answer: Answer) -> bool:
     """Whether an answer contains an edit."""
-    return _BLOCK.search(answer.text) is not None
+    return bool(_blocks(answer.text))
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """What to search and what to put in its place, of each block. One pass over the lines: an expression for whole blocks takes the third power
+    of the length of an answer that repeats its marks."""
+    found, search, replacement = list[tuple[str, str]](), None, None
+    for line in io.StringIO(text, newline="\n"):
+        if search is None:
+            search = [] if _SEARCH.fullmatch(line) else None
+        elif replacement is None:
+            if _MIDDLE.fullmatch(line):
+                replacement = list[str]()
+            else:
+                search.append(line)
+        elif _REPLACE.match(line):
+            found.append(("".join(search), "".join(replacement)))
+            search = replacement = None
+        else:
+            replacement.append(line)
+    return found
 
 
 def apply_edits(answer: Answer, text: str) -> str:
     """The text after the answer's edits, in order. UnusableAnswerError (`edit`) if one does not apply at exactly one place, or nothing changes."""
     before = text
-    for search, replacement in _BLOCK.findall(answer.text):
+    for search, replacement in _blocks(answer.text):
         count = text.count(search) if search.strip() else 0
         if count != 1:
             raise UnusableAnswerError(

@@ -5,6 +5,7 @@ A line holds `key` (SHA-256 of the request), `time_ns`, `request`, `attempts` (f
 kill cut off is dropped when the file is opened.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
 
@@ -21,6 +22,29 @@ def key_of(request: dict[str, Any]) -> str:
     """SHA-256 of the request as canonical JSON."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+BEGINNING = b'{"key": "'
+"""Of a line. A file that ends with something else is none of ours, and stays as it is."""
+
+
+def _append(text: bytes, file: BinaryIO) -> None:
+    """Append a line and sync it to disk. If that fails, the file is as before: another call may find room for its line."""
+    before, rest = file.seek(0, os.SEEK_END), memoryview(text)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(before)
+        raise
+
+
+def _other_file(path: Path, number: int, why: str) -> LlmError:
+    return LlmError(
+        f"{path}:{number}: expected a line of a record of calls, got something else ({why}); move the file away"
+    )
 
 
 class Record:
@@ -85,10 +109,8 @@ class Record:
                 return
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
+                with self._path.open("ab", buffering=0) as file:
+                    _append((json.dumps(line) + "\n").encode(), file)
             except OSError as error:
                 raise LlmError(
                     f"{self._path}: cannot write the record of calls ({error}); free disk space, or give another file"
@@ -97,15 +119,16 @@ class Record:
     def _load(self, path: Path) -> None:
         data = path.read_bytes()
         complete_bytes = data.rfind(b"\n") + 1
-        if complete_bytes < len(data):
-            os.truncate(path, complete_bytes)
-        for number, text in enumerate(data[:complete_bytes].splitlines(), 1):
+        rest, lines = data[complete_bytes:], data[:complete_bytes].splitlines()
+        for number, text in enumerate(lines, 1):
             try:
                 self._count(json.loads(text))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise LlmError(
-                    f"{path}:{number}: expected a line of a record of calls, got something else ({error}); move the file away"
-                ) from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise _other_file(path, number, str(error)) from None
+        if rest[: len(BEGINNING)] != BEGINNING[: len(rest)]:
+            raise _other_file(path, len(lines) + 1, f"it begins with {rest[:20]!r}")
+        if rest:
+            os.truncate(path, complete_bytes)
 
     def _count(self, line: dict[str, Any]) -> None:
         key = line["key"]

@@ -1,6 +1,8 @@
 """The client against endpoints that misbehave, its budget, its record."""
 
+import contextlib
 import json
+import resource
 import socket
 import subprocess
 import sys
@@ -11,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.exchange.errors import ConfigError
+from serl.researcher.cli_llm import llm
+from serl.researcher.llm.attempts import REPLY_BYTES_MAX, require_reachable
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import (
     BudgetSpentError,
@@ -63,7 +68,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
         ((200, {"Content-Type": "text/html"}, "<html>"), "malformed", [0.5]),
         ({**completion(), "choices": []}, "malformed", [0.5]),
         ({"object": "list"}, "malformed", [0.5]),
+        ((200, {}, "[" * 100_000), "malformed", [0.5]),
+        ((200, {}, json.dumps(completion()).replace(": 5,", ": 1e999,")), "malformed", [0.5]),
+        (completion(prompt=-(10**9)), "malformed", [0.5]),
+        ((200, {}, " " * (REPLY_BYTES_MAX + 1)), "malformed", [0.5]),
     ],
+    ids=lambda value: str(value)[:60],
 )
 def test_transient_failures_are_named_and_retried(tmp_path: Path, reply: Any, name: str, waits: list[float]) -> None:
     with fake_endpoint(reply, completion("there")) as fake:
@@ -73,6 +83,43 @@ def test_transient_failures_are_named_and_retried(tmp_path: Path, reply: Any, na
     (line,) = lines(tmp_path / "calls.jsonl")
     assert [row["failure"] for row in line["attempts"]] == [name]
     assert line["answer"]["text"] == "there"
+
+
+def test_the_text_of_a_failure_can_be_stored() -> None:
+    with fake_endpoint((200, {}, '"\\ud800"')) as fake, pytest.raises(EndpointUnreachableError) as raised:
+        client(fake).complete(ASK)
+    assert "malformed" in str(raised.value).encode().decode()
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_server_that_sends_a_byte_now_and_then_is_late(reached: bool) -> None:
+    def drip(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+            with contextlib.suppress(OSError):  # the client has gone
+                while not ended.wait(0.02):
+                    connection.sendall(b" ")
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        limit = threading.Timer(10, ended.set)
+        limit.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        endpoint = Endpoint(base_url=url, model="slow", attempts_max=1, timeout_s=0.3)
+        try:
+            if reached:
+                require_reachable(endpoint)  # what it sends is of no interest
+            else:
+                with pytest.raises(EndpointUnreachableError, match="timeout"):
+                    Client(endpoint).complete(ASK)
+            assert not ended.is_set()
+        finally:
+            limit.cancel()
+            ended.set()
+            thread.join()
 
 
 def test_waits_double_and_end(tmp_path: Path) -> None:
@@ -148,6 +195,36 @@ def test_a_record_cut_off_by_a_kill_goes_on(tmp_path: Path) -> None:
     record.write_text('{"key": "1"}\n[1]\n')
     with pytest.raises(LlmError, match=r"calls.jsonl:2"):
         client(fake, record)
+
+
+@pytest.mark.parametrize(
+    "content", ["a note", "[1]\n", "[" * 100_000 + "\n", '{"key'], ids=["text", "list", "deep", "cut"]
+)
+def test_only_a_record_is_cut(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    if content == '{"key':  # what a kill left of a line
+        Client(Endpoint(model="none", base_url="http://x"), record=path)
+        assert path.read_text() == ""
+        return
+    with pytest.raises(LlmError, match="expected a line of a record of calls"):
+        Client(Endpoint(model="none", base_url="http://x"), record=path)
+    assert path.read_text() == content
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
+    path, limits = tmp_path / "calls.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with fake_endpoint(completion("short"), completion("long " * 1000), completion("short again")) as fake:
+        asked = client(fake, path)
+        asked.complete(ASK)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+        try:
+            with pytest.raises(LlmError, match="cannot write the record"):
+                asked.complete(ASK, seed=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        asked.complete(ASK, seed=2)
+    assert [line["answer"]["text"] for line in lines(path)] == ["short", "short again"]
 
 
 def test_a_token_budget_outlives_the_process(tmp_path: Path) -> None:
@@ -317,3 +394,27 @@ def test_the_command_asks_a_reasoning_model() -> None:
         assert refused.returncode == 2 and "Unsupported parameter" in refused.stderr
         options = ["--token-limit", "max_completion_tokens", "--omit", "temperature", "--omit", "top_p"]
         assert command("--url", fake.url, *options).stdout == "there\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--url", "http://"], "--url, --model: base_url"),
+        (["--url", "http://127.0.0.1:9", "--model", ""], "--url, --model: model"),
+        (["--schema", "[1]"], "expected a JSON schema, an object, got list"),
+        (["--schema", "[" * 100_000], "expected JSON"),
+    ],
+    ids=["url", "model", "list", "deep"],
+)
+def test_the_command_names_what_it_cannot_use(options: list[str], said: str, tmp_path: Path) -> None:
+    if options[0] == "--schema":
+        (schema := tmp_path / "schema.json").write_text(options[1])
+        options = ["--schema", str(schema)]
+    found = CliRunner().invoke(llm, ["ask", "hi", "--offline", *options])
+    assert isinstance(found.exception, ConfigError)
+    assert said in str(found.exception)
+
+
+def test_an_address_that_cannot_be_looked_up_does_not_answer() -> None:
+    with pytest.raises(EndpointUnreachableError, match="correct --url"):
+        require_reachable(Endpoint(base_url=f"http://{'a' * 300}.com", model="none"))

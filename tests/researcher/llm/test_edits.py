@@ -1,5 +1,7 @@
 """Edits of a text: applied where they fit exactly once, refused else."""
 
+import time
+
 import pytest
 
 from serl.researcher.llm.answers import Answer
@@ -33,3 +35,11 @@ def test_what_does_not_apply_is_said(block: str, message: str) -> None:
 
 def test_other_answers_have_no_edits() -> None:
     assert not has_edits(Answer("```python\na = 1\n```", "stop"))
+
+
+def test_an_answer_that_repeats_its_marks_is_read_at_once() -> None:
+    marks = "<<<<< SEARCH\n" * 2000 + "=====\n" * 2000
+    began = time.process_time()
+    assert not has_edits(Answer(marks, "length"))
+    assert time.process_time() - began < 1
+    assert has_edits(Answer(marks + ">>>>> REPLACE", "stop"))
