@@ -44,6 +44,8 @@ class Contender:
         self._keeps_failure, self._abandoned = keeps_failure and scored_on is None, False
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = results.read(folder / FAILED) if self._keeps_failure else None
+        self.fails_itself = True
+        """Whether another try would surely fail too, if it has failed. If not, its finished trainings still count."""
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
         self.trials: dict[tuple[float, int], Trial] = {(one.share, one.seed): one for one in found}
         self.validation_s = 0.0
@@ -55,7 +57,7 @@ class Contender:
     def _fail(self, stage: str, verdict: str, reason: str, seconds: float, *, own: bool = True) -> None:
         """own: whether another try would surely fail too."""
         facts = {"verdict": verdict, f"{stage}_s": seconds}
-        self.failure = Result(stage, reason, None, None, facts)
+        self.failure, self.fails_itself = Result(stage, reason, None, None, facts), own
         if own and self._keeps_failure and not self._abandoned:
             results.write(self.failure, self.folder / FAILED)
 
@@ -150,7 +152,7 @@ class Contender:
     def policy(self) -> str | None:
         """Path of the policy of the first seed: choosing the seed that scored best would choose luck."""
         path = self.folder / "seed-0" / POLICY
-        return str(path) if path.exists() and not self.failure else None
+        return str(path) if path.exists() and not (self.failure and self.fails_itself) else None
 
 
 def write_warm(policy: Path, job: Path) -> None:

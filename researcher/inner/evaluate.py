@@ -15,7 +15,7 @@ from serl.researcher.inner.race import Standings, Ticket
 from serl.researcher.inner.results import mean_score
 from serl.researcher.inner.score import require_unseen
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.worker import abandon
+from serl.researcher.inner.worker import abandonable_pool
 
 LEDGER = "race.json"
 
@@ -63,14 +63,13 @@ def evaluate_many(
     }
     fresh = {key for key, one in field.items() if not one.trials}
     standings = Standings(settings.race, [one for key, one in field.items() if key != against.key], field[against.key])
-    with ThreadPoolExecutor(workers) as pool:
+    with abandonable_pool(workers) as pool:
         try:
             list(pool.map(Contender.validate, field.values()))
             _race(field, standings, Ledger(folder / LEDGER, list(field)), pool)
-        except BaseException:  # including Ctrl-C: do not wait for running jobs
+        except BaseException:
             for one in field.values():
                 one.abandon()
-            abandon()
             raise
     outcomes = {one.key: _outcome(field[one.key], standings) for one in candidates}
     for one in candidates:
@@ -113,7 +112,7 @@ def _run(
 
 def _outcome(one: Contender, standings: Standings) -> Result:
     """The result of a contender after the race."""
-    if one.failure:
+    if one.failure and (one.fails_itself or not one.trials):
         return one.failure
     found = standings.measure(one)
     facts = {"stages": standings.stages_done(one), "open": standings.is_open(one)}

@@ -7,6 +7,7 @@ bound is next (UCB: Auer, Cesa-Bianchi and Fischer 2002, Machine Learning 47; a 
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -40,6 +41,8 @@ class Standings:
         self._contenders = sorted(contenders, key=lambda one: one.key)
         self._paired: dict[tuple[str, float, int], Paired] = {}
         """By contender, share and number of trials: the ranking asks for each again and again, and trials never change."""
+        self._spread: tuple[list[int], float] = ([], 0.0)
+        """Numbers of trials, and the spread between trainings at that time: each measure asks for it."""
 
     def stages_done(self, one: Contender) -> int:
         """How many stages a contender has finished, from the first on."""
@@ -80,8 +83,11 @@ class Standings:
     def spread_bps(self) -> float:
         """Deviation of the paired difference between trainings of the same candidate: root mean square over those trained three times or more;
         0 if there are none."""
-        variances = [np.var(found, ddof=1) for one in self._contenders if len(found := self._differences(one)) > 2]
-        return float(np.sqrt(np.mean(variances))) if variances else 0.0
+        trials = [-1 if one.failure else len(one.trials) for one in (*self._contenders, self.incumbent)]
+        if trials != self._spread[0]:
+            variances = [np.var(found, ddof=1) for one in self._contenders if len(found := self._differences(one)) > 2]
+            self._spread = trials, float(np.sqrt(np.mean(variances))) if variances else 0.0
+        return self._spread[1]
 
     def _differences(self, one: Contender) -> list[float]:
         if one.failure or not one.trials:
@@ -99,18 +105,14 @@ class Standings:
 
     def may_train(self) -> list[Contender]:
         """The contenders that may get a training now, the one with the highest upper bound first."""
-        running = [one for one in self._contenders if not one.failure]
-        allowed = [one for one in running if self._may_enter(one, running)]
+        running = [(one, self.stages_done(one)) for one in self._contenders if not one.failure]
+        allowed = [one for one, done in running if done == 0]
+        for number, (before, stage) in enumerate(itertools.pairwise(self._config.stages), 1):
+            arrived = [(one, done) for one, done in running if done >= number]
+            ranked = sorted(arrived, key=lambda each: (-self.measure(each[0], before).low_bps, each[0].key))
+            kept = ranked[: max(1, math.ceil(stage.kept * len(ranked) - 1e-9))]
+            allowed += [one for one, done in kept if done == number]
         return sorted(allowed, key=lambda one: (-self.upper_bps(one), one.key))
-
-    def _may_enter(self, one: Contender, running: Sequence[Contender]) -> bool:
-        done, stages = self.stages_done(one), self._config.stages
-        if done in (0, len(stages)):
-            return done == 0
-        arrived = [other for other in running if self.stages_done(other) >= done]
-        before = stages[done - 1]
-        ranked = sorted(arrived, key=lambda other: (-self.measure(other, before).low_bps, other.key))
-        return one in ranked[: max(1, math.ceil(stages[done].kept * len(ranked) - 1e-9))]
 
     def tickets(self, one: Contender) -> list[Ticket]:
         """The trainings that are missing in a contender's next stage."""

@@ -26,7 +26,7 @@ from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
 from serl.researcher.sandbox.bubblewrap import INPUTS
 from serl.researcher.sandbox.job_folder import FOLDER
-from serl.researcher.sandbox.job_result import JobResult
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run
 
@@ -41,7 +41,8 @@ def has_code(candidate: Candidate) -> bool:
 
 
 def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
-    """Run the job of job.py in `folder`, which is created. SandboxUnavailableError if code cannot be sandboxed here."""
+    """Run the job of job.py in `folder`, which is created. SandboxUnavailableError if code cannot be sandboxed here, ResearcherError if the disk is
+    full."""
     folder.mkdir(mode=0o700, exist_ok=True)
     sandboxed = has_code(candidate)
     data = training_data.file_of(settings.market, versions_of(settings)) if settings.market.data else None
@@ -52,7 +53,12 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
         "folder": FOLDER if sandboxed else str(folder.resolve()), "data": path,
     }  # fmt: skip
     if not sandboxed:
-        return run_job({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
+        result = run_job({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
+        if result.outcome is Outcome.FOLDER:  # nothing limits it but the disk
+            raise ResearcherError(
+                f"{folder}: training cannot write its files ({result.text}); free disk space, then continue with --resume"
+            )
+        return result
     with LOCK:
         _compile_outside(settings.model_dump_json(), budget.static_steps > 0, budget.dynamic_steps > 0)
     limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)

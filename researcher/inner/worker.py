@@ -8,6 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from serl.researcher.sandbox.returned import read_claim
 
 JOB_LOG = "job.log"
 """Output of a job, in its folder."""
+ABANDON_WAIT_S = 0.2
 _LOCK = threading.Lock()
 _idle: list["_Worker"] = []
 _busy: set["_Worker"] = set()
@@ -34,6 +38,32 @@ def abandon() -> None:
             worker.abandon()
 
 
+@contextmanager
+def abandonable_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for jobs. If the block is left early, all jobs are killed, also those that begin after that, until the threads have ended."""
+    ended = threading.Event()
+    killer = threading.Thread(target=_abandon_until, args=(ended,), daemon=True)
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                yield pool
+            except BaseException:  # including Ctrl-C: do not wait for running jobs
+                pool.shutdown(wait=False, cancel_futures=True)
+                killer.start()
+                raise
+    finally:
+        ended.set()
+        if killer.ident is not None:
+            killer.join()
+
+
+def _abandon_until(ended: threading.Event) -> None:
+    while True:
+        abandon()
+        if ended.wait(ABANDON_WAIT_S):
+            return
+
+
 def run_job(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
     """Run a job (see sandbox.boot) whose folder is `folder`, in an idle worker or a new one. Thread-safe."""
     with _LOCK:
@@ -43,6 +73,9 @@ def run_job(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
         _busy.add(worker)
     try:
         return worker.run_job(request, folder, wall_s)
+    except BaseException:  # it may still be at work, and would answer for the next job
+        worker.stop()
+        raise
     finally:
         with _LOCK:
             _busy.discard(worker)
@@ -77,7 +110,7 @@ class _Worker:
         except OSError:
             return self._crashed(folder, 0.0)
         if not select.select([stdout], [], [], wall_s)[0]:
-            self._stop()
+            self.stop()
             return JobResult(Outcome.TIMEOUT, f"did not end within {wall_s:g} s", wall_s=wall_s)
         if not stdout.readline():
             return self._crashed(folder, time.monotonic() - began)
@@ -89,7 +122,7 @@ class _Worker:
         self._process.kill()
 
     def _crashed(self, folder: Path, took_s: float) -> JobResult:
-        self._stop()
+        self.stop()
         if self._abandoned:
             raise AbandonedError("training was abandoned; continue with --resume")
         path = folder / JOB_LOG
@@ -98,7 +131,8 @@ class _Worker:
         outcome = Outcome.SIGNALLED if status < 0 else Outcome.CRASHED
         return JobResult(outcome, f"exit status {status}: {output}", wall_s=took_s)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Kill the worker."""
         self._process.kill()
         self._process.communicate()
 

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from serl.researcher.sandbox.errors import AbandonedError
+
 ABANDON_S_MAX = 5.0
 """How long an interrupted run waits for a proposal in progress."""
 ABANDON_WAIT_S = 0.2
@@ -26,10 +28,12 @@ def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[
     try:
         yield
         thread.join()
-    except BaseException:
+    except BaseException as error:
         while thread.is_alive():
             abandon()
             thread.join(ABANDON_WAIT_S)
+        if errors and isinstance(error, AbandonedError):  # work that fails kills all jobs, also those of the block
+            raise errors[0] from None
         raise
     if errors:
         raise errors[0]

@@ -1,7 +1,6 @@
 """The final score: the best candidate and the incumbent, trained on fresh seeds and compared on the test part, once in a run."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -63,7 +62,7 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
     from serl.researcher.inner.contender import Contender
     from serl.researcher.inner.executors import trainer
     from serl.researcher.inner.score import Permit
-    from serl.researcher.inner.worker import abandon
+    from serl.researcher.inner.worker import abandonable_pool
 
     settings = with_history(config.inner, database.folder).model_copy(update={"folds": 0})
     budget = dataclasses.replace(config.budget, seed=config.budget.seed + FRESH_SEEDS)
@@ -73,12 +72,8 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
         for name, each in (("best", best), ("incumbent", config.incumbent_candidate))
     )
     tickets = [(each, seed) for seed in seeds for each in (one, other)]
-    with ThreadPoolExecutor(config.workers) as pool:
-        try:
-            list(pool.map(lambda ticket: ticket[0].run(1.0, ticket[1]), tickets))
-        except BaseException:
-            abandon()
-            raise
+    with abandonable_pool(config.workers) as pool:
+        list(pool.map(lambda ticket: ticket[0].run(1.0, ticket[1]), tickets))
     for each in (one, other):
         if each.failure:
             raise RunError(

@@ -1,5 +1,6 @@
 """What is kept of failures: those of the candidate itself, and none that may come from outside."""
 
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,8 @@ import pytest
 
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module, Score
-from serl.researcher.inner import contender, evaluate, results
+from serl.researcher.errors import ResearcherError
+from serl.researcher.inner import contender, evaluate, results, training, worker
 from serl.researcher.inner.contender import FAILED, Contender
 from serl.researcher.inner.errors import IncumbentError, ScoreError, SignalledError
 from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
@@ -51,6 +53,15 @@ def test_only_a_candidates_own_failure_is_kept(
     one.run(1.0, 0)
     assert one.failure is not None and one.failure.reason == f"training {outcome.value}: why"
     assert (entered(tmp_path, outcome, **options).failure is not None) is kept
+
+
+def test_a_full_disk_is_no_failure_of_a_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = JobResult(Outcome.FOLDER, "OSError: [Errno 28] No space left on device")
+    monkeypatch.setattr(training, "run_job", lambda *_: full)
+    one = Contender(REWARD, Settings(), Budget(), tmp_path / "one", ignore_stage, training.train)
+    with pytest.raises(ResearcherError, match=r"No space left on device\); free disk space.*--resume"):
+        one.run(1.0, 0)
+    assert one.failure is None and not (tmp_path / "one" / FAILED).exists()
 
 
 def test_a_failure_of_before_does_not_bind_an_incumbent(tmp_path: Path) -> None:
@@ -193,3 +204,48 @@ def test_a_day_whose_folds_are_not_those_of_training_is_refused_before_training(
     ):
         evaluate_many([REWARD], settings, Budget(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupted_race_ends_jobs_that_begin_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where one thread waits until another has compiled."""
+    interrupted, began = threading.Event(), threading.Event()
+
+    def train(candidate: Candidate, *_: Any) -> JobResult:
+        if candidate.key != REWARD.key:  # the incumbent, whose training the race waits for first
+            began.wait()
+            interrupted.set()
+            raise KeyboardInterrupt
+        began.set()
+        interrupted.wait()
+        time.sleep(0.5)  # the race has abandoned all jobs by now
+        job = {"entry": "tests.researcher.inner.jobs:sleep", "arguments": {"seconds": 60}, "compiled": False}
+        return worker.run_job(job, tmp_path, 100)
+
+    monkeypatch.setattr(worker, "_idle", [])
+    monkeypatch.setattr(contender, "validate", lambda *_: SimpleNamespace(ok=True))
+    monkeypatch.setattr(evaluate, "trainer", lambda on: train)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_many([REWARD], Settings(race=Race(stages=(Stage(share=1, seeds=1),))), Budget(), tmp_path / "race")
+    assert time.monotonic() - start < 40
+
+
+@pytest.mark.usefixtures("scored")
+def test_a_later_training_that_a_signal_ended_costs_a_candidate_no_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = Contender._make_policy
+
+    def make(one: Contender, share: float, seed: int, *rest: Any) -> Any:
+        if one.key == other.key and seed == 1:
+            raise SignalledError("killed by SIGKILL")
+        return really(one, share, seed, *rest)
+
+    other = Candidate({Kind.REWARD: Module("spec", "[]")})
+    monkeypatch.setattr(Contender, "_make_policy", make)
+    settings = Settings(race=Race(stages=(Stage(share=1, seeds=1), Stage(share=1, seeds=2))))
+    (found,) = evaluate_many([other], settings, Budget(), tmp_path)
+    assert (found.stage, found.facts["seeds"], found.facts["stages"]) == ("done", 1, 1)
+    monkeypatch.setattr(Contender, "_make_policy", really)
+    (found,) = evaluate_many([other], settings, Budget(), tmp_path)
+    assert (found.stage, found.facts["seeds"], found.facts["stages"]) == ("done", 2, 2)

@@ -140,6 +140,17 @@ def test_a_single_training_takes_its_spread_from_the_others(tmp_path: Path) -> N
     )
 
 
+def test_the_ranking_measures_each_candidate_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long run has hundreds of candidates."""
+    several = [Candidate({Kind.REWARD: Module("spec", str(number))}) for number in range(30)]
+    field = [made(tmp_path, one, {(0.5, 0): 0.5}) for one in several]
+    incumbent = made(tmp_path, Candidate({}), {(0.5, 0): 0.0, (1.0, 0): 0.0})
+    calls, really = list[Any](), Standings._differences
+    monkeypatch.setattr(Standings, "_differences", lambda self, one: calls.append(one) or really(self, one))
+    assert len(Standings(Race(stages=STAGES), field, incumbent).next_round(0.0)) == 2
+    assert 0 < len(calls) <= 2 * len(field)
+
+
 class Killed(BaseException):
     """As SIGKILL."""
 

@@ -26,7 +26,7 @@ def new_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("serl.researcher.inner.worker._idle", idle)
     yield
     for worker in idle:
-        worker._stop()
+        worker.stop()
 
 
 def request(function: str, **arguments: Any) -> dict[str, Any]:
@@ -56,6 +56,19 @@ def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     began = time.monotonic()
     assert run_job(request("sleep", seconds=60), tmp_path, 5).outcome is Outcome.TIMEOUT
     assert time.monotonic() - began < 50
+
+
+def test_an_interrupted_job_leaves_no_worker_that_answers_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("serl.researcher.inner.worker.select.select", interrupt)
+        run_job(request("sleep", seconds=0), tmp_path, 60)
+    (tmp_path / "next").mkdir()
+    assert run_job(request("sleep", seconds=0.5), tmp_path / "next", 60).ok
 
 
 def test_an_abandoned_job_has_no_result(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.outer import run
 from serl.researcher.outer.ahead import beside
 from serl.researcher.outer.loop import OuterLoop
+from serl.researcher.sandbox.errors import AbandonedError
 from tests.researcher.outer.small import Arithmetic, config_of
 
 
@@ -53,6 +54,18 @@ def test_it_is_abandoned_until_it_ends() -> None:
     with pytest.raises(KeyboardInterrupt), beside(work, abandon):
         raise KeyboardInterrupt
     assert len(calls) >= 3 and not workers[0].is_alive()
+
+
+def test_its_error_is_told_where_it_has_ended_a_job_of_the_block() -> None:
+    failed = threading.Event()
+
+    def work() -> None:
+        failed.set()
+        raise ValueError("the incumbent is wrong")
+
+    with pytest.raises(ValueError, match="the incumbent is wrong"), beside(work, lambda: None):
+        assert failed.wait(5)
+        raise AbandonedError("the job in the sandbox was abandoned")
 
 
 def test_only_the_first_proposals_have_something_beside_them(tmp_path: Path) -> None:
