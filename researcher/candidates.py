@@ -4,7 +4,9 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from serl.researcher.modules.contracts import Form, Kind
 
@@ -47,10 +49,10 @@ class Candidate:
 class Budget:
     """Limits on the training of one candidate."""
 
-    static_steps: int = 200_000
-    dynamic_steps: int = 20_000
-    seed: int = 0
-    wall_s: float = 600.0
+    static_steps: Annotated[int, Field(ge=0)] = 200_000
+    dynamic_steps: Annotated[int, Field(ge=0)] = 20_000
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    wall_s: Annotated[float, Field(gt=0, le=1e7)] = 600.0
 
 
 @dataclasses.dataclass(frozen=True)

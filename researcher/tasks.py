@@ -96,7 +96,10 @@ def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     task = load_task(str(name))
     given = task.model_dump(mode="json", include=set(FILLED))
     filled = {key: _merged(given[key], values[key]) if key in values else given[key] for key in FILLED}
-    task.settings([Path(path) for path in filled["inner"]["market"].get("data", [])])  # or an error that names the data
+    market = filled["inner"].get("market") if isinstance(filled["inner"], Mapping) else None
+    data = market.get("data", []) if isinstance(market, Mapping) else None
+    if isinstance(data, list) and all(isinstance(path, str | Path) for path in data):  # else these settings are invalid
+        task.settings([Path(path) for path in data])  # or an error that names the data
     return {**values, **filled}
 
 

@@ -1,5 +1,6 @@
 """Errors of the command line are one line."""
 
+import errno
 import os
 import shutil
 import socket
@@ -11,6 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from serl import cli
 from serl.agents.traders.shipped import shipped_populations
 from serl.cli import GROUPS, serl
 from serl.exchange.ports import free_port
@@ -33,6 +35,17 @@ def test_an_unusable_path_is_a_one_line_error(line: str, path: str, tmp_path: Pa
     assert done.returncode == 2
     (message,) = done.stderr.splitlines()
     assert message.startswith(f"error: {path.replace('FILE', str(file))}: ")
+
+
+def test_a_full_disk_is_a_one_line_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def write(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cli, "serl", write)
+    with pytest.raises(SystemExit) as raised:
+        cli._run()
+    assert raised.value.code == 2
+    assert capsys.readouterr().err == "error: No space left on device; free disk space, and repeat the command\n"
 
 
 @pytest.mark.long

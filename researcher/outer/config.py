@@ -192,6 +192,8 @@ class OuterConfig(_Part):
                 f"inner: expected the same layout in both markets, got {self.inner.layout_mismatch}; one policy learns in both: set equal values, or "
                 "budget.dynamic_steps: 0"
             )
+        if not (self.budget.static_steps or self.budget.dynamic_steps or self.incumbent_candidate.is_rule):
+            raise ValueError("budget: expected steps of training, got none; set static_steps or dynamic_steps")
         if self.low_level and self.endpoint is not None:
             raise ValueError(
                 "low_level: needs the weights of the model, which an external endpoint does not provide; "
@@ -207,9 +209,9 @@ class OuterConfig(_Part):
                 f"search.drawn_first: expected uniform among search.operators, got {', '.join(self.search.operators)}; add it, or set 0"
             )
         names = [self.endpoint.model if self.endpoint else self.model, *(one.model for one in self.endpoints)]
-        if len(set(names)) != len(names):
+        if len({name.partition("+")[0] for name in names}) != len(names):  # the hash of a tuned model follows a +
             raise ValueError(
-                f"endpoints: expected models with different names, got {', '.join(names)}; the report tells them apart by name"
+                f"endpoints: expected models with different names, got {', '.join(names)}; the report tells them apart by what comes before a +"
             )
         if self.form == "code" and self.proposer in ("random", "tpe", "climb"):
             raise ValueError(f"proposer: {self.proposer} makes specifications; set form: spec")
@@ -284,10 +286,14 @@ def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
     return parse_config(_with_market(values, market) if market else values, str(path))
 
 
-def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, Any]:
-    inner = values.get("inner", {})
-    default = {} if "task" in values else STATIC.model_dump(mode="json")
-    trained_in = inner.get("market", default) | {"data": [str(path) for path in market]}
+def _with_market(values: Any, market: Sequence[Path]) -> Any:
+    """The values with the market; unchanged if they are no settings, which parse_config says."""
+    inner = values.get("inner", {}) if isinstance(values, dict) else None
+    default = {} if isinstance(values, dict) and "task" in values else STATIC.model_dump(mode="json")
+    trained_in = inner.get("market", default) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or not isinstance(trained_in, dict):
+        return values
+    trained_in = trained_in | {"data": [str(path) for path in market]}
     day = {} if market[0].suffix == BARS_SUFFIX else {"day": str(market[0])}
     return values | {"inner": inner | {"market": trained_in} | day}
 

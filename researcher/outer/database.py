@@ -94,7 +94,7 @@ class Database:
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         """The rows of a query."""
-        with self._lock:
+        with self._lock, self._usable():
             return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: Any) -> Any:
@@ -104,8 +104,18 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._lock, self._connection:
+        with self._lock, self._usable(), self._connection:
             yield
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """RunError if the file is damaged or cannot be written."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise RunError(
+                f"{self._folder}: its database cannot be read or written ({error}); free disk space if there is none left, and continue with --resume"
+            ) from None
 
     def _insert(self, table: str, **values: Any) -> int:
         names = ", ".join(values)
@@ -121,7 +131,10 @@ class Database:
     def fact(self, name: str) -> Any:
         """A stored fact; None if it is not set."""
         text = self.one("SELECT value FROM facts WHERE name = ?", name)
-        return None if text is None else json.loads(text)
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError as error:
+            raise RunError(f"{self._folder}: its database is damaged ({name}: {error}); use another folder") from None
 
     def set_signals(self, signals: Signals) -> None:
         """Store the signals of the market."""

@@ -7,7 +7,7 @@ import ast
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -62,10 +62,12 @@ def _sorted(value: Any) -> Any:
 
 
 def _normalised_code(text: str) -> str:
-    """The syntax tree without docstrings, with variables numbered by their first appearance."""
+    """The syntax tree without docstrings, with variables numbered by their first appearance. Numbers are no names in Python; and parameters and
+    functions keep their names, which say which is which."""
     tree = ast.parse(text)
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    number = {name: f"v{place}" for place, name in enumerate(name for name in _names(tree) if name in own)}
+    own -= set(_other_names(tree))
+    number = {name: f"<{place}>" for place, name in enumerate(name for name in _names(tree) if name in own)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = number.get(node.id, node.id)
@@ -77,6 +79,13 @@ def _normalised_code(text: str) -> str:
 
 def _names(tree: ast.AST) -> list[str]:
     return list(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
+
+
+def _other_names(tree: ast.AST) -> Iterator[str]:
+    """Names of parameters, functions, classes, imports, and of what comes from other scopes."""
+    for node in ast.walk(tree):
+        yield from getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ()
+        yield from filter(None, (getattr(node, field, None) for field in ("arg", "name", "asname")))
 
 
 def _is_docstring(node: ast.AST) -> bool:

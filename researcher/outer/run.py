@@ -63,7 +63,13 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
     if not (folder / DATABASE).is_file():
         raise RunError(f"{folder}: contains no run; start one with: serl researcher start --output {folder}")
     database = Database(folder / DATABASE)
-    return database, parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
+    try:
+        if (config := database.fact("config")) is None:
+            raise RunError(f"{folder}: contains a run that has not begun; start it again without --resume")
+        return database, parse_config(config, str(folder / DATABASE), SAVED)
+    except BaseException:
+        database.close()
+        raise
 
 
 def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> OuterConfig:
@@ -84,15 +90,18 @@ def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> Oute
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
     """The database of a new run, or of a run to resume. RunError if the folder contains a run without `resume`, no run with it, a run with
     other settings or data, one whose test part was scored and that would continue, or one that another process works on."""
-    exists = (folder / DATABASE).is_file()
-    if exists and not resume:
-        raise RunError(f"{folder}: contains a run already; continue with --resume, or use another --output")
-    if resume and not exists:
-        raise RunError(f"{folder}: contains no run to resume; omit --resume")
+    no_run = RunError(f"{folder}: contains no run to resume; omit --resume")
+    if resume and not (folder / DATABASE).is_file():
+        raise no_run
     data = data_of(config.inner)
     with ExitStack() as undo:
         database = Database(folder / DATABASE, undo.enter_context(hold(folder)))
         undo.callback(database.close)
+        begun = database.fact("config") is not None  # one that was killed before, or had no disk space, can be started
+        if begun and not resume:
+            raise RunError(f"{folder}: contains a run already; continue with --resume, or use another --output")
+        if resume and not begun:
+            raise no_run
         if resume:
             _require_same(database, config, data)
         database.set_fact("config", config.model_dump(mode="json"))

@@ -1,6 +1,7 @@
 """The command line: one group, whose commands are imported when they are called."""
 
 import difflib
+import errno
 import importlib
 import shutil
 import signal
@@ -244,9 +245,11 @@ def _run() -> None:
             raise
         _fail(missing)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            _fail(f"{error.filename}: {error.strerror}; give another path")
+        if error.errno != errno.ENOSPC:  # of a write, which names no file
             raise
-        _fail(f"{error.filename}: {error.strerror}; give another path")
+        _fail(f"{error.strerror}; free disk space, and repeat the command")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

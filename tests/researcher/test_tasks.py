@@ -99,3 +99,28 @@ def test_a_file_that_is_no_task(tmp_path: Path, text: str, said: str) -> None:
         load_task(str(path))
     with pytest.raises(ConfigError, match="expected a YAML file or one of"):
         load_task("absent")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "expected a valid dictionary"),
+        ("inner: 5", "inner: expected a valid dictionary"),
+        ("inner: {market: 5}", r"inner\.market: expected a valid dictionary"),
+        ("task: liquid\ninner: 5", "inner: expected a valid dictionary"),
+        ("task: liquid\ninner: {market: 5}", r"inner\.market: expected a valid dictionary"),
+        ("task: liquid\ninner: {market: {data: 5}}", r"inner\.market\.data: expected a valid list"),
+        ("budget: {wall_s: .nan}", r"budget\.wall_s"),
+        ("budget: {wall_s: -1}", r"budget\.wall_s"),
+        ("budget: {static_steps: -1}", r"budget\.static_steps"),
+        ("budget: {seed: -1}", r"budget\.seed"),
+        ("budget: {static_steps: 0, dynamic_steps: 0}", "expected steps of training, got none"),
+    ],
+)
+@pytest.mark.parametrize("market", [[], [Path("own.day")]], ids=["", "market"])
+def test_settings_that_are_none_are_named(tmp_path: Path, text: str, said: str, market: list[Path]) -> None:
+    (path := tmp_path / "bad.yaml").write_text(text)
+    if market and text.startswith("task: liquid") and "data" in text:
+        said = "expected no data"
+    with pytest.raises(ConfigError, match=said):
+        load_config(path, market)

@@ -113,6 +113,8 @@ def test_a_candidate_comes_with_its_parents_module(folder: Path) -> None:
     assert [one["reason"] for one in rejected["verdicts"]] == ["forbidden", "forbidden"]
     with pytest.raises(RunError, match="iteration 9"):
         runs.candidate(folder, 9, 0)
+    with pytest.raises(RunError, match="cannot be read"):
+        runs.candidate(folder, 10**30, 0)
 
 
 def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from serl.researcher.candidates import Candidate, Module
 from serl.researcher.modules.contracts import Kind
@@ -36,6 +37,18 @@ def test_code_is_compared_without_comments_and_names_of_variables() -> None:
     assert text_identity(code(renamed)) == text_identity(code(text))
     assert text_identity(code(text.replace("0.05 *", "0.06 *"))) != text_identity(code(text))
     assert text_identity(code(text.replace("step.unfilled", "step.behind"))) != text_identity(code(text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("def f(v0):\n    x = 1\n    return v0", "def f(v0):\n    x = 1\n    return x"),
+        ("def f(a, b):\n    a = 2 * a\n    return a", "def f(a, b):\n    b = 2 * b\n    return b"),
+        ("def f(x):\n    return x\ny = f", "def f(x):\n    return x\nf = y"),
+    ],
+)
+def test_code_that_differs_in_what_a_name_stands_for_is_told_apart(one: str, other: str) -> None:
+    assert text_identity(code(one)) != text_identity(code(other))
 
 
 def test_rules_that_act_the_same_are_the_same() -> None:

@@ -10,7 +10,7 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
 from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
-from serl.researcher.outer.database import modules_of
+from serl.researcher.outer.database import Database, modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import OuterLoop, converged, ema
@@ -146,6 +146,27 @@ def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
     run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
     with pytest.raises(RunError, match="contains no run"):
         run.open_run(tmp_path / "nowhere")
+
+
+def test_a_run_that_did_not_begin_is_started(tmp_path: Path) -> None:
+    Database(tmp_path / run.DATABASE).close()  # killed, or without disk space, before its settings were stored
+    with pytest.raises(RunError, match="has not begun; start it again"):
+        run.open_run(tmp_path)
+    with pytest.raises(RunError, match="omit --resume"):
+        run.begin(tmp_path, config_of(), "test", resume=True)
+    run.begin(tmp_path, config_of(), "test", resume=False).close()
+
+
+def test_a_database_that_cannot_be_written_or_read_is_named(tmp_path: Path) -> None:
+    database = Database(tmp_path / run.DATABASE)
+    database.rows("PRAGMA max_page_count = 1")  # as on a full disk
+    with pytest.raises(RunError, match=r"database or disk is full.*--resume"):
+        database.set_fact("name", "x" * 100_000)
+    with database._transaction():
+        database.rows("INSERT INTO facts VALUES ('config', '{')")
+    with pytest.raises(RunError, match="damaged"):
+        run.open_run(tmp_path)
+    database.close()
 
 
 def test_a_run_whose_data_changed_is_refused(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def page_of(folder: Path) -> str:
     ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
     ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
     ({"endpoints": [{"base_url": "http://x/v1", "model": "tiny"}]}, "models with different names, got tiny, tiny"),
+    ({"endpoint": {"base_url": "http://x/v1", "model": "m+a"}, "endpoints": [{"base_url": "http://x/v1", "model": "m+b"}]}, r"models with different names, got m\+a, m\+b"),
     ({"proposer": "search", "search": {"operators": ["fresh", "mutate"]}}, "expected uniform among them"),
     ({"proposer": "dek", "search": {"operators": ["rewrite"]}}, "expected fresh or uniform among them"),
     ({"inner": {"first_scored_day": 34}}, "first_scored_day: expected 0, or at least 35, got 34"),
