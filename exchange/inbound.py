@@ -7,7 +7,16 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import STAGED, STAGED_LEFT, STAGED_RESERVED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays, Integers
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.records import BAND_ACTION, BAND_HIGH, BAND_LOW, COMMAND, CommandFlag, CommandKind, Rows, TimeInForce
+from serl.exchange.schedule import Schedule
+
+RESCHEDULING, SCHEDULED = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
+"""By kind: commands after which others may be due earlier than before; commands that an exchange sends on schedule."""
+RESCHEDULING[[CommandKind.HALT, CommandKind.RESUME, CommandKind.PHASE, CommandKind.UNCROSS, CommandKind.RULE]] = True
+SCHEDULED[:] = RESCHEDULING
+SCHEDULED[[CommandKind.END_DAY, CommandKind.TIME]] = True
+PARTS_MAX = 256
+"""Parts, between which the schedule is asked, after which the exchange serves its clients again."""
 
 
 class Inbound:
@@ -25,7 +34,9 @@ class Inbound:
         self._exchange_after = np.zeros(0, np.int64)
         #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
         self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
-        self._is_blocked = False
+        self._is_blocked, self._parts = False, 0
+        #: what the exchange does on schedule, which comes before commands that arrive at its time
+        self.schedule: Schedule | None = None
 
     @property
     def is_blocked(self) -> bool:
@@ -75,7 +86,10 @@ class Inbound:
         return True
 
     def last_sent_ns(self, participant: int) -> int:
-        """Arrival time of a participant's last command that waits, -1 if none does."""
+        """The time before which a new session of a participant may send nothing: that of its last command that waits; -1 if none does, or if a latency
+        keeps their order: then they wait for a time after that at which they were sent."""
+        if participant in self._delays:
+            return -1
         staged = self._staged()
         return int(staged["time_ns"][staged["participant"] == participant].max(initial=-1))
 
@@ -108,10 +122,10 @@ class Inbound:
         parts = (self._staged(), self._exchange_rows, self._recorded)
         return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
-    def execute(self, until_ns: int, earliest_ns: int | None = None) -> bool:
-        """Executes the commands that arrive before until_ns; arrival times before earliest_ns, None = the time of the last command, are raised to it. Returns False if some must wait, because
-        the disk is full: none of them is acknowledged, and the reserved rows are not for them."""
-        self._is_blocked = False
+    def execute(self, until_ns: int, earliest_ns: int | None = None, is_scheduled: bool = False) -> bool:
+        """Executes the commands that arrive before until_ns, or before what they make due earlier; arrival times before earliest_ns, None = the time of the last command, are raised to it.
+        Returns False if some must wait: after `PARTS_MAX` parts, or because the disk is full. Then none of them is acknowledged, and the reserved rows are not for them."""
+        self._is_blocked, self._parts = False, 0
         if earliest_ns is None:
             earliest_ns = self._core.time_ns
         while self.has_commands and not self._is_blocked:
@@ -119,16 +133,28 @@ class Inbound:
             np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
             for waiting in (self._exchange_rows, self._recorded):
                 np.maximum(waiting["time_ns"], earliest_ns, out=waiting["time_ns"])
-            if not self._execute_some(until_ns):
+            bound_ns = min(until_ns, self._due_ns)
+            has_more = self._execute_some(bound_ns, is_scheduled)
+            if not has_more and (
+                bound_ns == until_ns or self._due_ns <= bound_ns
+            ):  # else an order that was to expire is gone
                 break
+            if self._parts >= PARTS_MAX:
+                return False
         return not self._is_blocked
 
-    def _execute_some(self, until_ns: int) -> bool:
+    def execute_before(self, time_ns: int, earliest_ns: int | None = None) -> bool:
+        """The same, where commands are due on schedule at time_ns: before them come those that wait for the disk, on which they may depend, and of a
+        recorded day those that were due then too."""
+        self._core.execute_journaled()
+        return self.execute(time_ns, earliest_ns, is_scheduled=True)
+
+    def _execute_some(self, until_ns: int, is_scheduled: bool) -> bool:
         """Executes the first commands that arrive before until_ns, as many as the command segment has room for. Returns whether there are more."""
         rows = self._staged()
         due = np.flatnonzero(rows["time_ns"] < until_ns)
         exchange_due = np.flatnonzero(self._exchange_rows["time_ns"] < until_ns)
-        recorded = self._recorded[: np.searchsorted(self._recorded["time_ns"], until_ns)]
+        recorded = self._recorded[: self._count_recorded(until_ns, is_scheduled)]
         ready = np.concatenate((rows[due], self._exchange_rows[exchange_due], recorded))
         if not len(ready):
             return False
@@ -142,11 +168,51 @@ class Inbound:
         order = np.lexsort((is_exchange, command_ids, participants, ready["time_ns"]))
         order = order[: self._core.rows_for_participants()]
         self._is_blocked = not len(order)
+        order = order[: self._submit_until_due(ready[order])]
         taken = np.zeros(len(ready), np.bool_)
         taken[order] = True
         self._remove(due[taken[:own]], exchange_due[taken[own:stop]], int(taken[stop:].sum()))
-        self._core.submit(ready[order])
         return len(order) < len(ready)
+
+    def _count_recorded(self, until_ns: int, is_scheduled: bool) -> int:
+        """How many of the recorded commands arrive before until_ns; is_scheduled: or at that time, and first, as an exchange's own on schedule."""
+        first = int(np.searchsorted(self._recorded["time_ns"], until_ns))
+        if not is_scheduled:
+            return first
+        then = self._recorded[first : np.searchsorted(self._recorded["time_ns"], until_ns, side="right")]
+        others = np.flatnonzero((then["command_id"] != 0) | ~SCHEDULED[then["kind"]])
+        return first + int(others[0] if len(others) else len(then))
+
+    def _submit_until_due(self, rows: Rows) -> int:
+        """Executes rows, which are in order of arrival, until something is due on schedule before the next one. Returns how many."""
+        done = 0
+        for stop in self._stops(rows):
+            last = max(done, min(stop, int(np.searchsorted(rows["time_ns"], self._due_ns)))) if done else stop
+            self._core.submit(rows[done:last])
+            done, self._parts = last, self._parts + 1
+            if last < stop or self._parts == PARTS_MAX:
+                break
+        return done
+
+    @property
+    def _due_ns(self) -> int:
+        return NEVER if self.schedule is None else self.schedule.next_ns
+
+    def _stops(self, rows: Rows) -> list[int]:
+        """The numbers of these rows, which are in order of arrival, after which something may be due earlier than before: at the end of each time with a command that may
+        interrupt a symbol, change its phase, or let an order expire."""
+        symbols, kind, times_ns = self._core.market.state.symbols, rows["kind"], rows["time_ns"]
+        if not len(rows) or times_ns[0] == times_ns[-1]:
+            return [len(rows)]
+        changes = RESCHEDULING[kind]
+        changes |= (kind == CommandKind.NEW) & (rows["time_in_force"] == TimeInForce.GTT)
+        changes |= (kind == CommandKind.REPLACE) & (rows["flags"] & CommandFlag.TERMS > 0)
+        changes |= ((symbols[:, BAND_ACTION] > 0) & symbols[:, [BAND_LOW, BAND_HIGH]].any(axis=1)).any()
+        stops = np.unique(np.append(np.searchsorted(times_ns, times_ns[changes], side="right"), len(rows)))
+        rules = np.flatnonzero(kind == CommandKind.RULE)  # after one, all commands may interrupt
+        if len(rules):
+            stops = stops[: 1 + np.searchsorted(stops, rules[0], side="right")]
+        return [int(stop) for stop in stops]
 
     def _remove(self, staged: Integers, for_exchange: Integers, recorded: int) -> None:
         """Removes the staged rows and those of the exchange with these indices, and the first recorded ones."""

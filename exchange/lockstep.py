@@ -131,14 +131,18 @@ class Lockstep:
 
     def _execute_until(self, until_ns: int) -> bool:
         """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first. Returns False if it stops
-        before that time."""
+        before that time, also where the last commands have made others due before it."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        is_done = self.schedule is None or self.schedule.run(last_ns, self._execute_commands, TURN_STEPS_MAX)
+        is_done = self.schedule is None or self.schedule.run(last_ns, self._execute_before, TURN_STEPS_MAX)
         is_done = is_done and self._execute_commands(until_ns)
+        is_done = is_done and (self.schedule is None or self.schedule.next_ns > last_ns)
         if until_ns == END_NS or not is_done:
             self.time_ns = max(self.time_ns, self._core.time_ns)
             self._clock.advance_to(self.time_ns)
         return is_done
+
+    def _execute_before(self, time_ns: int) -> bool:
+        return self._inbound.execute_before(time_ns, self.time_ns)
 
     def _execute_commands(self, until_ns: int) -> bool:
         return self._inbound.execute(until_ns, self.time_ns)

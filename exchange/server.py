@@ -127,7 +127,7 @@ class Exchange:
                 self.core.news_log, limits, names, epoch, self.feed, self._sockets["feed"], subscriptions, self.clock.now_ns,
                 (lambda: END_NS) if self.lockstep is None else self.lockstep.complete_until_ns, self._publish,
             )  # fmt: skip
-            self.schedule = Schedule(
+            self.schedule = self.inbound.schedule = Schedule(
                 self.core, config, self.sessions.participants.exchange, self.clock.now_ns, lambda: self.inbound.next_ns
             )
             if self.lockstep is not None:
@@ -322,10 +322,8 @@ class Exchange:
         """Live and scaled clocks: executes arrived and scheduled commands in the order of their times. Returns False if more are due."""
         now_ns = self.clock.now_ns()
         self.schedule.pause_expiries(self.core.journal.is_full, self.clock.speed)
-        is_done = self.schedule.run(now_ns, self.inbound.execute, TURN_STEPS_MAX, EXPIRIES_MAX)
-        if is_done:
-            self.inbound.execute(now_ns + 1)
-        return is_done
+        is_done = self.schedule.run(now_ns, self.inbound.execute_before, TURN_STEPS_MAX, EXPIRIES_MAX)
+        return is_done and self.inbound.execute(now_ns + 1)
 
     def _has_new_messages(self) -> bool:
         """Whether messages arrived since the last call."""

@@ -13,7 +13,7 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.accept import END_NS
-from serl.exchange.records import COMMAND, EventKind, Reason
+from serl.exchange.records import COMMAND, CommandFlag, EventKind, Reason, Term, TimeInForce
 from tests.exchange.offline_exchange import SECOND_NS, exchange
 from tests.exchange.test_limits import bulk
 from tests.server_fixture import RawClient, Served, start_exchange
@@ -185,6 +185,36 @@ def test_the_schedule_stops_after_a_number_of_commands_and_goes_on(tmp_path: Pat
             assert before[-1] == 7 * calls * SECOND_NS
         assert before == [second * SECOND_NS for second in range(1, 101)]
         assert calls == 14
+
+
+@pytest.mark.parametrize("steps_s", [[60], pytest.param([2, 5, 60], marks=pytest.mark.long)])
+def test_what_commands_make_due_comes_before_later_commands(steps_s: list[int], tmp_path: Path) -> None:
+    """The end of an interruption and an expiry that begin among the commands of one step. Both came after all of them, or after the GRANT."""
+    band = {"band_high_ticks": 105, "band_action": "auction", "volatility_s": 10}
+    with lockstep(tmp_path, "ann", symbol=band) as (_, (ann,)):
+        ann.send(PROMISE, 0)
+        ann.receive(GRANT)
+        ann.send(1, 1, 0, 1, 5, 106, 1, 0, 1)
+        buy(ann, 2, SECOND_NS, 110)
+        ann.send(6, 3, Term.EXPIRE_NS, 3 * SECOND_NS, 2 * SECOND_NS)
+        ann.send(1, 4, 0, 0, 1, 90, TimeInForce.GTT, CommandFlag.TERMS, 2 * SECOND_NS)
+        buy(ann, 5, 4 * SECOND_NS)
+        for step_s in steps_s:
+            ann.send(PROMISE, step_s * SECOND_NS)
+        events, granted_ns = [], 0
+        while granted_ns < 60 * SECOND_NS:
+            message = ann.receive(REPORTS, GRANT)
+            if message[0] == GRANT:
+                granted_ns = message[1]
+            else:
+                events += [(event[0], event[1] / SECOND_NS) for event in message[2]]
+    assert events[-5:] == [
+        (EventKind.ACCEPTED, 2),
+        (EventKind.CANCELLED, 3),
+        (EventKind.ACCEPTED, 4),
+        (EventKind.FILL, 11),
+        (EventKind.FILL, 11),
+    ]
 
 
 @pytest.mark.parametrize("clock", ["lockstep", "live"])

@@ -7,7 +7,19 @@ import numpy as np
 
 from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.wire import Kind
-from tests.exchange.test_lockstep import BYE, ERROR, GRANT, PING, PONG, PROMISE, bids, buy, lockstep, start_turns
+from tests.exchange.test_lockstep import (
+    BYE,
+    ERROR,
+    GRANT,
+    PING,
+    PONG,
+    PROMISE,
+    REPORTS,
+    bids,
+    buy,
+    lockstep,
+    start_turns,
+)
 from tests.server_fixture import RawClient, Served
 
 
@@ -77,6 +89,21 @@ def test_a_command_that_waits_is_not_overtaken_after_a_new_login(tmp_path: Path)
             client.send(PROMISE, 1000)
         bob.receive(GRANT)
         assert bids(served) == [[51, 1, 1]]
+
+
+def test_a_new_session_may_send_while_delayed_commands_arrive(tmp_path: Path) -> None:
+    """It was refused until all commands of the session before it had arrived."""
+    latency = {"orders": {"kind": "constant", "delay_us": 1}}
+    with lockstep(tmp_path, "ann", "bob", latency=latency) as (_, (ann, bob)):
+        start_turns(ann, bob)
+        buy(ann, 1, 150, 51)
+        ann.send(BYE)
+        ann.receive(100)
+        ann.login("ann")
+        buy(ann, 2, 200, 52)
+        for client in (ann, bob):
+            client.send(PROMISE, 2000)
+        assert [event[:3] for event in ann.receive(REPORTS, ERROR)[2]] == [[1, 1150, 1], [1, 1200, 2]]
 
 
 def test_recorded_commands_of_two_sessions_arrive_in_the_order_of_their_times(tmp_path: Path) -> None:
