@@ -113,10 +113,13 @@ class Admin:
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
+        before_ns = self._clock.now_ns()
         try:
             change()
         except ConfigError as error:
             raise RequestError("clock", str(error)) from None
+        if (now_ns := self._clock.now_ns()) < before_ns:
+            self._schedule.set_back(now_ns)
 
     def _operate(self, kind: int, symbol: int, flags: int = 0) -> None:
         if kind not in FLAGS_MAX:
@@ -127,6 +130,7 @@ class Admin:
             raise RequestError("malformed", f"expected flags (a phase, a reason) from 0 to {flags_max}, got {flags}")
         number = self._symbol(symbol)
         if kind == CommandKind.PHASE:
+            self._core.execute_journaled()  # also what waits for the disk decides whether an auction trades
             self._schedule.prepare_phase(number, flags, self._clock.now_ns())
         self._submit(kind, number, flags)
 

@@ -49,18 +49,23 @@ class Bands:
         return np.zeros(len(self._ppm), np.int64)
 
     def start(self, time_ns: int) -> None:
-        """Starts with the trades of the last five minutes; the auctions among them have moved the bands already."""
+        """Starts with the last five minutes of trades. An auction after which there was none is a symbol's reference, also if the exchange was
+        killed before it moved the band: `auction_rows` are due at once."""
         self._since_ns[:] = time_ns
         self._check_ns = _second_after(time_ns)
         if self._is_used:
             self._events = self._venue.read_events()
             recent = takewhile(
-                lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, self._events.newest()
+                lambda rows: rows[-1]["time_ns"] >= self._venue.time_ns - WINDOW_S * SECOND_NS, self._events.newest()
             )
             for rows in reversed(list(recent)):
                 self._read_rows(rows)
-            self._auction_prices = self._zeros()
+            self._auction_prices[self._window.has_trades()] = 0
         self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
+
+    def set_back(self, time_ns: int) -> None:
+        """The clock goes back to a time: the seconds after it are checked again."""
+        self._check_ns = _second_after(time_ns)
 
     @property
     def next_ns(self) -> int:
@@ -95,7 +100,7 @@ class Bands:
 
     def auction_rows(self, time_ns: int) -> list[Rows]:
         """Those for the auctions so far alone, at any time."""
-        return self._band_rows(self._new_auction_prices(), time_ns)
+        return self._band_rows(self._new_auction_prices(), time_ns) if self._is_used else []
 
     def _new_auction_prices(self) -> NDArray[np.int64]:
         """Prices of the auctions since the last call, 0 where there was none."""

@@ -39,17 +39,24 @@ class Calendar:
             if symbol.auction_every_s:
                 streams.append(_auctions(now_ns, round(symbol.auction_every_s * SECOND_NS), number))
         closings = [
-            time_of_day_ns(entry.at) for symbol in config.symbols for entry in symbol.day if entry.phase == "closed"
+            daily_times_ns(now_ns, time_of_day_ns(entry.at), zone)
+            for symbol in config.symbols
+            for entry in symbol.day
+            if entry.phase == "closed"
         ]
-        if closings:
-            streams.append(_day_ends(daily_times_ns(now_ns, max(closings), zone)))
+        if closings:  # the latest of each day: where summer time begins, not the one with the latest local time
+            streams.append(_day_ends(map(max, zip(*closings, strict=False))))
         self._scheduled = heapq.merge(*streams)
         self._next = next(self._scheduled, None)
 
     def __deepcopy__(self, memo: object) -> "Calendar":
         """A calendar with the same commands ahead. Not to be called while only some of the commands of one time are popped."""
-        other = Calendar(self._config, self.next_ns - 1)
-        for _ in other.pop_until(self.next_ns - 1):
+        return self.after(self.next_ns - 1)
+
+    def after(self, time_ns: int) -> "Calendar":
+        """A calendar with the commands after a time ahead."""
+        other = Calendar(self._config, time_ns)
+        for _ in other.pop_until(time_ns):
             pass
         return other
 

@@ -67,6 +67,10 @@ class TradeWindow:
         """Whether the window has no trades."""
         return not self._trades.any()
 
+    def has_trades(self) -> NDArray[np.bool_]:
+        """Which symbols have trades in the window. bool (symbols,)."""
+        return self._trades.sum(axis=1) > 0
+
     def means(self) -> NDArray[np.int64]:
         """The mean trade price of each symbol (not weighted by quantity), to the nearest tick; 0 without trades. int64 (symbols,)."""
         trades = self._trades.sum(axis=1)

@@ -89,7 +89,13 @@ class Schedule:
             elif market.state.symbols[number, PHASE] != phase:
                 due.append((number, phase))
         self._send(rows, now_ns)
+        self._send(self._bands.auction_rows(now_ns), now_ns)
         self._begin_phases(due, now_ns)
+
+    def set_back(self, time_ns: int) -> None:
+        """The clock goes back to a time, not before the last command: what is due after it is due again."""
+        self._calendar = self._calendar.after(time_ns)
+        self._bands.set_back(time_ns)
 
     @property
     def _now_ns(self) -> int:

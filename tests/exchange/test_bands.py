@@ -253,6 +253,21 @@ def test_a_restart_continues_with_reference_and_window(tmp_path: Path) -> None:
         assert known_band(served) == (0, 0)
 
 
+def test_an_auction_before_a_kill_moves_the_band_at_the_restart(tmp_path: Path) -> None:
+    """Killed between an UNCROSS and the RULEs that follow it, an exchange kept the band around the reference of before."""
+    symbol = FIVE_PERCENT | {"day": entries("09:25 pre_open", "09:30 continuous", "16:00 closed")}
+    with exchange(tmp_path, at("09:26"), symbol) as served:
+        served.trade(at("09:27"), 1040)
+        served.send(CommandKind.UNCROSS, at("09:30"), EXCHANGE)
+    with exchange(tmp_path, at("09:40"), symbol) as served:
+        assert bands(served) == moved(at("09:40"), 988, 1092) and served.phase() == Phase.CONTINUOUS
+        served.trade(at("09:40"), 1080)
+        served.schedule.run(at("09:41"))
+        assert known_band(served) == (1026, 1134)
+    with exchange(tmp_path, at("09:41"), symbol) as served:
+        assert not bands(served), "the auction is no longer the reference"
+
+
 def test_idle_seconds_are_not_checked(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         served.schedule.run(at("10:00:02"))

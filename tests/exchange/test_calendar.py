@@ -7,9 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from serl.exchange.calendar import daily_times_ns
-from serl.exchange.config import time_of_day_ns
-from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce
+from serl.exchange.calendar import Calendar, daily_times_ns
+from serl.exchange.clock import Clock
+from serl.exchange.config import ExchangeConfig, time_of_day_ns
+from serl.exchange.gateway.loop import journal_rows
+from serl.exchange.inbound import Inbound
+from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce, command
 from tests.exchange.offline_exchange import (
     ANN,
     BAND,
@@ -234,3 +237,28 @@ def test_summer_time_keeps_phases_at_their_local_time(eve: datetime, text: str, 
     assert [(time.day, time.hour, time.minute) for time in times] == [
         ((eve.day + later - 1) % 31 + 1, hour, 30) for later, hour in enumerate(hours_of_utc)
     ]
+
+
+def test_a_phase_waits_for_a_halt_that_is_not_on_the_disk_yet(tmp_path: Path) -> None:
+    """With `batch`, a command is journaled first and executed later. The PHASE came in between, was rejected, and the symbol did not open any more."""
+    with exchange(tmp_path, at("09:26"), {"day": entries("09:25 pre_open", "09:30 continuous")}) as served:
+        core = served.core
+        inbound = Inbound(core, Clock(core.gateway, core.config.clock, lambda: 0))
+        halt = command(CommandKind.HALT, participant=EXCHANGE, time_ns=at("09:29:59"), command_id=90)
+        journal_rows(core.gateway, *core.arrays[:2], halt)
+        served.schedule.run(at("09:31"), inbound.execute_before)
+        assert served.phase() == Phase.PRE_OPEN and core.market.state.halted[0]
+        core.submit(command(CommandKind.RESUME, participant=EXCHANGE, time_ns=at("09:32"), command_id=91))
+        served.schedule.run(at("09:32"), inbound.execute_before)
+        assert served.phase() == Phase.CONTINUOUS
+
+
+def test_the_day_ends_after_a_closing_that_summer_time_delays() -> None:
+    """02:30 does not exist on that day and becomes 03:30; the day ended at the other symbol's 03:00."""
+    days = [entries("09:30 continuous", f"{closed} closed") for closed in ("02:30", "03:00")]
+    symbols = [{"name": f"S{number}", "day": day} for number, day in enumerate(days)]
+    config = ExchangeConfig.model_validate({"symbols": symbols, "time_zone": "America/New_York"})
+    midnight = datetime(2026, 3, 8, tzinfo=NEW_YORK)
+    calendar = Calendar(config, int(midnight.timestamp()) * SECOND_NS)
+    due = list(calendar.pop_until(int(midnight.timestamp()) * SECOND_NS + 4 * 3600 * SECOND_NS))
+    assert due[-1].kind == CommandKind.END_DAY and due[-1].time_ns == due[-2].time_ns > due[-3].time_ns

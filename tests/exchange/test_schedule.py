@@ -14,8 +14,9 @@ from serl.clients.errors import Rejected
 from serl.clients.replay import set_clock
 from serl.exchange.account_config import AccountConfig
 from serl.exchange.clock import CURRENT_TIME
-from serl.exchange.config import ExchangeConfig, SymbolConfig
+from serl.exchange.config import ExchangeConfig, SymbolConfig, local_operator_token
 from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
+from serl.exchange.request import request_socket
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.server_fixture import RawClient, Served, start_exchange
@@ -173,6 +174,21 @@ def test_batch_auctions(tmp_path: Path) -> None:
             bob.sell("AMZN", 10, 101)
             until(lambda done=done: len(ann.fills()) > done, ann)
         assert phase(ann) == Phase.INTRADAY
+
+
+def test_batch_auctions_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    """There were none until it reached the time at which it had been."""
+    with market(scaled("10:00", auction_every_s=5), tmp_path) as (ann, bob):
+        for time_ns in (11 * HOUR_NS, 10 * HOUR_NS):
+            set_clock(ann.core.endpoint, "", time_ns, run=False)
+            bob.ask(Kind.STATUS, 0)
+        with request_socket(ann.core.endpoint, "admin") as ask:
+            ask(Kind.OPERATE, local_operator_token(ann.core.endpoint), int(CommandKind.PHASE), 0, int(Phase.INTRADAY))
+        ann.buy("AMZN", 10, 103)
+        bob.sell("AMZN", 10, 101)
+        set_clock(ann.core.endpoint, "", 10 * HOUR_NS + 60 * 10**9, run=False)
+        until(lambda: bool(ann.fills()), ann)
+        assert ann.fills()[0].time_ns == 10 * HOUR_NS + 5 * 10**9
 
 
 def test_a_band_interrupts_trading(tmp_path: Path) -> None:
