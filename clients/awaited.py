@@ -44,13 +44,14 @@ class Awaited:
                     self._found[command_id] = reason
 
     def note_refusal(self, error: RequestRejected) -> bool:
-        """Whether a refusal names one of the commands, or a TERM of one: then that order's own answer follows, and decides."""
-        command_id = refused_command(error)
-        if command_id in self._found:
-            self._session.withdraw(command_id, error.code)
-            self._found[command_id] = error
-            return True
-        return any(command_id in self._session.term_ids.get(awaited, ()) for awaited in self._found)
+        """Whether a refusal names one of the commands, or the first of its terms, which are refused with it."""
+        refused, term_ids = refused_command(error), self._session.term_ids
+        command_id = next((each for each in self._found if refused == each or refused in term_ids.get(each, ())), None)
+        if command_id is None:
+            return False
+        self._session.withdraw(command_id, error.code)
+        self._found[command_id] = error
+        return True
 
     def replayed(self) -> Iterator[bytes]:
         """After a login, those that were executed before it. Sent again, they are answered even if their reports are gone."""

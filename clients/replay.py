@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
@@ -18,7 +19,7 @@ from serl.clients.replay_news import NewsReplay
 from serl.clients.session import Grant
 from serl.exchange.config import local_operator_token, time_of_day_text
 from serl.exchange.errors import SerlError
-from serl.exchange.records import EventKind, Reason, Rows
+from serl.exchange.records import CommandKind, EventKind, Reason, Rows, Rule
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from serl.history.day import Day
@@ -28,6 +29,8 @@ NAME = "history"
 END_NS = 1 << 62
 UNANSWERED_MAX = 8192
 """Rows without a reply at which the replayer waits."""
+CHANGES = (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)
+"""Commands whose order_id is that of an order."""
 
 
 class ReplayError(SerlError, ValueError):
@@ -72,12 +75,13 @@ def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
     _check_limits(day, client.session.limits)
     shift = first_id - int(rows[0]["command_id"])
     rows["command_id"] += shift
-    rows["order_id"] = np.where(rows["order_id"] > 0, rows["order_id"] + shift, 0)
+    names_order = np.isin(rows["kind"], CHANGES) & (rows["order_id"] > 0)  # that of a RULE is a price
+    rows["order_id"][names_order] += shift
     return rows
 
 
 def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
-    """The day's rows with the exchange's symbol numbers. Raises `ReplayError` if it lacks a symbol or has other tick sizes."""
+    """The day's rows with the exchange's numbers of symbols and assets. Raises `ReplayError` if it lacks a symbol or has other tick sizes."""
     rows = day.commands.copy()
     symbols = day.reference.symbols
     missing = [symbol.name for symbol in symbols if symbol.name not in client.session.instruments]
@@ -98,7 +102,19 @@ def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
         numbers.append(instrument.number)
     has_symbol = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor commands without a symbol
     rows["symbol"][has_symbol] = np.array(numbers, np.uint16)[rows["symbol"][has_symbol]]
+    _renumber_assets(rows, np.array(numbers), len(client.session.instruments))
     return rows
+
+
+def _renumber_assets(rows: Rows, symbols: NDArray[np.int64], symbols_count: int) -> None:
+    """Gives assets the exchange's numbers, those of its base assets before all others: symbols (S,), its numbers of the day's symbols, of `symbols_count`."""
+    base = 1 + symbols
+    is_asset_rule = (rows["kind"] == CommandKind.RULE) & np.isin(rows["flags"], (Rule.BASE_ASSET, Rule.QUOTE_ASSET))
+    for column, names_asset in (("qty_lots", rows["kind"] == CommandKind.DEPOSIT), ("price_ticks", is_asset_rule)):
+        asset = rows[column][names_asset]
+        known = (asset >= 1) & (asset <= len(base))
+        others = np.where(asset > len(base), asset + symbols_count - len(base), asset)
+        rows[column][names_asset] = np.where(known, base[np.where(known, asset - 1, 0)], others)
 
 
 def _check_limits(day: Day, limits: dict[str, float]) -> None:

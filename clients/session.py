@@ -10,6 +10,7 @@ import numpy as np
 
 from serl.clients.errors import LoginRefused, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
 from serl.clients.instrument import Instrument as Instrument
+from serl.clients.together import together
 from serl.exchange.integers import integer
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -176,7 +177,7 @@ class Session:
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms = NO_TERMS,
     ) -> tuple[Order, list[bytes]]:  # fmt: skip
-        """A NEW order and its messages, terms first. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
+        """A NEW order and its messages. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
         that is no integer, and ConfigError for such a quantity."""
         instrument = self.instrument(symbol)
         number, qty_lots = instrument.number, integer("qty_lots", qty_lots)
@@ -191,11 +192,21 @@ class Session:
         term_commands = self._term_commands(terms) if has_terms else []
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), flags)
         command_id, message = self.command(NEW, *values)
-        if term_commands:
-            self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
+        messages = self._with_terms(command_id, message, term_commands) if term_commands else [message]
         order = Order(command_id, number, Side(side), price_ticks or 0, qty_lots, TimeInForce(tif))
         self.orders[command_id] = order
-        return order, [*(term_message for _, term_message in term_commands), message]
+        return order, messages
+
+    def _with_terms(self, command_id: int, message: bytes, term_commands: list[tuple[int, bytes]]) -> list[bytes]:
+        """The messages of a command with terms, which are accepted with it or not at all: it is sent again with them."""
+        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
+        messages = [*(term_message for _, term_message in term_commands), message]
+        if command_id not in self.unanswered or len(messages) > self.limits.get("bulk_rows_max", len(messages)):
+            return messages  # in process, or an exchange that takes no such message
+        for term_id in self.term_ids[command_id]:
+            del self.unanswered[term_id]
+        self.unanswered[command_id] = together(messages)
+        return [self.unanswered[command_id]]
 
     def _term_commands(self, terms: Terms) -> list[tuple[int, bytes]]:
         return [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
@@ -222,8 +233,7 @@ class Session:
             return command_id, [message]
         term_commands = self._term_commands(terms)
         command_id, message = self.command(kind, order.order_id, *checked, int(CommandFlag.TERMS))
-        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
-        return command_id, [*(term_message for _, term_message in term_commands), message]
+        return command_id, self._with_terms(command_id, message, term_commands)
 
     def rows(self, rows: Rows) -> bytes:
         """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase, and sees to it that they are sent again

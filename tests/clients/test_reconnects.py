@@ -11,7 +11,7 @@ from serl.clients import core as client_core
 from serl.clients.core import ClientCore
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, Rejected, ReportGap, RequestRejected, SessionEnded
 from serl.clients.session import Order
-from serl.exchange.records import EVENT, CommandKind, EventKind, Reason, command
+from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Reason, command
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind
 from tests.clients.stand_in import StandIn, finish, logged_in, pause, receive_until, stand_in
@@ -98,13 +98,14 @@ def test_every_command_without_an_answer_is_sent_again(exchange: StandIn, core: 
 @pytest.mark.parametrize("code", ["throttled", "disk_full"])
 def test_a_refused_order_is_not_sent_again(code: str, exchange: StandIn, core: ClientCore) -> None:
     steps = buy(core, Terms(stop_ticks=12))
-    term, order = exchange.arrived(), exchange.arrived()
-    assert term[0] == CommandKind.TERM
-    for message in (term, order):
-        exchange.send(Kind.ERROR, code, f"command {message[1]} was not accepted: resend it later")
-    with pytest.raises(RequestRejected, match=f"{code}: command {order[1]} was not"):
+    kind, rows = exchange.arrived()
+    term, order = np.frombuffer(rows, COMMAND)
+    assert (kind, term["kind"], order["kind"]) == (Kind.BULK, CommandKind.TERM, CommandKind.NEW)
+    exchange.send(Kind.ERROR, code, f"command {term['command_id']} was not accepted: resend it later")
+    with pytest.raises(RequestRejected, match=f"{code}: command {term['command_id']} was not"):
         finish(core, steps)
-    assert core.session.orders[order[1]].state == "rejected" and core.session.orders[order[1]].reason == code
+    refused = core.session.orders[int(order["command_id"])]
+    assert (refused.state, refused.reason) == ("rejected", code)
     assert not core.session.unanswered and not core.session.open_orders()
     lose_session(exchange, core)
     exchange.welcome()

@@ -223,6 +223,49 @@ def test_a_full_day_replays_identically_in_lockstep(day: Day, tmp_path: Path) ->
     assert len(again.reference.participants) == 1 + 1 + 3
 
 
+def test_balances_are_of_the_same_assets_beside_other_symbols(day: Day, tmp_path: Path) -> None:
+    """With more symbols, currencies have other numbers: deposits of USD became deposits of the new symbol."""
+    carol, found = f"history/{day.reference.participants.index('carol')}", []
+    for number, others in enumerate(([], [{"name": "MSFT"}])):
+        (folder := tmp_path / str(number)).mkdir()
+        config = {**REPLAY_CONFIG, "symbols": [*CONFIG["symbols"], *others]}
+        with (
+            start_exchange(symbols="", clock="lockstep", config=config, folder=folder) as exchange,
+            request_socket(exchange.endpoint, "queries", token="past") as query,
+        ):
+            replayer = create_replayer(day, exchange.endpoint, token="past")
+            replayer.run(lambda _: None)
+            replayer.close()
+            found.append(query(Kind.BALANCES, "past", carol)[5])
+    assert {asset for asset, *_ in found[0][1]} == {"AMZN", "GOOG", "USD"} and found[1] == found[0]
+
+
+def test_interruptions_end_as_in_the_recording(tmp_path: Path) -> None:
+    """The exchange that replays them ends them after the same `volatility_s`: its PHASE came before the recorded UNCROSS and RULEs, so that a stop traded
+    within the old band."""
+    rules = {"band_ppm": 50_000, "reference_ticks": 1000, "band_action": "auction"}
+    options: dict[str, Any] = {"symbols": "", "clock": "lockstep", "folder": tmp_path}
+    with (
+        start_exchange(config={"symbols": [{"name": "AMZN", **rules}]}, **options) as exchange,
+        connect(exchange.endpoint, "alice") as alice,
+    ):
+        alice.buy("AMZN", 2, terms=Terms(stop_ticks=1060))
+        alice.sell("AMZN", 1, 1070)
+        alice.buy("AMZN", 1, 1070)
+        alice.sell("AMZN", 9, 1071)
+        alice.turn(301 * 10**9)
+        recorded = record(exchange.endpoint, tmp_path / "day.parquet", exchange.operator)
+    phases = [int(row["flags"]) for row in np.concatenate(list(events_of(recorded))) if row["kind"] == EventKind.PHASED]
+    assert phases == [Phase.VOLATILITY, Phase.VOLATILITY, Phase.CONTINUOUS], "the second one is of the UNCROSS"
+    config: dict[str, object] = {"symbols": [{"name": "AMZN"}], "limits": {"bulk_rows_max": 1}}
+    with start_exchange(config=config, **options) as exchange:
+        replayer = create_replayer(recorded, exchange.endpoint)
+        replayer.run(lambda _: None)
+        replayer.close()
+        again = record(exchange.endpoint, tmp_path / "again.parquet", exchange.operator)
+    assert again.reference.parameters[HASH] == recorded.reference.parameters[HASH]
+
+
 def trades(exchange: Served) -> list[Any]:
     with request_socket(exchange.endpoint, "queries", token="past") as query:
         found: list[Any] = query(Kind.TRADES, 0, 50)[5]

@@ -2,16 +2,19 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgpack
 import pytest
 import zmq
 
 from serl.clients import core as client_core
+from serl.clients.blocking import connect
 from serl.clients.core import ClientCore
 from serl.clients.errors import RequestRejected, SessionEnded
 from serl.clients.session import Session
-from serl.exchange.terms import NO_TERMS
+from serl.exchange.records import SelfTrade
+from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, start_exchange
 
@@ -91,3 +94,21 @@ def test_a_query_without_a_reply_is_asked_again(exchange: Served, monkeypatch: p
             reply = done.value
     assert reply[0] == Kind.L2 + 16
     core.close()
+
+
+def test_an_order_does_not_get_the_terms_of_a_refused_one(tmp_path: Path) -> None:
+    """The rate limit refused the order after its terms, and the next order with terms became an iceberg."""
+    with (
+        start_exchange(symbols="A", config={"limits": {"messages_per_s_max": 2}}, folder=tmp_path) as served,
+        connect(served.endpoint, "ann") as ann,
+    ):
+        first = ann.buy("A", 1, 10)  # after which there is room for one message
+        with pytest.raises(RequestRejected, match="throttled"):
+            ann.sell("A", 100, 50, terms=Terms(display_lots=10))
+        ann.cancel(first)
+        order = None
+        while order is None:
+            ann.wait(1.1)  # until there is room for a whole second
+            with contextlib.suppress(RequestRejected):
+                order = ann.sell("A", 100, 60, terms=Terms(self_trade=SelfTrade.NEWEST))
+        assert ann.book("A")[1] == [(60, 100, 1)]

@@ -1,4 +1,4 @@
-"""A replay whose session is lost: rows may be missing, so it does not go on."""
+"""A replay whose session is lost: rows may be missing, so it does not go on. A second replay in the same exchange."""
 
 import threading
 import time
@@ -8,10 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from serl.clients.replay import Replayer, ReplayError
-from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, command
+from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Rule, command
 from serl.exchange.wire import Kind
 from serl.history.day import Day, Reference, SymbolReference
 from tests.clients.stand_in import StandIn
+from tests.server_fixture import start_exchange
 
 
 class Restarting(StandIn):
@@ -63,3 +64,19 @@ def test_a_second_login_ends_a_replay(lost: int) -> None:
         replayer.client.core.context.destroy(0)
     finally:
         exchange.stop()
+
+
+def test_a_second_replay_has_the_same_tick_table() -> None:
+    """Its orders get other ids; the price from which a tick counts, in the same column, was shifted with them."""
+    rows = np.concatenate([
+        command(CommandKind.RULE, flags=Rule.TICK, order_id=100, price_ticks=5, command_id=1),
+        command(CommandKind.NEW, qty_lots=1, price_ticks=105, time_in_force=1, command_id=2),
+        command(CommandKind.CANCEL, order_id=2, command_id=3),
+    ])  # fmt: skip
+    day = Day(rows, np.arange(len(rows)), Reference((SymbolReference("DEMO", "1"),), "", "simulated"))
+    with start_exchange(symbols="DEMO=1") as exchange:
+        for _ in range(2):
+            replayer = Replayer(day, exchange.endpoint)
+            assert not replayer.run(lambda _: None).rejected
+            replayer.close()
+    assert replayer.rows["order_id"].tolist() == [100, 0, 5]
