@@ -1,7 +1,8 @@
 """The compiled loop of a backtest: the book, a population or a recorded day, and one strategy.
 
 At equal times the strategy's commands come first, as those of a participant that logged in before the others; a wake-up comes after the
-commands that arrive at its time. What an exchange schedules comes before both; `BacktestMarket` executes it between two calls.
+commands that arrive at its time. What an exchange schedules comes before both; `BacktestMarket` executes it between two calls, except for the
+expiry of orders that arrived meanwhile.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ from serl.exchange.kernel.commands import DONE, GROW, execute
 from serl.exchange.kernel.handle import commands_at, events_at, rows_at, state_at
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import State
-from serl.exchange.records import LEVEL, EventFlag, EventKind, Rows
+from serl.exchange.records import LEVEL, CommandKind, EventFlag, EventKind, Rows
 
 # Words of the block at the address: what a call reads and writes
 STATE, CROWD, BOTS = 0, 1, 2  # addresses of handles; CROWD, BOTS: 0 = none
@@ -52,6 +53,7 @@ FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, ROWS_FULL, PHASE_CHANGED, PAUSED =
 
 _FROM_OWN, _FROM_BOTS, _FROM_HISTORY, _FROM_CROWD = 0, 1, 2, 3
 _FILL, _PRINT, _PHASED, _MAKER = int(EventKind.FILL), int(EventKind.PRINT), int(EventKind.PHASED), int(EventFlag.MAKER)
+_TIME, _EXCHANGE = int(CommandKind.TIME), 0
 words_at, levels_at = rows_at(np.dtype(np.int64)), rows_at(LEVEL)
 
 
@@ -145,8 +147,18 @@ def advance(address: int) -> int:
         elif words[HISTORY_AT] < history.size:
             other_ns = history[words[HISTORY_AT]].time_ns
         wake_ns, event_ns = min(bot_wake_ns, crowd_wake_ns), min(own_ns, other_ns)
-        if min(wake_ns, event_ns) >= until_ns:
+        expiry_ns = state.counters.next_expiry_ns
+        if min(wake_ns, event_ns, expiry_ns) >= until_ns:
             return FINISHED
+        if expiry_ns <= min(wake_ns, event_ns):
+            words[PHASE_CHANGES] = 0
+            row[0].kind, row[0].participant, row[0].command_id, row[0].time_ns = _TIME, _EXCHANGE, 0, expiry_ns
+            status = _execute(words, state, crowd, bots, row)
+            if status != FINISHED:
+                return status
+            if words[PHASE_CHANGES] != 0:
+                return PHASE_CHANGED
+            continue
         if wake_ns < event_ns:
             if wakeups_left == 0:
                 return PAUSED

@@ -60,6 +60,8 @@ class Busy(serl.Strategy):
             case 6:
                 market.sell(self.symbol, 30, ask + 2, terms=Terms(display_lots=10))
                 market.buy(self.symbol, 5, bid, terms=Terms(peg=Peg.PRIMARY))
+                expiry = Terms(expire_ns=market.time_ns + 321_987_654)
+                market.buy(self.symbol, 2, bid - 3, time_in_force=TimeInForce.GTT, terms=expiry)
             case 7:
                 for order in orders[:2]:
                     market.cancel(order)

@@ -20,7 +20,8 @@ from serl.agents.backtest.run import backtest
 from serl.agents.traders.population import load_population
 from serl.cli import serl as command
 from serl.exchange.latency import Constant, Delays
-from serl.exchange.records import COMMAND, CommandKind, EventFlag, EventKind
+from serl.exchange.records import COMMAND, CommandKind, EventFlag, EventKind, Reason, TimeInForce
+from serl.exchange.terms import Terms
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from tests.agents.backtest.sample import Busy
 from tests.doc_blocks import ROOT
@@ -105,6 +106,28 @@ def test_commands_never_overtake_each_other() -> None:
     assert result.events is not None
     own = result.events[result.events["participant"] == 1]
     assert own["order_id"].tolist() == sorted(own["order_id"].tolist()) and len(own) == 300
+
+
+def test_orders_expire_at_their_time() -> None:
+    """As on a served exchange, and not with the next command of anybody."""
+
+    class Short(serl.Strategy):
+        def __init__(self) -> None:
+            self.states: list[str] = []
+
+        def on_start(self, market: Any) -> None:
+            self.expiry_ns = NINE + 3 * SECOND_NS + 5
+            self.order = market.buy("A", 6, 99, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.expiry_ns))
+
+        def on_wake(self, market: Any) -> None:
+            self.states.append(self.order.state)
+
+    strategy = Short()
+    result = backtest(strategy, day=small_day(), window_ns=(NINE, NINE + 7 * SECOND_NS), events_kept=True)
+    assert result.events is not None
+    expired = result.events[result.events["reason"] == Reason.EXPIRED]
+    assert expired["time_ns"].tolist() == [strategy.expiry_ns]
+    assert strategy.states[:5] == ["sent", "open", "open", "open", "done"]
 
 
 def test_the_same_seed_gives_the_same_run_and_windows_are_respected() -> None:
