@@ -202,12 +202,16 @@ class Inbound:
         """The numbers of these rows, which are in order of arrival, after which something may be due earlier than before: at the end of each time with a command that may
         interrupt a symbol, change its phase, or let an order expire."""
         symbols, kind, times_ns = self._core.market.state.symbols, rows["kind"], rows["time_ns"]
-        if not len(rows) or times_ns[0] == times_ns[-1]:
+        if len(rows) < 2 or times_ns[0] == times_ns[-1]:
+            return [len(rows)]
+        has_bands = symbols[:, BAND_ACTION].any()
+        may_expire = (rows["time_in_force"] == TimeInForce.GTT) | (rows["flags"] & CommandFlag.TERMS > 0)
+        if not has_bands and kind.max() < CommandKind.HALT and not may_expire.any():
             return [len(rows)]
         changes = RESCHEDULING[kind]
         changes |= (kind == CommandKind.NEW) & (rows["time_in_force"] == TimeInForce.GTT)
         changes |= (kind == CommandKind.REPLACE) & (rows["flags"] & CommandFlag.TERMS > 0)
-        changes |= ((symbols[:, BAND_ACTION] > 0) & symbols[:, [BAND_LOW, BAND_HIGH]].any(axis=1)).any()
+        changes |= has_bands and ((symbols[:, BAND_ACTION] > 0) & symbols[:, [BAND_LOW, BAND_HIGH]].any(axis=1)).any()
         stops = np.unique(np.append(np.searchsorted(times_ns, times_ns[changes], side="right"), len(rows)))
         rules = np.flatnonzero(kind == CommandKind.RULE)  # after one, all commands may interrupt
         if len(rules):
