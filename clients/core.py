@@ -355,7 +355,7 @@ class ClientCore(Connection):
         topic = f"{channel}/{symbol}/"
         book = self.books.get(topic)
         if book is None:
-            book = L3Book() if channel == "l3" else L2Book()
+            book = L3Book() if channel == "l3" else L2Book(int(self.session.limits.get("depth_max", 0)))
             self.subscribe(channel, symbol)
             self.books[topic] = book
         yield from self._fill_gap(topic, book)

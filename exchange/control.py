@@ -259,7 +259,7 @@ class Control:
             self._resends.put(slot, rows["command_id"], self._unexecuted_ids(slot))
             return
         if self._lockstep is not None or self._gateway.delayed[slot]:
-            self._check_room(slot, len(rows))
+            self._check_room(slot, rows)
         if self._lockstep is not None:
             self._check_times(slot, rows)
         if self._core.journal.is_full:
@@ -294,9 +294,13 @@ class Control:
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
 
-    def _check_room(self, slot: int, count: int) -> None:
-        """Raises RequestError `throttled` if so many more rows may not wait for their arrival."""
-        own, counter = int(self._gateway.staged_rows[self._gateway.participant[slot]]), self._gateway.counter
+    def _check_room(self, slot: int, rows: Rows) -> None:
+        """Raises RequestError `throttled` if these rows may not wait for their arrival too."""
+        count, own, counter = (
+            len(rows),
+            int(self._gateway.staged_rows[self._gateway.participant[slot]]),
+            self._gateway.counter,
+        )
         rows_max, reserved = len(self._gateway.staged), int(counter[STAGED_RESERVED])
         if own + count > (each_max := int(counter[STAGED_EACH_MAX])):
             text = f"{own} commands of this participant (staged_rows_per_participant_max: {each_max})"
@@ -304,7 +308,10 @@ class Control:
             text = f"{counter[STAGED]} commands (staged_rows_max: {rows_max}, of which {reserved} are reserved for each participant)"
         else:
             return
-        raise RequestError("throttled", f"{text} already wait for their arrival; resend later")
+        raise RequestError(
+            "throttled",
+            f"command {rows[0]['command_id']} was not accepted: {text} already wait for their arrival; resend it later",
+        )
 
     def _check_times(self, slot: int, rows: Rows) -> None:
         """Raises RequestError `promise` unless rows may arrive at their times in lockstep."""

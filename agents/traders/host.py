@@ -211,8 +211,9 @@ class Host:
         self.time_ns = until_ns
 
     def _send(self, before_ns: int) -> None:
-        """Sends the commands that arrive before `before_ns`."""
-        while count := collect_commands(self.crowd.traders, before_ns, self._out):
+        """Sends the commands that arrive before `before_ns`, in messages of as many rows as the exchange takes."""
+        out = self._out[: int(self.client.session.limits["bulk_rows_max"])]
+        while count := collect_commands(self.crowd.traders, before_ns, out):
             rows = self._out[:count]
             if self._flow is not None:
                 self._flow.add(rows)

@@ -1,5 +1,6 @@
 """What the fault simulation (tests/sim) found in the client: each defect on its own."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ import pytest
 import zmq
 
 from serl.clients import core as client_core
+from serl.clients.asynchronous import connect as connect_async
 from serl.clients.blocking import connect
 from serl.clients.core import ClientCore
 from serl.clients.errors import RequestRejected, SessionEnded
-from serl.clients.session import Session
+from serl.clients.session import Order, Session
 from serl.exchange.records import SelfTrade
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind
@@ -112,3 +114,22 @@ def test_an_order_does_not_get_the_terms_of_a_refused_one(tmp_path: Path) -> Non
             with contextlib.suppress(RequestRejected):
                 order = ann.sell("A", 100, 60, terms=Terms(self_trade=SelfTrade.NEWEST))
         assert ann.book("A")[1] == [(60, 100, 1)]
+
+
+def test_an_order_for_which_there_is_no_room_is_refused_alone(tmp_path: Path) -> None:
+    """With a latency: the refusal did not say of which order, all calls raised it, and the refused order was sent again at the next login."""
+    settings: dict[str, object] = {
+        "limits": {"bulk_rows_max": 4, "staged_rows_per_participant_max": 4, "participants_max": 64},
+        "latency": {"orders": {"kind": "constant", "delay_us": 300_000.0}},
+    }
+
+    async def trade(endpoint: str) -> None:
+        async with await connect_async(endpoint, "ann") as ann:
+            sent = [ann.buy("A", 1, price) for price in range(1, 7)]
+            found = await asyncio.gather(*sent, return_exceptions=True)
+            assert [order.state for order in found[:4] if isinstance(order, Order)] == ["open"] * 4
+            assert [each.code for each in found[4:] if isinstance(each, RequestRejected)] == ["throttled"] * 2
+            assert not ann.core.session.unanswered
+
+    with start_exchange(symbols="A", config=settings, folder=tmp_path) as served:
+        asyncio.run(trade(served.endpoint))

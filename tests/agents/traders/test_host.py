@@ -167,6 +167,23 @@ def test_a_host_loads_an_existing_book(tmp_path: Path) -> None:
             host.close()
 
 
+def test_an_exchange_that_takes_few_commands_at_once(tmp_path: Path) -> None:
+    """The first longer message was refused as `too_large`, and the run ended."""
+    population = load_population("small")
+    config: dict[str, object] = {
+        "clock": {"kind": "lockstep", "participants": 1, "start": population.open},
+        "limits": {"bulk_rows_max": 8},
+    }
+    names = ",".join(population.symbol_names)
+    with start_exchange(symbols=names, config=config, folder=tmp_path, clock="lockstep") as exchange:
+        host = Host(population, 1, exchange.endpoint, until_ns=population.open_ns + MINUTE_NS)
+        try:
+            host.run()
+        finally:
+            host.close()
+        assert host.commands > 100
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
