@@ -214,7 +214,8 @@ class Sessions:
         if missed > REPORTS_MAX and self.is_busy():
             self.has_waited = True
             return False, None
-        return self._core.journal.missed.find(participant, after, self._gateway, limit)
+        is_over, rows = self._core.journal.missed.find(participant, after, self._gateway, limit)
+        return is_over, rows if rows is not None and len(rows) == missed else None  # else the last ones are lost
 
     def _welcome(self, slot: int, last_report: int, missed: Rows | None) -> None:
         gateway = self._gateway

@@ -87,9 +87,13 @@ class SegmentAnswers:
         self._chunks = None
 
     def load(self) -> bool:
-        """Loads the saved index of a finished segment. Returns False if there is none, after a crash or from an older version."""
+        """Loads the saved index of a finished segment. Returns False if there is none, after a crash or from an older version, or it is damaged."""
         row_count = len(stored_rows(self.path, EVENT))
-        if not self.saved_path.exists() or len(np.load(self.saved_path, mmap_mode="r")) * CHUNK_ROWS < row_count:
+        try:
+            saved = np.load(self.saved_path, mmap_mode="r")
+        except (OSError, ValueError, EOFError):
+            return False
+        if saved.ndim != 2 or len(saved) * CHUNK_ROWS < row_count:
             return False
         self.row_count, self._chunks = row_count, None
         return True

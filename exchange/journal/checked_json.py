@@ -20,14 +20,16 @@ def write_checked(path: Path, value: dict[str, Any]) -> None:
     write_json(path, value | {"check": check_of(value)}, indent=1)
 
 
-def read_checked(path: Path) -> Any:
-    """The JSON value of a file. Raises JournalError where it is damaged."""
+def read_checked(path: Path, *keys: str, or_list: bool = False) -> Any:
+    """The JSON object of a file, which has these keys. or_list: or a JSON array, as older versions wrote. Raises JournalError where it is damaged."""
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
         raise damaged(path, f"expected JSON, got something else ({error})") from None
     if isinstance(value, dict) and "check" in value and value["check"] != check_of(value):
         raise damaged(path, f"expected the check {value['check']}, got {check_of(value)}")
+    if not (value.keys() >= set(keys) if isinstance(value, dict) else or_list and isinstance(value, list)):
+        raise damaged(path, f"expected a JSON object with {', '.join(keys)}, got {str(value)[:80]}")
     return value
 
 

@@ -32,6 +32,8 @@ def compress_finished(folder: Path) -> tuple[int, int]:
 def _compress(folder: Path, meta: dict[str, Any]) -> tuple[int, int]:
     journal_id, salt = str(meta.get("id", "")), int(meta["salt"])
     before = after = 0
+    for path in folder.glob(".*.zrows.*"):  # of a process that was killed: no other one has the lock
+        path.unlink(missing_ok=True)
     for path, following in _finished(folder):
         dtype = COMMAND if path.name.startswith("commands") else EVENT
         with contextlib.suppress(FileNotFoundError):  # the exchange may delete it

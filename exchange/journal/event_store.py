@@ -58,10 +58,11 @@ class EventStore:
         self.current = EventLog(self._folder / f"events-{first:012d}.rows", first, rows, self._journal_id)
 
     def find(self, first: int) -> Path | None:
-        """The file that contains event `first`, or has room for it. Raises JournalError where a later one, or it, is damaged."""
+        """The file that contains event `first`, or has room for it: a finished one only if that is its next one. Raises JournalError where a later
+        one, or it, is damaged."""
         for path in reversed(self.paths()):
             header = read_header(path, EVENT, self._journal_id)
-            if 0 <= first - header["first_sequence"] <= header["capacity"]:
+            if 0 <= first - header["first_sequence"] <= header.get("rows", header["capacity"]):
                 return path
         return None
 

@@ -13,7 +13,7 @@ from serl.exchange.errors import JournalError
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import check_commands
-from serl.exchange.journal.meta import META, META_COPY, is_new, read_participants
+from serl.exchange.journal.meta import META, META_COPY, META_KEYS, is_new, read_participants
 from serl.exchange.journal.news_log import NEWS, read_news
 from serl.exchange.journal.segment import first_sequence, read_header, read_rows
 from serl.exchange.journal.stored import CompressedRows, is_intact, stored_paths, stored_rows
@@ -37,7 +37,7 @@ def find_meta(folder: Path) -> dict[str, Any]:
         raise JournalError(f"{folder}: does not exist; give the folder of a journal")
     for path in (folder / META, folder / META_COPY):
         try:
-            meta: dict[str, Any] = read_checked(path)
+            meta: dict[str, Any] = read_checked(path, *META_KEYS)
         except (JournalError, OSError):
             continue
         return meta
@@ -78,7 +78,7 @@ def _reason(error: JournalError) -> str:
 
 def _check_meta(folder: Path) -> Finding:
     try:
-        meta = read_checked(folder / META)
+        meta = read_checked(folder / META, *META_KEYS)
     except JournalError as error:
         return Finding(META, "", f"{_reason(error)}; {META_COPY} is a good copy")
     except OSError:

@@ -12,6 +12,7 @@ FORMAT = 1
 UNNAMED = (".new", ".tmp")
 """Suffixes of files that are being written."""
 META, META_COPY, PARTICIPANTS = "meta.json", "meta-copy.json", "participants.json"
+META_KEYS, PARTICIPANTS_KEYS = ("format", "symbols", "salt", "epoch"), ("journal", "participants")
 DISPLAY_DIVISORS, LIMITS, OPERATORS_BEFORE, RULES = "display_divisors", "limits", "operators_before", "rules"
 """What a restart executes commands again under: [first command, value] of each change; of operators the last command before it."""
 FIRST_RULES = 1
@@ -25,7 +26,7 @@ def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
     if not path.exists() and not is_new(folder):
         raise damaged(path, "expected the file with the journal's symbols and the salt of its checks, got none")
     meta: dict[str, Any] = (
-        read_checked(path)
+        read_checked(path, *META_KEYS)
         if path.exists()
         else {"format": FORMAT, "symbols": symbols, "salt": secrets.randbits(62), "epoch": 0}
     )
@@ -48,7 +49,7 @@ def _id_of_participants(folder: Path) -> str:
     """The id in participants.json, empty without one. A start that gave the journal of an older version its id may have been killed before
     it wrote the meta."""
     path = folder / PARTICIPANTS
-    value = read_checked(path) if path.exists() else []
+    value = read_checked(path, *PARTICIPANTS_KEYS, or_list=True) if path.exists() else []
     return "" if isinstance(value, list) else str(value["journal"])
 
 
@@ -147,7 +148,7 @@ def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
         if (folder / META_COPY).exists():
             raise damaged(path, "expected the file with the participants' names, got none")
         return []
-    value = read_checked(path)
+    value = read_checked(path, *PARTICIPANTS_KEYS, or_list=True)
     if isinstance(value, list):
         return value  # of an older version
     if journal_id and value["journal"] != journal_id:

@@ -87,8 +87,8 @@ class MissedReports:
         self.searches_done = 0
 
     def find(self, participant: int, after: int, gateway: GatewayState, limit: int) -> tuple[bool, Rows | None]:
-        """(whether the search is over, the participant's EVENT rows with report > after in order). None instead of rows if there are more than
-        `limit`, or some are no longer stored or cannot be read. If it is not over, call it again, or `forget` it."""
+        """(whether the search is over, the participant's EVENT rows with report > after in order, at least one). None instead of rows if there are more
+        than `limit`, or some are no longer stored or cannot be read. If it is not over, call it again, or `forget` it."""
         request = self._requests.get(participant)
         if request is None or request.after != after:
             self.forget(participant)
@@ -101,9 +101,9 @@ class MissedReports:
             oldest = self._look_in_memory(search, gateway, request.end)
             if search.is_over or oldest <= max(1, request.end):
                 found = search.rows
-                if found is None or not len(request.rows):
-                    return True, found
-                return True, np.concatenate([request.rows, found])
+                if found is not None and len(request.rows):
+                    found = np.concatenate([request.rows, found])
+                return True, None if found is None else _unbroken(found, after)
             request.begin, request.end = request.end, oldest
             self._ask(request)
         self._requests[participant] = request
@@ -173,3 +173,8 @@ class MissedReports:
             request.is_gone = found is None or (not search.is_over and oldest > max(1, request.begin))
             if found is not None:
                 request.rows = np.concatenate([request.rows, found])
+
+
+def _unbroken(rows: Rows, after: int) -> Rows | None:
+    """The rows, if they are all reports from the next one on: a file may be missing between the others, as in a repaired journal."""
+    return rows if len(rows) and int(rows[-1]["report"]) - after == len(rows) else None

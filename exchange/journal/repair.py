@@ -13,14 +13,15 @@ from serl.exchange.errors import JournalError
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import map_commands
+from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.lost_participants import count_participants, lost_entries
-from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
+from serl.exchange.journal.meta import PARTICIPANTS, PARTICIPANTS_KEYS, save_participants, write_meta
 from serl.exchange.journal.news_log import NEWS, read_news, write_news
 from serl.exchange.journal.participants_file import EXCHANGE_NAME
-from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
-from serl.exchange.journal.stored import CompressedRows, stored_paths
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, read_header, write_all, write_header
+from serl.exchange.journal.stored import CompressedRows, stored_paths, stored_rows
+from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.row_checksum import find_valid
 
 SEGMENT_ROWS_MIN = 8192
@@ -45,6 +46,7 @@ def repair(folder: Path, target: Path) -> Repair:
     if target.exists():
         raise JournalError(f"{target}: expected a new folder, got one that exists; give another")
     meta = find_meta(folder)
+    has_id = "id" in meta
     meta.setdefault("id", os.urandom(8).hex())
     findings = verify(folder)
     damaged = {finding.name: finding for finding in findings if finding.damage}
@@ -65,7 +67,7 @@ def repair(folder: Path, target: Path) -> Repair:
     kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
     kept_snapshots = [path for path in good if first - 1 <= first_sequence(path) <= last]
     events = [path for path in stored_paths(folder, "events") if path.name not in damaged]
-    participants = _readable_participants(folder)
+    participants = _readable_participants(folder, str(meta["id"]) if has_id else "")
     used = count_participants(rows, max(kept_snapshots, default=None), str(meta["id"]))
     restart = first_sequence(kept_snapshots[-1]) if kept_snapshots else base
     others = lost_entries(len(participants), used, rows, kept[kept["sequence"] > restart], events)
@@ -74,13 +76,15 @@ def repair(folder: Path, target: Path) -> Repair:
     save_participants(target, str(meta["id"]), participants + others)
     write_meta(target, meta)
     if (folder / NEWS).exists():
-        write_news(target / NEWS, str(meta["id"]), read_news(folder / NEWS).messages)
+        stored = read_news(folder / NEWS)
+        is_own = not has_id or stored.journal_id in ("", meta["id"])
+        write_news(target / NEWS, str(meta["id"]), stored.messages if is_own else [])
     _write_commands(target, kept, base + 1, _capacity(folder), str(meta["id"]))
     for path in kept_snapshots:
         shutil.copy2(path, target)
         shutil.copy2(path.with_suffix(".sha256"), target)
     for path in events:
-        shutil.copy2(path, target)
+        _copy_events(path, target, _events_before(kept_snapshots), str(meta["id"]))
     sync_folder(target)
     return Repair(first if len(kept) else 0, last, restart, lost)
 
@@ -151,13 +155,31 @@ def _lost_names(entries: list[dict[str, Any]], first: int) -> list[str]:
     ]
 
 
-def _readable_participants(folder: Path) -> list[dict[str, Any]]:
+def _readable_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
+    """journal_id: empty for a journal of an older version."""
     try:
-        value = read_checked(folder / PARTICIPANTS)
+        value = read_checked(folder / PARTICIPANTS, *PARTICIPANTS_KEYS, or_list=True)
     except (JournalError, OSError):
         return []
-    participants: list[dict[str, Any]] = value if isinstance(value, list) else value["participants"]
+    if isinstance(value, list):
+        return value  # of an older version
+    participants: list[dict[str, Any]] = value["participants"] if journal_id in ("", value["journal"]) else []
     return participants
+
+
+def _events_before(kept_snapshots: list[Path]) -> int:
+    """The last event that a restart does not make again."""
+    return (snapshots.event_sequence(kept_snapshots[-1]) or 0) if kept_snapshots else 0
+
+
+def _copy_events(path: Path, target: Path, before: int, journal_id: str) -> None:
+    """Copies a file of events. One that was not finished, and ends before event `before`, is finished: a restart would have to continue it."""
+    first, count = first_sequence(path), len(stored_rows(path, EVENT))
+    is_finished = "rows" in read_header(path, EVENT) or first + count > before
+    if count or is_finished:
+        copy = Path(shutil.copy2(path, target))
+        if not is_finished:
+            EventLog.open(copy, first, np.zeros(count, EVENT), count, journal_id).close()
 
 
 def findings_text(findings: list[Finding]) -> list[str]:

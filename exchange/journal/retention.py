@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,12 +12,17 @@ from pathlib import Path
 
 from serl.exchange.atomic_file import sync_folder
 from serl.exchange.config import RetentionConfig
-from serl.exchange.journal.segment import first_sequence
+from serl.exchange.journal.segment import first_sequence, journal_of
 from serl.exchange.journal.snapshots import event_sequence, snapshot_paths
 from serl.exchange.journal.stored import stored_paths
 
 SNAPSHOTS_KEPT = 2
 """The newest one, and one to fall back on."""
+_UNFINISHED = re.compile(
+    r"snapshot-\d+\.tmp|(commands|events)-\d+\.new"
+    r"|\.((commands|events|snapshot)-\d+\.(rows|answers\.npy|tmp|sha256)|(meta|meta-copy|participants)\.json|news\.jsonl)\.\w+"
+)
+"""Names of files that are being written: those of `atomic_file` begin with a dot."""
 
 
 def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
@@ -32,7 +38,7 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
         for file in (path, path.with_suffix(".sha256")):
             file.unlink(missing_ok=True)
         gone.append(path)
-    if not kept or not retention.is_limited:
+    if len(kept) < SNAPSHOTS_KEPT or not retention.is_limited:  # with only one, all commands are what to fall back on
         return gone
     files = _file_stats(folder)
     total = sum(stat.st_size for stat in files.values())
@@ -59,8 +65,8 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
 
 def delete_unfinished(folder: Path) -> None:
     """Deletes what a process that was killed has left of files that it had not finished, but not of compressed ones: another process may be writing them."""
-    for path in (*folder.glob(".*.tmp.*"), *folder.glob("*.new")):
-        if path.is_file() and ".zrows." not in path.name:
+    for path in folder.iterdir():
+        if _UNFINISHED.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
@@ -87,12 +93,19 @@ def _before(folder: Path, kind: str, last: int) -> list[Path]:
 
 
 def _archive(path: Path, archive: Path) -> None:
-    """Copies a file, and returns once the copy is on the disk: the original is deleted then."""
+    """Copies a file, and returns once the copy is on the disk: the original is deleted then. Raises FileExistsError where the archive has such a file of
+    another journal, or is the folder of this one."""
+    archived = archive / path.name
+    if archived.exists() and (archived.samefile(path) or journal_of(archived) != journal_of(path)):
+        raise FileExistsError(
+            f"{archived}: expected no such file of another journal in the archive, or an archive that is not the journal's own folder; "
+            "set another journal.retention.archive"
+        )
     copy = archive / f".{path.name}"
     shutil.copy2(path, copy)
     with copy.open("rb") as file:
         os.fsync(file.fileno())
-    copy.replace(archive / path.name)
+    copy.replace(archived)
     sync_folder(archive)
 
 

@@ -1,5 +1,6 @@
 """A memory-mapped file of rows with a fixed capacity, zero where nothing is written yet."""
 
+import contextlib
 import errno
 import json
 import mmap
@@ -18,6 +19,8 @@ from serl.exchange.errors import DiskFullError, JournalError
 from serl.exchange.records import Rows
 
 HEADER_BYTES = 4096
+NUMBER = "[0-9]" * 12
+"""Pattern of the number in the name of a segment or snapshot: other files are none of the journal's."""
 FORMAT = 1
 FORMATS = {".rows": 1, ".zrows": 2}
 """The newest format by the ending of the file; older ones are read too."""
@@ -183,6 +186,13 @@ def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None)
             f"{path}: expected a file of journal {journal_id}, got one of journal {header['journal']}; move it to its own folder"
         )
     return header
+
+
+def journal_of(path: Path) -> str:
+    """The journal to which a segment says that it belongs; empty if it does not say."""
+    with path.open("rb") as file, contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(file.read(HEADER_BYTES).rstrip(b"\0"))["journal"])
+    return ""
 
 
 def first_sequence(path: Path) -> int:

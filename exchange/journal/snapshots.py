@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.event_log import EventLog
-from serl.exchange.journal.segment import Segment, first_sequence, no_space
+from serl.exchange.journal.segment import NUMBER, Segment, first_sequence, no_space
 from serl.exchange.records import ACCOUNT_COLUMNS, ASSET_COLUMNS, FIRST_ACCOUNT_COLUMNS, ORDER, TERM_COLUMNS, Rows
 from serl.exchange.snapshot import LATER_FIELDS, SPECIAL, Snapshot
 
@@ -44,7 +44,7 @@ class WaitingSnapshot(NamedTuple):
 
 def snapshot_paths(folder: Path) -> list[Path]:
     """The snapshot files, oldest first."""
-    return sorted(folder.glob("snapshot-*.npz"))
+    return sorted(folder.glob(f"snapshot-{NUMBER}.npz"))
 
 
 def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:

@@ -23,7 +23,15 @@ from serl.exchange.atomic_file import atomic_file, sync_folder
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.packing import pack, unpack
-from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, header_bytes, no_space, read_header, read_rows
+from serl.exchange.journal.segment import (
+    HEADER_BYTES,
+    NUMBER,
+    first_sequence,
+    header_bytes,
+    no_space,
+    read_header,
+    read_rows,
+)
 from serl.exchange.records import Rows
 
 CHUNK_ROWS = 4096
@@ -47,9 +55,9 @@ class StoredRows(Protocol):
 def stored_paths(folder: Path, kind: str) -> list[Path]:
     """The files of "commands" or "events", oldest first; of one that is being compressed the original."""
     originals = {
-        path.stem: path for path in folder.glob(f"{kind}-*.rows")
+        path.stem: path for path in folder.glob(f"{kind}-{NUMBER}.rows")
     }  # first: one that goes meanwhile has its compressed file
-    found = {path.stem: path for path in folder.glob(f"{kind}-*.zrows")} | originals
+    found = {path.stem: path for path in folder.glob(f"{kind}-{NUMBER}.zrows")} | originals
     return [found[stem] for stem in sorted(found)]
 
 

@@ -93,6 +93,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: edit(folder / "participants.json", lambda value: value["participants"][0].update(name="eve")),
         "expected the check",
     ),
+    "meta of another shape": (lambda folder: (folder / "meta.json").write_text("[1]"), "JSON object with format, "),
+    "participants of another shape": (
+        lambda folder: (folder / "participants.json").write_text('{"names": []}'),
+        "expected a JSON object with journal, participants",
+    ),
     "header flipped": (lambda folder: flip(commands(folder), 60), "a damaged file"),
     "a row flipped": (lambda folder: flip(commands(folder), HEADER_BYTES + 100 * 64 + 8), "command 101 is corrupt"),
     "the last rows flipped": (
@@ -112,6 +117,16 @@ def test_damage_is_refused_and_left_alone(name: str, journal: Path, tmp_path: Pa
         start(folder)
     assert "journal" in str(caught.value) and str(folder) in str(caught.value)
     assert contents(folder) == before, "the refused start changed the journal"
+
+
+def test_a_copy_under_another_name_is_no_file_of_the_journal(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    shutil.copy(commands(folder), folder / "commands-000000000001-copy.rows")
+    (folder / "snapshot-old.npz").write_bytes(b"a copy")
+    assert not [finding for finding in verify(folder) if finding.damage]
+    core = start(folder)
+    assert core.recovery.commands == COUNT
+    core.close()
 
 
 def test_an_unfinished_last_row_is_cut(journal: Path, tmp_path: Path) -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from serl.exchange.config import RetentionConfig
+from serl.exchange.journal.retention import clean
+from serl.exchange.journal.snapshots import snapshot_paths
 from serl.exchange.wire import Kind
+from tests.exchange.test_damage import start, submit
 from tests.server_fixture import RawClient, Served, start_exchange
 
 
@@ -46,3 +50,17 @@ def test_the_snapshot_after_a_damaged_one(
         trade(served, 1)
         assert whole.exists(), "only the damaged snapshot is left beside the newest"
         assert "Traceback" not in served.stop() and served.process.returncode == 0
+
+
+def test_no_file_goes_while_there_is_only_one_snapshot(tmp_path: Path) -> None:
+    """If that is damaged too, a restart executes all commands again."""
+    core = start(tmp_path)
+    submit(core, 20_000)
+    core.close()
+    older, newer = snapshot_paths(tmp_path)
+    older.write_bytes(b"damaged")
+    clean(tmp_path, RetentionConfig(size="0 MB"))
+    newer.write_bytes(b"damaged as well")
+    core = start(tmp_path)
+    assert (core.recovery.snapshot_sequence, core.command_sequence) == (0, 20_000)
+    core.close()

@@ -80,3 +80,15 @@ def test_buffers_that_a_slow_disk_needed_are_freed(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     core.close()
+
+
+@pytest.mark.parametrize("left", [b"", b"rubbish", 100])
+def test_a_damaged_index_is_made_again(left: bytes | int, tmp_path: Path) -> None:
+    core = start(tmp_path)
+    submit(core, 20_000)
+    core.close()
+    (index, *_) = sorted(tmp_path.glob("*.answers.npy"))
+    index.write_bytes(index.read_bytes()[:left] if isinstance(left, int) else left)
+    core = start(tmp_path)
+    assert len(core.journal.answers(0, 5, core.gateway)) > 0
+    core.close()

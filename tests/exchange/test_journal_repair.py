@@ -1,5 +1,6 @@
 """`serl journal verify`, `info` and `repair`."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,14 +11,19 @@ from click.testing import CliRunner
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.cli import journal as command
+from serl.exchange.journal.inspect import verify
+from serl.exchange.journal.meta import save_participants
 from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.journal.repair import repair
-from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence
+from serl.exchange.journal.stored import stored_paths
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, CommandKind, Rows, Rule, Setting
+from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows, Rule, Setting
 from serl.exchange.records import command as commands
+from serl.exchange.wire import Kind
 from tests.exchange.test_damage import contents, edit, flip, start, submit
+from tests.server_fixture import RawClient, start_exchange
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +204,62 @@ def test_damaged_events_and_snapshots_are_said(journal: tuple[Path, Rows], tmp_p
 def test_a_folder_that_is_no_journal(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="give the folder of a journal"):
         repair(tmp_path, tmp_path / "new")
+
+
+def test_names_of_another_journal_are_not_taken(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    save_participants(folder, "of another", [{"name": "eve", "cancel_on_disconnect": False, "operator": True}])
+    result = repair(folder, tmp_path / "new")
+    assert any("the name of participant 0, now lost-0" in line for line in result.lost), result.lost
+    core = start(tmp_path / "new")
+    assert [(each["name"], each["operator"]) for each in core.journal.participants] == [("lost-0", False)]
+    core.close()
+
+
+@pytest.mark.parametrize("kept_rows", [0, 50])
+def test_a_journal_whose_last_events_are_lost_starts(
+    journal: tuple[Path, Rows], kept_rows: int, tmp_path: Path
+) -> None:
+    """The file was not finished, and a restart would have continued it."""
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    core = start(folder)
+    core.save_snapshot()
+    core.journal._save_snapshot()
+    core.journal.unlock()
+    os.truncate(stored_paths(folder, "events")[-1], HEADER_BYTES + kept_rows * EVENT.itemsize)
+    assert any("are missing" in finding.damage for finding in verify(folder))
+    repair(folder, tmp_path / "new")
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+
+
+def test_a_journal_starts_whose_lost_events_would_have_room_in_the_file_before(tmp_path: Path) -> None:
+    """A file ends before its last row, if the events of a command may not have room in it."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    submit(core, 16_362 // 2)
+    submit(core, 2)
+    core.close()
+    _, second = stored_paths(folder, "events")
+    assert first_sequence(second) <= core.event_sequence <= 16_384
+    flip(second, 20)
+    repair(folder, tmp_path / "new")
+    assert opened(tmp_path / "new")[0] == core.command_sequence
+
+
+def test_a_client_of_a_repaired_journal_hears_that_its_reports_are_lost(tmp_path: Path) -> None:
+    """Its login stopped an exchange in lockstep for good: it was to be sent reports until it has all."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    core.journal.participants.append({"name": "ann", "cancel_on_disconnect": False, "operator": False})
+    core.journal.save_participants()
+    submit(core, 20_000)
+    core.close()
+    flip(stored_paths(folder, "events")[-1], HEADER_BYTES + 8)
+    repair(folder, tmp_path / "new")
+    with (
+        start_exchange(symbols="A", clock="lockstep", journal=tmp_path / "new") as served,
+        RawClient(served.endpoint) as client,
+    ):
+        assert client.login("ann", 30_000)[4] == 40_001
+        assert client.receive(Kind.ERROR)[1] == "replay_gone"

@@ -101,6 +101,16 @@ def test_reports_that_are_no_longer_stored(core: Core) -> None:
     core.journal.unlock()
 
 
+def test_reports_with_a_gap_are_not_sent(core: Core) -> None:
+    """As in a repaired journal, which lacks the files that were damaged."""
+    last = int(core.market.state.report[0])
+    sorted(core.journal.folder.glob("events-*.rows"))[4].unlink()
+    for after in (0, 1000, 6500, 7000):
+        assert missed_reports(core, 0, after) is None
+    check(core, 0, last - 10_000)
+    core.journal.unlock()
+
+
 def test_what_was_found_stays_found(core: Core) -> None:
     """The only reports of a participant who has been away for long; their file is deleted while those of others are written."""
     rows = orders(60_001, 1)

@@ -82,6 +82,11 @@ def test_a_damaged_message_stops_the_start_and_repair_keeps_the_others(tmp_path:
     assert (found.name, found.damage) == (NEWS, "lines 3 fail their checks")
     assert any(NEWS in line for line in repair(folder, target).lost)
     assert NewsLog(target, "id", 100).messages == [message(1), message(3)]
+    write_meta(folder, meta | {"id": "another"})
+    save_participants(folder, "another", [])
+    lost = repair(folder, tmp_path / "without").lost
+    assert lost == ["news.jsonl: lines 3 fail their checks"]
+    assert NewsLog(tmp_path / "without", "another", 100).messages == [], "messages of another journal"
 
 
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,22 @@ def test_old_files_go_and_a_restart_does_not_need_them(archives: bool, journal: 
     assert digest
 
 
+def test_an_archive_loses_nothing(journal: Path, tmp_path: Path) -> None:
+    """Neither what another journal has moved there, nor what should be moved to where it is."""
+    folder, archive = shutil.copytree(journal, tmp_path / "journal"), tmp_path / "archive"
+    core = start(tmp_path / "other")
+    core.close()
+    archive.mkdir()
+    (taken,) = (tmp_path / "other").glob("commands-*.rows")
+    shutil.copy(taken, archive)
+    before = [path.name for path in stored_paths(folder, "commands")]
+    for target in (archive, folder):
+        with pytest.raises(FileExistsError, match=r"set another journal\.retention\.archive"):
+            clean(folder, RetentionConfig(size="0 MB", archive=target))
+    assert [path.name for path in stored_paths(folder, "commands")] == before
+    assert (archive / taken.name).read_bytes() == taken.read_bytes()
+
+
 def indexed_files(folder: Path) -> set[str]:
     """The event files of which something is in memory."""
     gc.collect()
