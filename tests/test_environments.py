@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import wrappers
+from gymnasium.error import ResetNeeded
 
 import serl.environments
 from serl.agents.execution.environment.bars import StaticBars
@@ -18,7 +20,13 @@ from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import DataError
-from serl.environments import EXECUTION_ID, execution_vector_env, parallel_env
+from serl.environments import (
+    EXECUTION_ID,
+    directional_vector_env,
+    execution_vector_env,
+    making_vector_env,
+    parallel_env,
+)
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
@@ -147,6 +155,43 @@ def test_actions_of_another_shape_are_refused(day: Path) -> None:
         several.step(np.zeros(3))
     with pytest.raises(ConfigError, match=r"actions: expected numbers of shape \(\d+,\), got \(99,\)"):
         together.step({"agent_0": np.zeros(99)})
+
+
+def test_a_step_before_reset_is_refused(day: Path) -> None:
+    """In simulated markets it ended the process."""
+    settings: dict[str, Any] = {"data": day, "duration_s": 60, "scales": Scales()}
+    together = parallel_env(agents=1, **settings)
+    simulated = [
+        (execution_vector_env(2, scales=Scales(), **SMALL), np.zeros((2, 3))),
+        (making_vector_env(2, **SMALL), np.zeros((2, 2))),
+        (directional_vector_env(2, **SMALL), np.zeros(2)),
+    ]
+    for env, actions in [(execution_vector_env(2, **settings), np.zeros((2, 3))), *simulated, (together, {})]:
+        with pytest.raises(ResetNeeded, match=r"expected a reset before the first step of an episode.*; call reset"):
+            env.step(actions)
+    together.reset(seed=1)
+    while together.agents:
+        together.step({"agent_0": together.action_space("agent_0").sample()})
+    with pytest.raises(ResetNeeded):
+        together.step({})
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda rows: rows[:1], r"got shape \(1,\)"),  # in simulated markets it ended the process
+        (lambda rows: np.concatenate([rows, rows]), r"got shape \(4,\)"),
+        (lambda rows: rows.tolist(), "got list"),
+        (lambda rows: rows["day"], r"got shape \(2,\), int32"),
+    ],
+)
+def test_episodes_that_are_none_for_each_environment_are_refused(make: Callable[[Any], Any], text: str) -> None:
+    envs: list[Any] = [execution_vector_env(2, scales=Scales(), **SMALL), making_vector_env(2, **SMALL)]
+    for env in envs:
+        rows = env.sampler.sample(np.random.default_rng(1), 2)
+        with pytest.raises(ConfigError, match=r"episodes: expected EPISODE rows of shape \(2,\), " + text):
+            env.reset(options={"episodes": make(rows)})
+        env.reset(options={"episodes": rows})
 
 
 def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from serl.agents.execution.environment.vector import Sampler
+from serl.agents.execution.environment.vector import Sampler, check_started, given_episodes
 from serl.agents.positions.accounts import SECOND_NS, Ledger
 from serl.agents.positions.config import PositionConfig
 from serl.agents.positions.forecasts import PositionForecasts
@@ -43,6 +43,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         self.step_numbers = np.zeros(self.num_envs, np.int64)
         self._all = np.arange(self.num_envs)
         self._np_random: np.random.Generator | None = None
+        self._is_started = False
         self._forecasts = None if config.forecaster is None else PositionForecasts(config.forecaster, market)
         if self._forecasts is not None:
             features = (*features, *self._forecasts.names)
@@ -59,7 +60,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         """Starts new episodes in all environments; options {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
             self.np_random = np.random.Generator(np.random.PCG64(seed))
-        self._start(self._all, (options or {}).get("episodes"))
+        self._start(self._all, given_episodes(options, self.num_envs))
         return self.observe(), {}
 
     def _start(self, which: Any, episodes: Rows | None = None) -> None:
@@ -70,6 +71,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         self.step_numbers[which] = 0
         self.ledger.begin(which, self.market.frames)
         self._observer.begin(which, self.ledger.mid)
+        self._is_started = True
 
     @property
     def inventory(self) -> Any:
@@ -96,6 +98,7 @@ class PositionVectorEnv(VectorEnv, ABC):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One decision of each agent. info: for those whose window ended, `done`, `results` (see Ledger.results) and `final_obs`."""
         market, decisions = self.market, self.decisions(actions)
+        check_started(self._is_started)
         self.step_numbers += 1
         until_ns = self.episodes["start_ns"] + self.step_numbers * self.episodes["interval_ns"]
         market.step(decisions, until_ns)

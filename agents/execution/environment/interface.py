@@ -66,7 +66,10 @@ class Interface:
             if mine != theirs[name]
         ]
         if differing:
-            raise LayoutMismatchError("; ".join(differing) + "; build the environment with the settings of the policy")
+            units = ", scales=Scales(**policy.interface.scales)" if self.scales != other.scales else ""
+            raise LayoutMismatchError(
+                "; ".join(differing) + f"; build the environment with the settings of the policy{units}"
+            )
 
     def settings(self) -> dict[str, Any]:
         """Settings of an ExecutionVectorEnv with these observations and actions."""

@@ -11,7 +11,14 @@ import numpy as np
 from pettingzoo import ParallelEnv
 
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv, Reward, Sampler, shaped
+from serl.agents.execution.environment.vector import (
+    PRICE_ADVANTAGE,
+    ExecutionVectorEnv,
+    Reward,
+    Sampler,
+    check_started,
+    shaped,
+)
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -88,6 +95,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """One decision of every agent. At the end, infos have the `results` of each agent's own order, see Accounts.results."""
+        check_started(bool(self.agents))
         table = np.stack([shaped(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents])
         fills, last = self.vector.step_without_reset(table[:, : self._action_size])
         self._messages[:] = np.clip(table[:, self._action_size :], -1, 1)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from serl.agents.execution.environment.account import Accounts, mids
 from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Observer, Scales
-from serl.agents.execution.environment.records import CHILD
+from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.rewards import PriceAdvantage
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -64,6 +65,27 @@ def numbers_of(actions: Any, shape: tuple[int, ...]) -> Any:
     return numbers
 
 
+def given_episodes(options: dict[str, Any] | None, count: int) -> Rows | None:
+    """The option `episodes` of `reset`; ConfigError unless it has an EPISODE row for each of `count` environments."""
+    episodes = (options or {}).get("episodes")
+    if episodes is None:
+        return None
+    if not isinstance(episodes, np.ndarray) or episodes.dtype != EPISODE or episodes.shape != (count,):
+        got = (
+            f"shape {episodes.shape}, {episodes.dtype}" if isinstance(episodes, np.ndarray) else type(episodes).__name__
+        )
+        raise ConfigError(
+            f"episodes: expected EPISODE rows of shape ({count},), got {got:.120}; give one for each environment"
+        )
+    return episodes
+
+
+def check_started(is_started: bool) -> None:
+    """ResetNeeded unless episodes have begun: before that there is no market to trade in."""
+    if not is_started:
+        raise ResetNeeded("expected a reset before the first step of an episode, got none; call reset")
+
+
 class ExecutionVectorEnv(VectorEnv):
     """See the module. `reset(seed=...)` determines all following episodes."""
 
@@ -86,6 +108,7 @@ class ExecutionVectorEnv(VectorEnv):
         self._all_envs = np.arange(self.num_envs)
         self.reward = reward
         self._np_random: np.random.Generator | None = None
+        self._is_started = False
         low = np.zeros(ACTIONS[actions], np.float32)
         if actions != "market":
             low[-1] = -1.0
@@ -98,7 +121,7 @@ class ExecutionVectorEnv(VectorEnv):
         """Starts new episodes in all environments; options {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
             self.np_random = np.random.Generator(np.random.PCG64(seed))
-        self._start_episodes(self._all_envs, (options or {}).get("episodes"))
+        self._start_episodes(self._all_envs, given_episodes(options, self.num_envs))
         return self.observe(), {}
 
     def _start_episodes(self, which: Any, episodes: Rows | None = None) -> None:
@@ -107,6 +130,7 @@ class ExecutionVectorEnv(VectorEnv):
         self.market.reset(which, episodes)
         self.accounts.begin(which, episodes, self.market.frames)
         self.observer.begin(which, self.market.frames)
+        self._is_started = True
 
     def observe(self, which: Any = None) -> Any:
         """(N, layout.size) current observations, or those of environments `which`."""
@@ -133,6 +157,7 @@ class ExecutionVectorEnv(VectorEnv):
 
     def step_without_reset(self, actions: Any) -> tuple[Rows, Any]:
         """One decision of every parent order, without starting new episodes: (FILL rows with forced completion, (N,) whether it was the last)."""
+        check_started(self._is_started)
         accounts, market = self.accounts, self.market
         children = accounts.children(*self.split_actions(actions), market.frames)
         market.step(children, accounts.ends_ns())

@@ -45,4 +45,7 @@ def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequen
     most = np.array(most_lots)[days]
     if np.any(qty > most):
         bad = int(np.argmax(qty > most))
-        raise ConfigError(f"quantity: expected at most {most[bad]:,.0f} lots, the day's volume, got {qty[bad]:,}")
+        advice = "order less" if most[bad] >= 1 else "nothing is traded on this day; give another"
+        raise ConfigError(
+            f"quantity: expected at most {most[bad]:,.0f} lots, the day's volume, got {qty[bad]:,}; {advice}"
+        )
