@@ -12,6 +12,7 @@ from serl.clients import queries
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
+from serl.clients.errors import SessionEnded
 from serl.clients.feed_topics import check_book_channel
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Grant, Order, Session
@@ -59,6 +60,8 @@ class Exchange(Client):
     """
 
     def _run(self, steps: Steps[Result]) -> Result:
+        if self.core.orders.closed:
+            raise SessionEnded("bye", "the client was closed")
         poller = zmq.Poller()
         for socket in self.core.sockets:
             poller.register(socket, zmq.POLLIN)

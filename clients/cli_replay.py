@@ -55,12 +55,12 @@ def replay(
 
     from serl.clients.replay import END_NS, Progress, ReplayError
     from serl.clients.replay_accounts import create_replayer
-    from serl.exchange.config import time_of_day_ns
+    from serl.exchange.config import RECORDED_HOURS, time_of_day_ns
     from serl.history.day import read_day
 
     pace = parse_speed(speed)
-    from_ns = time_of_day_ns(start, "--from") if start else 0
-    to_ns = time_of_day_ns(end, "--to") if end else END_NS
+    from_ns = time_of_day_ns(start, "--from", RECORDED_HOURS) if start else 0
+    to_ns = time_of_day_ns(end, "--to", RECORDED_HOURS) if end else END_NS
     recorded = read_day(day, accounts=True)
     replayer = create_replayer(recorded, connect, pace, token, from_ns, to_ns, curve)
     console = Console()

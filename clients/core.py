@@ -72,12 +72,11 @@ class ClientCore(Connection):
         self._heard = Heard()
         self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
-        self._asked, self._awaited = Asked(), Awaited(session)
+        self._asked, self._awaited, self.relogin = Asked(), Awaited(session), Relogin()
         #: messages that have arrived, on all sockets
         self.received = 0
         #: the last error that `receive` raised
         self.failure: Exception | None = None
-        self._relogin = Relogin()
         self._received_s = self._sent_s = self._pinged_s = self._queried_s = time.monotonic()
 
     def send(self, message: bytes) -> None:
@@ -105,11 +104,11 @@ class ClientCore(Connection):
             if items and isinstance(items[-1], Grant):
                 self.grant = items[-1]
             if was_live and not self.session.live:
-                self._relogin.begin()
+                self.relogin.begin()
                 self.send(self.session.hello())
             if self.session.live and not was_live:
                 self._begin_session()
-        if self._relogin.is_due(REPLY_TIMEOUT_S):
+        if self.relogin.is_due(REPLY_TIMEOUT_S):
             self.transmit(self.session.hello())  # not `send`: a call that waits must notice an exchange that is silent
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
@@ -135,21 +134,21 @@ class ClientCore(Connection):
         """Processes a message of the orders socket. What refuses a command whose call waits is kept for that call."""
         try:
             return self.session.receive(data)
-        except SessionEnded:
-            self._relogin.end()
+        except SessionEnded as error:
+            self.relogin.end(error)
             raise
         except LoginRefused as error:
-            if not self._relogin.is_repeat(error.code):
+            if not self.relogin.is_repeat(error.code):
                 raise
         except RequestRejected as error:
-            if not self._relogin.is_repeat(error.code) and not self._awaited.note_refusal(error):
+            if not self.relogin.is_repeat(error.code) and not self._awaited.note_refusal(error):
                 raise
         return []
 
     def _begin_session(self) -> None:
         """After a login: sends what has no answer, and asks for followed books anew if the exchange may have another journal."""
         self.logins += 1
-        self._relogin.end()
+        self.relogin.end()
         if self.session.has_gap:
             self._distrust_books()
         for message in (*self._awaited.replayed(), *self.session.unanswered.values()):
@@ -232,6 +231,7 @@ class ClientCore(Connection):
         terms: Terms, price: Price | None = None,
     ) -> Steps[Order]:  # fmt: skip
         """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
+        self.relogin.raise_if_over()
         price_ticks = to_ticks(self.session.instrument(symbol), price_ticks, price)
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
@@ -251,6 +251,7 @@ class ClientCore(Connection):
 
     def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
+        self.relogin.raise_if_over()
         command_id, messages = self.session.amend(order, kind, *values, terms=terms)
         for message in messages:
             self.send_command(message)
@@ -260,6 +261,7 @@ class ClientCore(Connection):
 
     def mass_cancel(self, symbol: str | None) -> Steps[None]:
         """Cancels all orders of this participant, in one symbol or in all."""
+        self.relogin.raise_if_over()
         command_id, message = self.session.mass_cancel(symbol)
         self.send_command(message)
         if not self.lockstep:
@@ -281,19 +283,17 @@ class ClientCore(Connection):
     def _wait_for_reply(self, command_id: int, command: str) -> Steps[None]:
         self._awaited.add(command_id)
         try:
-            while True:
-                self.receive()
-                if self._awaited.has_answer(command_id, command):
-                    return
+            self.receive()
+            while not self._awaited.has_answer(command_id, command):
                 self.raise_if_silent()
                 yield REPLY_WAIT_S
+                self.receive()
         finally:
             self._awaited.remove(command_id)
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`; see `ask_all`."""
-        (reply,) = yield from self.ask_all([(kind, *values)])
-        return reply
+        return (yield from self.ask_all([(kind, *values)]))[0]
 
     def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
         """Sends queries (kind, values ..), TOGETHER_MAX before it waits for the first reply; returns the whole replies in their order. Raises

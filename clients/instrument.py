@@ -37,7 +37,7 @@ class Instrument:
         if exact != exact.to_integral_value():
             below = int(exact // 1)
             raise PriceOffTick(
-                f"{self.name}: expected a multiple of {self.tick_size}, got {price}; the nearest prices are "
+                f"{self.name}: expected a multiple of {self.tick_size:f}, got {price}; the nearest prices are "
                 f"{self.price(below)} and {self.price(below + 1)}"
             )
         return int(exact)

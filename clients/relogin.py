@@ -2,6 +2,8 @@
 
 import time
 
+from serl.clients.errors import SessionEnded
+
 DUPLICATE = "duplicate_login"
 
 
@@ -12,15 +14,22 @@ class Relogin:
     def __init__(self) -> None:
         self._is_wanted = self._is_repeated = self._is_forgiven = False
         self._sent_s = 0.0
+        #: why the exchange ended the session for good
+        self._over: SessionEnded | None = None
 
     def begin(self) -> None:
         """The first HELLO is sent now."""
         self._is_wanted, self._sent_s = True, time.monotonic()
         self._is_repeated = self._is_forgiven = False
 
-    def end(self) -> None:
-        """The session has begun, or is over for good."""
-        self._is_wanted = False
+    def end(self, over: SessionEnded | None = None) -> None:
+        """The session has begun, or is `over` for good."""
+        self._is_wanted, self._over = False, over
+
+    def raise_if_over(self) -> None:
+        """Raises SessionEnded once the exchange has ended the session: what is sent then has no answer."""
+        if self._over is not None:
+            raise SessionEnded(self._over.code, "it is over; connect again")
 
     def is_due(self, retry_s: float) -> bool:
         """Whether to send HELLO again now, after `retry_s` without a session."""

@@ -23,7 +23,7 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )
-from serl.exchange.terms import NO_TERMS, Terms
+from serl.exchange.terms import NO_TERMS, Terms, check_terms, checked_time_in_force
 from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind, event_lists
 
 _pack = msgpack.Packer().pack
@@ -178,12 +178,15 @@ class Session:
         terms: Terms = NO_TERMS,
     ) -> tuple[Order, list[bytes]]:  # fmt: skip
         """A NEW order and its messages. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
-        that is no integer, and ConfigError for such a quantity."""
+        that is no integer, and ConfigError for such a quantity or time in force."""
+        if has_terms := terms is not NO_TERMS:  # most orders have none: enumerating them takes longer than all the rest
+            check_terms(terms)
         instrument = self.instrument(symbol)
         number, qty_lots = instrument.number, integer("qty_lots", qty_lots)
         price_ticks = None if price_ticks is None else instrument.checked_ticks(price_ticks)
+        if type(time_in_force) is not TimeInForce:
+            time_in_force = checked_time_in_force(time_in_force)
         market = price_ticks is None and terms.peg is None
-        has_terms = terms is not NO_TERMS  # most orders have none: enumerating them takes longer than all the rest
         flags = (POST_ONLY if post_only else 0) | (MARKET if market else 0) | (int(terms.flags) if has_terms else 0)
         triggers = terms.stop_ticks, terms.trail_ticks, terms.touch_ticks, terms.waits
         waits = any(trigger is not None for trigger in triggers)
@@ -226,6 +229,7 @@ class Session:
     def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> tuple[int, list[bytes]]:
         """(command id, messages) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks, and terms that change). An order of an
         earlier session of ours is kept up to date from here on. Raises ConfigError for values that are no integers."""
+        check_terms(terms)
         checked = [integer(name, value) for name, value in zip(("qty_lots", "price_ticks"), values, strict=False)]
         self.orders.setdefault(order.order_id, order)
         if terms is NO_TERMS:

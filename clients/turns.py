@@ -16,8 +16,9 @@ def take_turn(core: ClientCore, time_ns: int) -> Steps[Grant]:
     """Promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete.
 
     The turn of another participant may take any time: the exchange then sends heartbeats. Raises `ExchangeUnreachable` once they stay away,
-    and `SessionEnded` if the exchange was restarted meanwhile, which ends the promise.
+    and `SessionEnded` if the exchange was restarted meanwhile, which ends the promise, or has ended the session.
     """
+    core.relogin.raise_if_over()
     core.send(msgpack.packb([Kind.PROMISE, time_ns]))
     promised_s, logins = time.monotonic(), core.logins
     while True:

@@ -44,7 +44,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
-from serl.exchange.terms import NO_TERMS, Terms, order, replacement
+from serl.exchange.terms import NO_TERMS, Terms, check_terms, checked_time_in_force, order, replacement
 
 EVENT_ROWS = 4096
 TRADES_KEPT = 4096
@@ -119,7 +119,7 @@ class Entry:
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
-        """Sends a buy order, without a price a market order. Returns its order_id. `terms`: see docs/orders.md."""
+        """Sends a buy order, without a price (and without a peg) a market order. Returns its order_id. `terms`: see docs/orders.md."""
         return self._new(
             BUY, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
         )
@@ -238,7 +238,7 @@ class Entry:
         if type(participant) is not int:
             participant = self._participant(participant)
         if type(time_in_force) is not TimeInForce:
-            time_in_force = _time_in_force(time_in_force)
+            time_in_force = checked_time_in_force(time_in_force)
         if terms is not NO_TERMS:
             return self._special(
                 side, qty_lots, price_ticks, symbol, participant, time_in_force, flags, terms, command_id, time_ns
@@ -299,9 +299,11 @@ class Entry:
         command_id: Integer | None, time_ns: Integer | None,
     ) -> int:  # fmt: skip
         """An order with terms, which are commands of their own in front of it."""
-        if not isinstance(terms, Terms):
-            raise ConfigError(f"terms: expected Terms, got {terms!r}; such as Terms(display_lots=10)")
+        check_terms(terms)
         sender = self._sender(participant, command_id, time_ns)
+        flags = (
+            flags if terms.peg is None else flags & ~MARKET
+        )  # a peg without a price has no limit, as for the clients
         rows = order(
             terms=terms, flags=flags, side=side, qty_lots=integer("qty_lots", qty_lots), price_ticks=integer("price_ticks", price_ticks),
             symbol=self._symbol(symbol), time_in_force=time_in_force, **sender,
@@ -392,13 +394,6 @@ class Entry:
                 f"participant: expected a number from 0 to {stop - 1}, got {number}; raise MarketLimits.participants_max for more"
             )
         return number
-
-
-def _time_in_force(value: Any) -> TimeInForce:
-    number = integer("time_in_force", value)
-    if number not in list(TimeInForce):
-        raise ConfigError(f"time_in_force: expected a TimeInForce, got {number}; such as TimeInForce.IOC")
-    return TimeInForce(number)
 
 
 def _described(commands: object) -> str:

@@ -1,12 +1,14 @@
 """Optional terms of an order, such as stop price or displayed quantity; docs/orders.md, Terms."""
 
 import dataclasses
+import operator
 from typing import Any
 
 import numpy as np
 
+from serl.exchange.errors import ConfigError
 from serl.exchange.integers import integer
-from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Peg, Rows, SelfTrade, Term, command
+from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Peg, Rows, SelfTrade, Term, TimeInForce, command
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,20 @@ class Terms:
 
 
 NO_TERMS = Terms()
+
+
+def check_terms(terms: Any) -> None:
+    """ConfigError for what are no terms, as a dictionary."""
+    if not isinstance(terms, Terms):
+        raise ConfigError(f"terms: expected Terms, got {terms!r}; such as Terms(display_lots=10)")
+
+
+def checked_time_in_force(value: Any) -> TimeInForce:
+    """The value as a TimeInForce, which may be given by its number; ConfigError for all else."""
+    try:
+        return TimeInForce(-1 if isinstance(value, bool) else operator.index(value))
+    except (TypeError, ValueError):
+        raise ConfigError(f"time_in_force: expected a TimeInForce, got {value!r}; such as TimeInForce.IOC") from None
 
 
 def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields: Any) -> Rows:

@@ -20,12 +20,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serl.clients import questions
 from serl.clients.blocking import connect
+from serl.clients.drop_copy import drop_copy
 from serl.clients.metrics import ExchangeCollector, metrics_server
 from serl.clients.questions import Questions
 from serl.exchange.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
-from tests.server_fixture import Served, start_exchange
+from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
 
 @pytest.fixture
@@ -111,6 +112,23 @@ def test_questions_share_a_connection_and_survive_a_restart(tmp_path: Path, monk
     with start_exchange(symbols="A", config=config, folder=tmp_path, endpoint=served.endpoint):
         assert found.ask(Kind.STATISTICS)["sessions"] == 0
         found.close()
+
+
+def test_a_drop_copy_goes_on_over_a_restart(tmp_path: Path) -> None:
+    """With the exchange's own operator token, of which each start has another."""
+    endpoint, options = free_endpoint(), ("--symbols", "A", "--journal", str(tmp_path / "journal"))
+    first = launch(*options, endpoint=endpoint)
+    with connect(endpoint, "ann") as ann, drop_copy(endpoint) as copy:
+        ann.buy("A", 1, 10)
+        (before,) = copy.batches()
+        first.kill()
+        assert first.process.stdout is not None
+        first.process.stdout.close()
+        second = launch(*options, endpoint=endpoint)
+        ann.buy("A", 2, 10)
+        after = [row for batch in copy.batches() for row in batch]
+        assert [row["qty_lots"] for row in (*before, *after) if row["order_id"]] == [1, 2]
+    second.stop()
 
 
 def test_limits_are_asked_for_once_in_the_life_of_an_exchange() -> None:

@@ -2,15 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
 from serl.clients import core as client_core
+from serl.clients.blocking import Exchange
 from serl.clients.core import ClientCore
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, Rejected, ReportGap, RequestRejected, SessionEnded
 from serl.clients.session import Order
+from serl.clients.turns import take_turn
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Reason, command
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import FeedKind, Kind
@@ -206,6 +210,50 @@ def test_a_refused_login_is_tried_again_until_goodbye(
     time.sleep(0.25)
     core.receive()
     assert exchange.arrived(timeout_ms=100) == []
+
+
+def test_what_is_sent_after_goodbye_is_refused_at_once(exchange: StandIn, core: ClientCore) -> None:
+    steps = buy(core)
+    exchange.arrived()
+    exchange.report(1, 1)
+    order = finish(core, steps)
+    exchange.send(Kind.GOODBYE, "shutdown", "the exchange stops")
+    with pytest.raises(SessionEnded, match="the exchange stops"):
+        receive_until(core, lambda: False)
+    calls = [
+        lambda: buy(core),
+        lambda: next(core.amend(order, CommandKind.CANCEL)),
+        lambda: next(core.mass_cancel(None)),
+    ]
+    for call in [*calls, lambda: next(take_turn(core, 5))]:
+        with pytest.raises(SessionEnded, match=r"\(shutdown\): it is over; connect again"):
+            call()
+    assert list(core.session.orders) == [1] and not core.session.unanswered
+
+
+def test_terms_and_times_in_force_that_are_none_are_refused(exchange: StandIn, core: ClientCore) -> None:
+    terms: Any = {"stop_ticks": 5}
+    tif: Any = "GTC"
+    order = core.session.new_order("DEMO", 0, 1, 10, 1, False)[0]
+    for send, message in (
+        (
+            lambda: core.order("DEMO", 0, 1, 10, tif, False, NO_TERMS),
+            "time_in_force: expected a TimeInForce, got 'GTC'",
+        ),
+        (lambda: core.order("DEMO", 0, 1, None, 1, False, terms), "terms: expected Terms, got {'stop_ticks': 5}"),
+        (lambda: core.amend(order, CommandKind.REPLACE, 1, 10, terms=terms), "terms: expected Terms, got {'stop"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            next(send())
+    assert list(core.session.orders) == [order.order_id] and list(core.session.unanswered) == [order.order_id]
+
+
+def test_a_closed_client_says_so(exchange: StandIn, core: ClientCore) -> None:
+    client = Exchange(core)
+    client.close()
+    for call in (lambda: client.buy("DEMO", 1, 10), lambda: client.wait(0), client.account):
+        with pytest.raises(SessionEnded, match="the client was closed"):
+            call()
 
 
 def test_rows_that_a_session_would_lose_are_refused(exchange: StandIn, core: ClientCore) -> None:

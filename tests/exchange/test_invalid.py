@@ -38,6 +38,7 @@ class Whole(BaseModel):
         ({"parts": [{"lots": "x"}]}, "parts.0.lots: expected a valid integer, got 'x'"),
         ({"parts": [{"name": "b"}]}, "parts.0.name: expected another name, got 'b'"),
         ({"parts": [{"lot": 1}]}, "parts.0.lot: expected one of lots, name, got an unknown name"),
+        ({"parts": ["a"]}, "parts.0: expected a valid dictionary, like {name: value}, got 'a'"),
         ({"named": {"x": {"lot": 1}}}, "named.x.lot: expected one of lots, name, got an unknown name"),
         ({"rate": 1}, "rate: expected one of parts, named, login, ratio, got an unknown name"),
         ({"login": {"lots": 0}}, "login.lots: expected a number greater than 0"),

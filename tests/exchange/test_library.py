@@ -251,6 +251,8 @@ def test_none_stands_for_nothing_but_what_may_be_left_out() -> None:
         (lambda market: market.buy(1, 1, command_id=-5), "command_id: expected an integer from 1"),
         (lambda market: market.cancel(1, time_ns=-1), "time_ns: expected an integer from 0, got -1"),
         (lambda market: market.buy(1, 1, time_in_force=9), "time_in_force: expected a TimeInForce, got 9"),
+        (lambda market: market.buy(1, 1, time_in_force="IOC"), "time_in_force: expected a TimeInForce, got 'IOC'"),
+        (lambda market: market.buy(1, 1, time_in_force=True), "time_in_force: expected a TimeInForce, got True"),
         (lambda market: market.trades(count=-1), "count: expected an integer from 0"),
         (lambda market: market.submit(np.zeros((2, 2), COMMAND)), r"COMMAND rows.*shape \(2, 2\)"),
         (lambda market: market.submit(np.zeros((), COMMAND)), r"COMMAND rows.*shape \(\)"),
@@ -266,6 +268,17 @@ def test_arguments_out_of_range_change_nothing(send: Callable[[Market], object],
         send(market)
     assert market.state_hash() == before
     assert market.buy(1, 1) == 2, "and it goes on"
+
+
+def test_a_peg_without_a_price_is_no_market_order() -> None:
+    """As for the clients."""
+    market = Market(["A"])
+    market.buy(1, 90)
+    market.sell(1, 110)
+    peg = market.buy(5, terms=Terms(peg=Peg.MID))
+    market.sell(1, 100, participant=1)
+    (fill,) = [event for event in market.decode() if event.kind == EventKind.FILL and event.order_id == peg]
+    assert (fill.price_ticks, fill.qty_lots) == (100, 1)
 
 
 def test_integers_of_numpy_are_integers() -> None:
