@@ -23,6 +23,8 @@ from serl.exchange.yaml_text import read_settings
 
 ASSET_NAME = r"^[A-Za-z0-9._-]{1,32}$"
 DEFAULT_QUOTE = "USD"
+RECORDED_HOURS = 48
+"""A recorded day counts from midnight UTC of its first row, and may go on after the next midnight: 24:30 is half an hour later."""
 SOCKETS = ("orders", "feed", "queries", "admin")
 
 
@@ -253,10 +255,11 @@ class ExchangeConfig(Section):
         return socket_endpoints(self.endpoint)
 
 
-def time_of_day_ns(text: str, option: str = "") -> int:
-    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError, which names the option if there is one, for anything else."""
+def time_of_day_ns(text: str, option: str = "", hours: int = 24) -> int:
+    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError, which names the option if there is one, for anything else.
+    hours: of the day; RECORDED_HOURS in a recorded one."""
     match = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
-    if not match or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
+    if not match or int(match[1]) >= hours or int(match[2]) > 59 or int(match[3] or 0) > 59:
         where = f"{option}: " if option else ""
         raise ConfigError(f"{where}expected a time of day like 10:30 or 10:30:15, got {text!r}")
     return (int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)) * 1_000_000_000

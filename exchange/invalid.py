@@ -46,7 +46,7 @@ def _expected(message: str) -> str:
     found = re.fullmatch(r"Input should be (.*?)(, unable to parse .*)?", message, re.DOTALL)
     if found is None:
         return message
-    words = found[1]
+    words = re.sub(r"(a valid dictionary) or instance of \w+", r"\1, like {name: value}", found[1])
     return f"expected {'a number ' if words.startswith(COMPARISONS) else ''}{words}"
 
 

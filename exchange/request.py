@@ -29,7 +29,7 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
     curve: a key folder of `serl keys new`. token: for queries; admin requests have theirs as their first argument. If a token is empty, the
     operator credential of this user's exchange on this machine is used.
     """
-    request_numbers = count(1)
+    request_numbers, is_given = count(1), bool(token)
     token = token or local_operator_token(endpoint)
 
     def unreachable() -> (
@@ -39,6 +39,17 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
         return ExchangeUnreachable(f"no exchange answers at {endpoint}; start one with `serl exchange start`{keys}")
 
     def request(kind: Kind, *arguments: Any) -> list[Any]:
+        nonlocal token
+        try:
+            return attempt(kind, *arguments)
+        except RequestRejected as error:
+            latest = token if is_given else local_operator_token(endpoint)
+            if error.code not in ("not_permitted", "login") or latest == token:
+                raise
+            token = latest  # the exchange was restarted, and has another operator credential
+            return attempt(kind, *arguments)
+
+    def attempt(kind: Kind, *arguments: Any) -> list[Any]:
         number, deadline = next(request_numbers), time.monotonic() + REPLY_TIMEOUT_S
         if kind >= Kind.ACCOUNT:
             arguments = (arguments[0] or token, *arguments[1:])

@@ -61,8 +61,9 @@ def test_top_level_packages_cannot_be_imported_without_serl() -> None:
         (["exchange", "start", "--endpoint", "tcp://0.0.0.0:5570"], "serl keys new"),
         (["replay", "missing.day", "--speed", "0"], "positive number"),
         (["replay", "missing.day", "--wait-for", "-1"], "-1 is not in the range x>=0"),
-        (["replay", "missing.day", "--from", "25:00"], "--from: expected a time of day like 10:30 or 10:30:15, got '25:00'"),
+        (["replay", "missing.day", "--from", "48:00"], "--from: expected a time of day like 10:30 or 10:30:15, got '48:00'"),
         (["day", "generate", "--seed", "1", "--end", "08:00", "-o", "x.day"], "--end: expected a time after --start 09:30, got 08:00"),
+        (["calibrate", "a.day", "-o", "b.yaml", "--trials", "0"], "0 is not in the range x>=1"),
         (["realism", "a.day", "b.day", "--window-real", "10-11"], "--window-real: expected a time of day like 10:30"),
     ],
 )  # fmt: skip

@@ -231,9 +231,10 @@ class BacktestMarket:
         self.session.amend(order, CommandKind.REDUCE, qty_lots)
         return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
+    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
         """See StrategyMarket."""
-        self.session.amend(order, CommandKind.REPLACE, qty_lots, price_ticks, terms=terms)
+        ticks = order.price_ticks if price_ticks is None else price_ticks
+        self.session.amend(order, CommandKind.REPLACE, qty_lots, ticks, terms=terms)
         return order
 
     def mass_cancel(self, symbol: str | None = None) -> None:

@@ -107,7 +107,7 @@ class ServedStrategyMarket:
         except Rejected:
             return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
+    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
         """See StrategyMarket."""
         try:
             return self.client.replace(order, qty_lots, price_ticks, terms=terms)

@@ -51,8 +51,9 @@ class StrategyMarket(Protocol):
         """Reduces the open quantity; the order keeps its time priority."""
         ...
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int, *, terms: Terms = NO_TERMS) -> Order:
-        """Gives an order a new total quantity (fills included), price and terms; docs/orders.md says when it keeps its priority."""
+    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
+        """Gives an order a new total quantity (fills included), price (by default its own) and terms; docs/orders.md says when it keeps its
+        priority."""
         ...
 
     def mass_cancel(self, symbol: str | None = None) -> None:

@@ -23,7 +23,11 @@ ROWS = {"floor": "real against real", "ceiling": "training hours"}
     "--score", default="13:00-16:00", show_default=True, help="Held-out hours for the score; never used in the fit."
 )
 @click.option(
-    "--trials", default=100, show_default=True, help="Total complete trials of the search, including resumed ones."
+    "--trials",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Total complete trials of the search, including resumed ones.",
 )
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(0, 1000), help="Seed of the search and all simulations."

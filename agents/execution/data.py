@@ -81,7 +81,7 @@ class Dataset:
 
 
 def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
-    """Reads and splits a file of bars. Raises what read_bars raises, and DataError if there are too few dates to split."""
+    """Reads and splits a file of bars. Raises what read_bars raises, and DataError if there are too few dates to split, or less than a lot is traded a day."""
     table = read_bars(path, tick_size)
     dates, symbols = len(table.dates), len(table.symbols)
     test, validation = max(1, round(TEST_SHARE * dates)), max(1, round(VALIDATION_SHARE * dates))
@@ -94,6 +94,7 @@ def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
     between = ~training & ~testing
     days = {TRAIN: training & ~unseen, VALIDATION: between & ~unseen, TEST: testing & ~unseen, UNSEEN: testing & unseen}
     volume = _volume_lots_per_s(table, training)
+    _check_lots(path, table, volume)
     parts = {name: _bar_part(table, np.flatnonzero(chosen), volume) for name, chosen in days.items()}
     return Dataset(path.name, file_sha256(path), table.counts, parts, table)
 
@@ -106,6 +107,16 @@ def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
     seconds = len(table.bars.starts_ns) * table.bars.bar_ns / SECOND_NS
     volume: np.ndarray = total / np.maximum(days, 1) / seconds
     return volume
+
+
+def _check_lots(path: Path, table: BarTable, volume: np.ndarray) -> None:
+    """DataError for a stock that trades less than a lot a day: every order would be larger than its volume."""
+    daily = volume * len(table.bars.starts_ns) * table.bars.bar_ns / SECOND_NS
+    for index in np.flatnonzero((daily > 0) & (daily < 1)):
+        raise DataError(
+            f"{path}: {table.symbols[index]}: expected volumes in lots, got a mean of {daily[index]:.2g} a day; orders are whole lots, so "
+            "multiply the column volume, for example by 1e8"
+        )
 
 
 def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from serl.agents.learning.settings import SAVED, LearningSettings
-from serl.exchange.config import time_of_day_ns
+from serl.exchange.config import RECORDED_HOURS, time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.invalid import describe_invalid
 
@@ -113,7 +113,7 @@ class MarketConfig(LearningSettings):
         if self.hours is None:
             return None
         start, _, end = self.hours.partition("-")
-        return time_of_day_ns(start), time_of_day_ns(end)
+        return time_of_day_ns(start, hours=RECORDED_HOURS), time_of_day_ns(end, hours=RECORDED_HOURS)
 
 
 def with_overrides(market: MarketConfig, overrides: dict[str, Any]) -> MarketConfig:

@@ -6,7 +6,7 @@ from typing import Any
 
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
-from serl.exchange.config import time_of_day_ns, time_of_day_text
+from serl.exchange.config import RECORDED_HOURS, time_of_day_ns, time_of_day_text
 from serl.extras import require_day_files
 from serl.history.day import Day, read_day
 
@@ -21,12 +21,12 @@ def load_day(path: Path) -> Day:
 
 
 def parse_window(text: str, option: str = "window") -> tuple[int, int]:
-    """'13:00-16:00' as (start, end) in ns after midnight; RealismError unless it ends after it starts, ConfigError for what is no time of day.
+    """'13:00-16:00' as (start, end) in ns after midnight, which may be more than a day (23:30-24:30); RealismError unless it ends after it starts, ConfigError for what is no time of day.
     option: what the errors name."""
     start, dash, end = text.partition("-")
     if not dash:
         raise RealismError(f"{option}: expected FROM-TO, got {text!r}; give e.g. 13:00-16:00")
-    start_ns, end_ns = time_of_day_ns(start, option), time_of_day_ns(end, option)
+    start_ns, end_ns = (time_of_day_ns(each, option, RECORDED_HOURS) for each in (start, end))
     if end_ns <= start_ns:
         raise RealismError(f"{option}: expected FROM-TO with FROM before TO, got {text!r}; give e.g. 13:00-16:00")
     return start_ns, end_ns

@@ -69,6 +69,7 @@ class Host:
         self._public: list[Rows] = []
         self._private: list[Rows] = []
         self._sequences: dict[str, int] = {}
+        self._epoch = 0  # of the exchange whose books were copied
         try:
             self._exchange_symbols, self._own_symbols = self._match_symbols()
             self._check_ids()
@@ -133,7 +134,7 @@ class Host:
         """Copies a book of the exchange."""
         symbol = self.population.symbol_names.index(name)
         phase, reply = self._query_book(name)
-        self._sequences[name] = reply[3]
+        self._epoch, self._sequences[name] = reply[2:4]
         if phase in COLLECTING:  # orders may cross
             self.book.submit(command(CommandKind.PHASE, symbol=symbol, flags=phase))
         for number, side, price_ticks, qty_lots in sorted(reply[5]):
@@ -165,15 +166,14 @@ class Host:
             item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def _buffer_public(self, name: str, message: list[Any]) -> None:
-        _, _, previous, sequence, _, data = message
+        _, epoch, previous, sequence, _, data = message
         known = self._sequences.get(name)
         if known is None:
             return  # the snapshot requested next includes it
         if previous > known:
-            raise SimulationError(
-                f"expected sequence {known} before the next rows of {name}, got {previous}: this host is too slow for the feed; "
-                "use more --hosts or a slower clock"
-            )
+            slow = "this host is too slow for the feed; use more --hosts or a slower clock"
+            cause = slow if epoch == self._epoch else "the exchange was restarted; start the traders again"
+            raise SimulationError(f"expected sequence {known} before the next rows of {name}, got {previous}: {cause}")
         if sequence > known:
             rows = np.frombuffer(data, EVENT).copy()
             rows = rows[rows["sequence"] > known]

@@ -170,7 +170,7 @@ class OrderEntry:
         qty_lots = quoting.lots(text)
         if not (0 if zero else 1) <= qty_lots <= self._venue.limits["qty_lots_max"]:
             most = quoting.qty(self._venue.limits["qty_lots_max"])
-            raise _Refused(BAD_QTY, f"tag {tag}: expected multiples of {quoting.lot_size} up to {most}, got {text}")
+            raise _Refused(BAD_QTY, f"tag {tag}: expected multiples of {quoting.lot_size:f} up to {most}, got {text}")
         return qty_lots
 
     def _ticks(self, quoting: Quoting, fields: dict[str, str], tag: str) -> int:
@@ -180,7 +180,7 @@ class OrderEntry:
         price_ticks = quoting.ticks(text)
         if not 1 <= price_ticks <= self._venue.limits["price_ticks_max"]:
             most = quoting.price(self._venue.limits["price_ticks_max"])
-            raise _Refused(OTHER, f"tag {tag}: expected multiples of {quoting.tick_size} up to {most}, got {text}")
+            raise _Refused(OTHER, f"tag {tag}: expected multiples of {quoting.tick_size:f} up to {most}, got {text}")
         return price_ticks
 
     # ---- changes of orders

@@ -46,14 +46,14 @@ class ReferenceData:
 
     @staticmethod
     def _instrument(quoting: Quoting) -> str:
-        return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={quoting.tick_size}\x01"
+        return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={quoting.tick_size:f}\x01"
 
     def _list(self, message: Message) -> None:
         fields = message.fields
         names = list(self._quotings) if fields["559"] == "4" else [fields.get("55", "")]
         found = [self._quotings[name] for name in names if name in self._quotings]
         result = 0 if found else 2 if fields["559"] == "0" else 1
-        entries = "".join(f"{self._instrument(quoting)}561={quoting.lot_size}\x01" for quoting in found)
+        entries = "".join(f"{self._instrument(quoting)}561={quoting.lot_size:f}\x01" for quoting in found)
         group = f"393={len(found)}\x01893=Y\x01146={len(found)}\x01{entries}" if found else ""
         self._session.send("y", f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01{group}")
 
@@ -65,7 +65,7 @@ class ReferenceData:
             text = f"expected one of {', '.join(self._quotings)[:120]}, got {fields.get('55', 'none')}"
             self._session.send("d", f"{head}323=6\x0158={text}\x01")
         else:
-            self._session.send("d", f"{head}323=1\x01{self._instrument(quoting)}561={quoting.lot_size}\x01")
+            self._session.send("d", f"{head}323=1\x01{self._instrument(quoting)}561={quoting.lot_size:f}\x01")
 
     def _status_request(self, message: Message) -> None:
         fields = message.fields

@@ -125,8 +125,8 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
         ),
         (["--side", "sell", "--qty", "5", "--window", "noon"], "--window: expected FROM-TO, got 'noon'"),
         (
-            ["--side", "sell", "--qty", "5", "--window", "10:00-25:00"],
-            "--window: expected a time of day like 10:30 or 10:30:15, got '25:00'",
+            ["--side", "sell", "--qty", "5", "--window", "10:00-48:00"],
+            "--window: expected a time of day like 10:30 or 10:30:15, got '48:00'",
         ),
         (["--side", "short", "--qty", "5", "--window", "10:00-10:30"], "short"),
     ],

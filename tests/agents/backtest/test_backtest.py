@@ -68,6 +68,21 @@ def test_a_day_beyond_the_default_limits_is_replayed_whole() -> None:
     assert events["qty_lots"][traded].sum() == 100_000_006  # with the 6 of the strategy
 
 
+def test_a_replaced_order_keeps_its_price_unless_one_is_given() -> None:
+    """As for the clients."""
+
+    class Changing(Buyer):
+        def on_wake(self, market: Any) -> None:
+            super().on_wake(market)
+            if market.time_ns == NINE + 4 * SECOND_NS:
+                market.replace(self.order, 2)
+
+    strategy = Changing()
+    backtest(strategy, day=small_day(), window_ns=(NINE, NINE + 7 * SECOND_NS))
+    assert strategy.notes == ["sent", (6 * SECOND_NS, 5 * SECOND_NS, 2, "done", 2)]
+    assert [fill.price_ticks for fill in strategy.order.fills] == [99]
+
+
 def test_an_order_waits_in_the_queue_of_the_book() -> None:
     strategy = Buyer()
     window_ns = (NINE, NINE + 7 * SECOND_NS)

@@ -76,6 +76,16 @@ def test_bad_rows_are_dropped_and_counted(tmp_path: Path) -> None:
     assert read.bars.starts_ns[0] == (9 * 60 + 30) * 60 * 10**9
 
 
+def test_volumes_of_less_than_a_lot_a_day_are_refused(tmp_path: Path) -> None:
+    """Coins, say: each order would be larger than its day's volume."""
+    table = rows()
+    for bar, symbol in enumerate(table["symbol"]):
+        if symbol == "S3":
+            table["volume"][bar] = 1e-5
+    with pytest.raises(DataError, match=r"S3: expected volumes in lots, got a mean of 0\.0001 a day; .* multiply"):
+        bar_dataset(write(tmp_path / "bars.parquet", table))
+
+
 def test_a_stock_day_without_volume_is_dropped_and_counted(tmp_path: Path) -> None:
     table = rows()
     table["volume"][:BARS] = [0.0] * BARS

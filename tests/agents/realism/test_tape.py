@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from serl.agents.realism.days import cut_window, parse_window
+from serl.agents.realism.days import cut_window, parse_window, window_text
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET, mark_messages
 from serl.agents.realism.tape import SECOND_NS, build_tape
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import CommandKind
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, MILLISECOND_NS, SELL, TEN_NS, change, day_of, five_messages, generated, new
@@ -161,6 +162,14 @@ def test_invalid_symbols_levels_and_windows_are_refused() -> None:
     for text in ("13:00", "14:00-13:00", "13:00-13:00"):
         with pytest.raises(RealismError, match="window"):
             parse_window(text)
+
+
+def test_a_window_may_go_on_after_midnight_as_recorded_days_do() -> None:
+    start_ns, end_ns = parse_window("23:30-24:30")
+    assert (start_ns, end_ns) == (23.5 * 3600 * SECOND_NS, 24.5 * 3600 * SECOND_NS)
+    assert window_text((start_ns, end_ns)) == "23:30:00-24:30:00"
+    with pytest.raises(ConfigError, match="expected a time of day like 10:30 or 10:30:15, got '48:00'"):
+        parse_window("23:30-48:00")
 
 
 def test_a_source_without_a_window_is_the_whole_day_in_minutes() -> None:

@@ -15,15 +15,17 @@ import yaml
 
 from serl.agents.calibration.calibrate import write_population
 from serl.agents.calibration.flow.population import flow_population
+from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.host import Host
 from serl.agents.traders.kinds.neural_flow import NeuralFlowProfile
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
+from serl.clients.values import FeedMessage
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import EVENT, EventKind, Rows
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 from tests.server_fixture import RawClient, Served, start_exchange
 
 MINUTE_NS = 60_000_000_000
@@ -182,6 +184,21 @@ def test_an_exchange_that_takes_few_commands_at_once(tmp_path: Path) -> None:
         finally:
             host.close()
         assert host.commands > 100
+
+
+def test_a_gap_in_the_feed_names_its_cause(tmp_path: Path) -> None:
+    population = load_population("small")
+    with served(tmp_path, population, 1, "live") as exchange:
+        host = Host(population, 1, exchange.endpoint)
+        known, epoch = host._sequences["DEMO"], host._epoch
+        for seen, cause in (
+            (epoch, "too slow for the feed; use more --hosts"),
+            (epoch + 1, "the exchange was restarted"),
+        ):
+            rows = [FeedKind.ROWS, seen, known + 3, known + 5, 0, b""]
+            with pytest.raises(SimulationError, match=f"expected sequence {known} .*, got {known + 3}: .*{cause}"):
+                host._buffer(FeedMessage("rows/DEMO/", rows))
+        host.close()
 
 
 @pytest.mark.parametrize(

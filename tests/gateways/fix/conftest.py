@@ -10,6 +10,7 @@ from tests.server_fixture import Served, start_exchange
 SYMBOLS = [
     {"name": "AMZN"}, {"name": "GOOG"}, {"name": "MSFT"},
     {"name": "BOND", "tick_size": "0.05", "lot_size": "10"}, {"name": "OTHER"},
+    {"name": "COIN", "tick_size": "0.0000005", "lot_size": "0.00000001", "quote": "USDT"},
 ]  # fmt: skip
 
 

@@ -121,15 +121,18 @@ def test_a_request_twice(alice: FixClient) -> None:
 def test_securities(alice: FixClient) -> None:
     alice.send("x", (320, "list"), (559, 4))
     pairs = alice.receive_pairs("y")
-    assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND", "OTHER"]
+    assert [value for tag, value in pairs if tag == "55"] == ["AMZN", "GOOG", "MSFT", "BOND", "OTHER", "COIN"]
     assert (
-        ("146", "5") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
+        ("146", "6") in pairs and ("560", "0") in pairs and ("872", "TickSize=0.05") in pairs and ("561", "10") in pairs
     )
     alice.send("x", (320, "one"), (559, 0), (55, "NONE"))
     assert alice.receive("y")["560"] == "2"
     alice.send("c", (320, "d"), (321, 0), (55, "BOND"))
     found = alice.receive("d")
     assert (found["323"], found["55"], found["561"], found["872"]) == ("1", "BOND", "10", "TickSize=0.05")
+    alice.send("c", (320, "d"), (321, 0), (55, "COIN"))
+    found = alice.receive("d")
+    assert (found["561"], found["872"]) == ("0.00000001", "TickSize=0.0000005"), "FIX has no exponents"
     alice.send("c", (320, "d"), (321, 0), (55, "NONE"))
     assert alice.receive("d")["323"] == "6"
 

@@ -104,11 +104,21 @@ def test_without_orders_of_ours_the_replay_shows_what_was_recorded() -> None:
 @BOTH
 @pytest.mark.parametrize(
     ("order", "text"),
-    [(episode(start=90), "window from"), (episode(qty=131), "130 lots"), (episode(day=2), "day: expected 0 to 0")],
+    [
+        (episode(start=90), "window from"),
+        (episode(qty=131), "130 lots.*; order less"),
+        (episode(day=2), "day: expected 0 to 0"),
+    ],
 )
 def test_invalid_orders_are_refused(kind: type[StaticBook] | type[ReplayMarket], order: np.ndarray, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         kind([TINY], 1).reset(np.arange(1), order)
+
+
+@BOTH
+def test_an_order_on_a_day_without_trades_is_refused(kind: type[StaticBook] | type[ReplayMarket]) -> None:
+    with pytest.raises(ConfigError, match=r"at most 0 lots.*got 100; nothing is traded on this day; give another"):
+        kind([day((0, "NEW", BUY, 99, 50, 0), (1, "NEW", SELL, 101, 50, 0))], 1).reset(np.arange(1), episode())
 
 
 def test_a_replay_that_outgrows_its_arrays_goes_on() -> None:
