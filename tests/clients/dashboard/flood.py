@@ -62,6 +62,7 @@ def reply_to_all(queries: "zmq.Socket[bytes]", sequence: int, started_s: float) 
             Kind.L2: [[[99, now_ms(), 1]], [[101, 7, 1]]],
             Kind.TRADES: [],
             Kind.STATUS: [0, 0, 0],
+            Kind.NEWS: [0, []],
             Kind.STATISTICS: {"commands": 0, "events": 0, "messages": 0, "orders_open": 0, "sessions": 0, "uptime_s": time.monotonic() - started_s},
         }[kind]  # fmt: skip
         queries.send_multipart([route, msgpack.packb([kind + REPLY, request, 1, sequence, time.time_ns(), result])])
