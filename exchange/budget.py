@@ -46,8 +46,8 @@ class Budget:
         self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / share
 
     def hold(self, seconds: float) -> None:
-        """Lets the source wait so long from now, whatever it has earned."""
-        if self._is_limited():
+        """Lets the source wait so long from now, whatever it has earned. 0: it keeps what it has earned."""
+        if seconds > 0 and self._is_limited():
             self._free_s = max(self._free_s, time.monotonic() + seconds)
 
     def wait_s(self) -> float:

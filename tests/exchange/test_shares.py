@@ -98,6 +98,17 @@ def test_what_a_busy_machine_takes_away_is_not_charged() -> None:
     assert shares["strangers"].spent_s < 0.1
 
 
+def test_no_wait_takes_nothing_of_what_a_source_has_earned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message that was dropped would have taken the burst from those who log in."""
+    FakeTime(monkeypatch)
+    source = Budget(SHARE)
+    source.hold(0.0)
+    source.spend(BURST_S / 2)
+    assert not source.wait_s(), "a burst is still allowed"
+    source.hold(1.0)
+    assert source.wait_s() == pytest.approx(1.0)
+
+
 def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
     is_limited = [False]
     strangers = Strangers(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # pyrefly: ignore[bad-argument-type]
