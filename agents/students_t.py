@@ -13,10 +13,16 @@ QUANTILES = {
 """Student's 97.5 % quantiles by degrees of freedom, for 95 % intervals."""
 
 
-def student(freedom: float) -> float:
-    """Student's 97.5 % quantile, between the rows of the table linear in 1 / degrees of freedom."""
-    inverse = np.array([1 / row for row in QUANTILES])[::-1]
-    return float(np.interp(1 / freedom, inverse, list(QUANTILES.values())[::-1]))
+def student(freedom: float, confidence: float = 0.95) -> float:
+    """Student's quantile of a two-sided interval: of 95 % from the table, between its rows linear in 1 / degrees of freedom; of others by bisection."""
+    if confidence == 0.95:
+        inverse = np.array([1 / row for row in QUANTILES])[::-1]
+        return float(np.interp(1 / freedom, inverse, list(QUANTILES.values())[::-1]))
+    low, high = 0.0, 1e4
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle, freedom) > (1 - confidence) / 2 else (low, middle)
+    return high
 
 
 def effective_freedom(parts: Sequence[tuple[float, int]]) -> float | None:
@@ -26,15 +32,6 @@ def effective_freedom(parts: Sequence[tuple[float, int]]) -> float | None:
     return sum(part for part, _ in parts) ** 2 / own if own else None
 
 
-def student_at(freedom: float, confidence: float) -> float:
-    """Student's quantile of a two-sided interval of any confidence, by bisection; `student` is that of 95 %."""
-    low, high = 0.0, 1e4
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle, freedom) > (1 - confidence) / 2 else (low, middle)
-    return high
-
-
 def expanded(clusters: int, confidence: float = 0.95) -> tuple[float, float]:
     """The quantiles of bootstrap draws for an interval with so many independent clusters: Hesterberg's expanded percentile interval (What Teachers
     Should Know About the Bootstrap, The American Statistician 69, 2015). The central 95 % would contain the truth in 81 %
@@ -42,8 +39,7 @@ def expanded(clusters: int, confidence: float = 0.95) -> tuple[float, float]:
     A single cluster, which says nothing about others, gets the central draws."""
     if clusters < 2:
         return (1 - confidence) / 2, (1 + confidence) / 2
-    wide = student(clusters - 1) if confidence == 0.95 else student_at(clusters - 1, confidence)
-    low = math.erfc(math.sqrt(clusters / (clusters - 1) / 2) * wide) / 2
+    low = math.erfc(math.sqrt(clusters / (clusters - 1) / 2) * student(clusters - 1, confidence)) / 2
     return low, 1 - low
 
 

@@ -14,6 +14,7 @@ from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
+from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 from serl.exchange.wire import Kind
@@ -143,7 +144,9 @@ class ServedBooks:
 def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:
     """A day with one symbol per EPISODE row, O0, O1 ..: the book at the start of its window, then history's commands in the window, with all
     windows shifted to BEGIN_NS. Halts are left out."""
-    pieces = [_window_commands(days[int(row["day"])], row, symbol) for symbol, row in enumerate(episodes)]
+    limits = [limits_for([day.commands], participants_max=2) for day in days]
+    places = enumerate(episodes["day"].tolist())
+    pieces = [_window_commands(days[day], limits[day], episodes[symbol], symbol) for symbol, day in places]
     rows = np.concatenate(pieces)
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
     numbers = np.arange(1, len(rows) + 1)
@@ -169,12 +172,12 @@ def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:
     return Day(rows, np.arange(len(rows)), reference)
 
 
-def _window_commands(day: Day, episode: Any, symbol: int) -> Rows:
-    """COMMAND rows of one window, including those that build its opening book."""
+def _window_commands(day: Day, limits: MarketLimits, episode: Any, symbol: int) -> Rows:
+    """COMMAND rows of one window, including those that build its opening book, which the day's limits let in."""
     start_ns = int(episode["start_ns"])
     end_ns = start_ns + int(episode["interval_ns"] * episode["steps"]) + AFTER_NS
     first, last = np.searchsorted(day.commands["time_ns"], [start_ns, end_ns]).tolist()
-    market = Market(1, limits=limits_for([day.commands], participants_max=2))
+    market = Market(1, limits=limits)
     market.grant_operator(0)
     market.submit(day.commands[:first])
     open_orders = market.orders()

@@ -49,6 +49,15 @@ def halt_later(client: RawClient) -> None:
     client.receive(PONG)
 
 
+def log_in_again_after_an_order(client: RawClient, other: RawClient, time_ns: int) -> None:
+    """The order of the first session, for a time ahead, waits."""
+    start_turns(client, other)
+    buy(client, 1, time_ns, 51)
+    client.send(BYE)
+    client.receive(100)
+    client.login("ann")
+
+
 def test_commands_that_wait_do_not_become_those_of_a_recorded_participant(tmp_path: Path) -> None:
     """A client takes the name under which an operator will replay a recorded participant, who may do everything."""
     with lockstep(tmp_path, "rec/1", "bob") as (served, (taken, bob)), RawClient(served.endpoint) as operator:
@@ -78,11 +87,7 @@ def test_commands_that_wait_do_not_become_an_operators(tmp_path: Path) -> None:
 def test_a_command_that_waits_is_not_overtaken_after_a_new_login(tmp_path: Path) -> None:
     """The later command was executed first, and the earlier one, with a lower id, was stale."""
     with lockstep(tmp_path, "ann", "bob") as (served, (ann, bob)):
-        start_turns(ann, bob)
-        buy(ann, 1, 500, 51)
-        ann.send(BYE)
-        ann.receive(100)
-        ann.login("ann")
+        log_in_again_after_an_order(ann, bob, 500)
         buy(ann, 2, 300, 52)
         assert ann.receive(ERROR)[1] == "promise"
         for client in (ann, bob):
@@ -95,11 +100,7 @@ def test_a_new_session_may_send_while_delayed_commands_arrive(tmp_path: Path) ->
     """It was refused until all commands of the session before it had arrived."""
     latency = {"orders": {"kind": "constant", "delay_us": 1}}
     with lockstep(tmp_path, "ann", "bob", latency=latency) as (_, (ann, bob)):
-        start_turns(ann, bob)
-        buy(ann, 1, 150, 51)
-        ann.send(BYE)
-        ann.receive(100)
-        ann.login("ann")
+        log_in_again_after_an_order(ann, bob, 150)
         buy(ann, 2, 200, 52)
         ann.send(PROMISE, 2000)
         ann.send(PING, 1)
