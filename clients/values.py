@@ -68,9 +68,10 @@ class Balance(NamedTuple):
     def in_money(cls, instrument: Instrument, account: Account, last_ticks: int) -> "Balance":
         """An account of a symbol whose last trade was at `last_ticks`."""
         unit = instrument.tick_size * instrument.lot_size
+        fees = unit * account.fees_microticks / MICRO or Decimal(0)  # not 0E-9
         return cls(
             account.position_lots, unit * account.cash_ticks, unit * account.realised_ticks,
-            unit * account.unrealised_ticks(last_ticks), unit * account.fees_microticks / MICRO,
+            unit * account.unrealised_ticks(last_ticks), fees,
         )  # fmt: skip
 
 

@@ -194,6 +194,16 @@ def test_episodes_that_are_none_for_each_environment_are_refused(make: Callable[
         env.reset(options={"episodes": rows})
 
 
+def test_an_order_that_neither_sells_nor_buys_is_refused() -> None:
+    """It would trade, and its advantage be none or doubled."""
+    env = execution_vector_env(2, scales=Scales(), **SMALL)
+    rows = env.sampler.sample(np.random.default_rng(1), 2)
+    for sign in (0, 2):
+        rows["sign"][1] = sign
+        with pytest.raises(ConfigError, match=rf"sign: expected 1 \(sell\) or -1 \(buy\), got {sign}"):
+            env.reset(options={"episodes": rows})
+
+
 def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:
     """Of one agent that takes nothing, those of the vector environment."""
     settings: dict[str, Any] = {

@@ -12,7 +12,12 @@ from serl.exchange.errors import JournalError
 def check_of(value: dict[str, Any]) -> str:
     """The check of a JSON object: 16 hexadecimal digits of SHA-256 over everything but `check`."""
     rest = {key: part for key, part in value.items() if key != "check"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
+    return check_of_text(json.dumps(rest, sort_keys=True))
+
+
+def check_of_text(text: str) -> str:
+    """The check of a JSON object that is written without `check`, with sorted keys, as `json.dumps` does."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write_checked(path: Path, value: dict[str, Any]) -> None:

@@ -1,12 +1,14 @@
 """meta.json and participants.json: the identity of a journal, the salt of its checks, and the names of its participants."""
 
 import itertools
+import json
 import secrets
 from pathlib import Path
 from typing import Any
 
+from serl.exchange.atomic_file import atomic_file
 from serl.exchange.errors import JournalError
-from serl.exchange.journal.checked_json import damaged, read_checked, write_checked
+from serl.exchange.journal.checked_json import check_of_text, damaged, read_checked, write_checked
 
 FORMAT = 1
 UNNAMED = (".new", ".tmp")
@@ -135,7 +137,21 @@ def is_new(folder: Path) -> bool:
 
 def save_participants(folder: Path, journal_id: str, participants: list[dict[str, Any]]) -> None:
     """Writes participants.json."""
-    write_checked(folder / PARTICIPANTS, {"journal": journal_id, "participants": participants})
+    write_participants(folder, journal_id, [participant_text(each) for each in participants])
+
+
+def participant_text(participant: dict[str, Any]) -> str:
+    """A participant as `write_participants` takes it."""
+    return json.dumps(participant, sort_keys=True)
+
+
+def write_participants(folder: Path, journal_id: str, texts: list[str]) -> None:
+    """Writes participants.json from the participants' texts, one in each line."""
+    name = json.dumps(journal_id)
+    check = check_of_text(f'{{"journal": {name}, "participants": [{", ".join(texts)}]}}')
+    lines = ",\n  ".join(texts)
+    with atomic_file(folder / PARTICIPANTS) as file:
+        file.write(f'{{\n "journal": {name},\n "participants": [\n  {lines}\n ],\n "check": "{check}"\n}}'.encode())
 
 
 def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.errors import DiskFullError
-from serl.exchange.journal.meta import save_participants
+from serl.exchange.journal.meta import participant_text, write_participants
 from serl.exchange.journal.segment import no_space
 
 EXCHANGE_NAME = "\u0000exchange"
@@ -21,6 +21,7 @@ class ParticipantsFile:
         """entries: the participants in the order of their numbers, which may change. sync_commands: returns when all commands are on the disk."""
         self._folder, self._journal_id, self._entries, self._sync_commands = folder, journal_id, entries, sync_commands
         self._saving = threading.Lock()
+        self._texts: list[tuple[dict[str, Any], str]] = []  # of the entries as they were saved last
         self._requested = self.requests_done = 0
         self._error: DiskFullError | None = None
 
@@ -59,5 +60,11 @@ class ParticipantsFile:
         self.requests_done = request
 
     def _save(self, entries: list[dict[str, Any]]) -> None:
+        """Only entries that have changed become text anew: `json` encodes all of a value in one go, for which the exchange's loop would wait."""
+        known = self._texts + [({}, "")] * (len(entries) - len(self._texts))
+        self._texts = [
+            (before, text) if entry == before else (dict(entry), participant_text(entry))
+            for entry, (before, text) in zip(entries, known, strict=False)
+        ]
         with no_space(self._folder):
-            save_participants(self._folder, self._journal_id, entries)
+            write_participants(self._folder, self._journal_id, [text for _, text in self._texts])

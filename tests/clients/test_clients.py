@@ -150,6 +150,7 @@ def test_an_account_in_money_is_that_of_all_sessions(exchange: Served) -> None:
         assert list(saver.account()) == ["JS"]
         balance = saver.account()["JS"]
         assert balance == (6, Decimal("-118"), Decimal("2"), Decimal("3"), Decimal(0))
+        assert str(balance.fees) == "0"
         assert (balance.position_lots, balance.cash) == (6, Decimal("-118"))
 
     async def ask() -> Any:

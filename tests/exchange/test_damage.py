@@ -12,9 +12,10 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
-from serl.exchange.journal import meta
-from serl.exchange.journal.checked_json import check_of, write_checked
+from serl.exchange.journal import meta, participants_file
+from serl.exchange.journal.checked_json import check_of, read_checked, write_checked
 from serl.exchange.journal.inspect import verify
+from serl.exchange.journal.meta import participant_text, write_participants
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.records import COMMAND, CommandKind
 
@@ -202,16 +203,20 @@ def test_a_kill_while_an_older_journal_gets_its_id(
     make_older(folder)
     if not has_participants:
         (folder / "participants.json").unlink()
-    written: list[Path] = []
+    written: list[object] = []
 
-    def write_until_killed(path: Path, value: dict[str, Any]) -> None:
-        written.append(path)
-        if len(written) == killed_at:
-            raise KeyboardInterrupt
-        write_checked(path, value)
+    def until_killed(write: Callable[..., None]) -> Callable[..., None]:
+        def written_until_killed(*arguments: object) -> None:
+            written.append(arguments)
+            if len(written) == killed_at:
+                raise KeyboardInterrupt
+            write(*arguments)
+
+        return written_until_killed
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(meta, "write_checked", write_until_killed)
+        patch.setattr(meta, "write_checked", until_killed(write_checked))
+        patch.setattr(participants_file, "write_participants", until_killed(write_participants))
         start(folder)
     assert not any(finding.damage for finding in verify(folder) if finding.name == "participants.json")
     core = start(folder)
@@ -230,3 +235,29 @@ def test_an_older_journal_without_participants_opens_twice(tmp_path: Path) -> No
         path.unlink()
     start(tmp_path).close()
     start(tmp_path).close()
+
+
+def test_only_changed_participants_are_encoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and its check are those of all participants; with a thousand of them, encoding all takes as long as many orders."""
+    entries: list[dict[str, Any]] = [{"name": f"bot {number}", "operator": False} for number in range(1000)]
+    encoded: list[str] = []
+
+    def noted(entry: dict[str, Any]) -> str:
+        encoded.append(entry["name"])
+        return participant_text(entry)
+
+    monkeypatch.setattr(participants_file, "participant_text", noted)
+    file = participants_file.ParticipantsFile(tmp_path, "an id", entries, lambda: None)
+    file.save()
+    assert len(encoded) == 1000
+    entries[3]["operator"] = True
+    entries[5] = {"name": 'Zoë\n"', "operator": False}
+    entries.append({"operator": False, "name": "new"})
+    encoded.clear()
+    file.save()
+    assert encoded == ["bot 3", 'Zoë\n"', "new"]
+    stored = read_checked(tmp_path / "participants.json", *meta.PARTICIPANTS_KEYS)
+    assert stored["participants"] == entries and stored["journal"] == "an id"
+    file = participants_file.ParticipantsFile(tmp_path, "an id", [], lambda: None)
+    file.save()
+    assert read_checked(tmp_path / "participants.json", *meta.PARTICIPANTS_KEYS)["participants"] == []

@@ -127,6 +127,8 @@ class ExecutionVectorEnv(VectorEnv):
     def _start_episodes(self, which: Any, episodes: Rows | None = None) -> None:
         if episodes is None:
             episodes = self.sampler.sample(self.np_random, len(which))
+        elif np.any(odd := np.abs(episodes["sign"]) != 1):
+            raise ConfigError(f"sign: expected 1 (sell) or -1 (buy), got {episodes['sign'][odd][0]}")
         self.market.reset(which, episodes)
         self.accounts.begin(which, episodes, self.market.frames)
         self.observer.begin(which, self.market.frames)
