@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,8 @@ def import_(
     from serl.history.source import Options
 
     options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
+    if output is not None and output.exists() and source.exists() and output.samefile(source):
+        raise click.UsageError(f"--output: expected another file than SOURCE, which it would replace, got {output}")
     started_s = time.perf_counter()
     if is_bars_source(source):
         path = output or Path(f"{source.name.split('.')[0]}.parquet")
@@ -216,6 +219,11 @@ def info(file: Path) -> None:
     _print_table(("", ""), [*rows, ("news", f"{len(news):,}")] if news else rows)
 
 
+def _name(kind: type[IntEnum], number: int) -> str:
+    """The name of a number, or the number: a market rejects such commands, and this shows why."""
+    return next((known.name for known in kind if known == number), str(number))
+
+
 @day.command(epilog="Example: serl day head amzn.parquet -n 20")
 @click.argument("file", type=FILE)
 @click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Commands to print.")
@@ -229,11 +237,11 @@ def head(file: Path, count: int) -> None:
     names = {number: symbol.name for number, symbol in enumerate(made.reference.symbols)} | {ALL_SYMBOLS: "all"}
     rows = []
     for command, row in zip(made.commands[:count], made.rows[:count], strict=True):
-        kind = CommandKind(int(command["kind"]))
-        tif = f" {TimeInForce(int(command['time_in_force'])).name}" if kind == CommandKind.NEW else ""
+        tif = f" {_name(TimeInForce, command['time_in_force'])}" if command["kind"] == CommandKind.NEW else ""
+        number = int(command["symbol"])
         rows.append((
-            _time(int(command["time_ns"])), str(row), str(command["command_id"]), kind.name + tif, str(command["order_id"]),
-            names[int(command["symbol"])], Side(int(command["side"])).name, str(command["qty_lots"]),
+            _time(int(command["time_ns"])), str(row), str(command["command_id"]), _name(CommandKind, command["kind"]) + tif,
+            str(command["order_id"]), names.get(number, str(number)), _name(Side, command["side"]), str(command["qty_lots"]),
             str(command["price_ticks"]),
         ))  # fmt: skip
     _print_table(header, rows)

@@ -51,7 +51,7 @@ instead of an order; a record after a gap of the feed that nobody could fill."""
 DAY_NS = 86_400 * 1_000_000_000
 COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id", "publisher_id")
 TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT, PUBLISHER = range(len(COLUMNS))
-ADD, CANCEL, MODIFY, FILL, TRADE, CLEAR, NONE = (ord(letter) for letter in "ACMFTRN")
+ADD, CANCEL, MODIFY, FILL, TRADE, CLEAR, NONE = ACTIONS = tuple(ord(letter) for letter in "ACMFTRN")
 BID, ASK = ord("B"), ord("A")
 
 COUNT_NAMES = (
@@ -211,27 +211,29 @@ def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts
     return APPLIED
 
 
+@inner
+def _end_event(book: StreamBook, record: Any, symbol: int) -> bool:
+    """At the last record of an event the held orders enter that would not trade. False if there is no room for them."""
+    if symbol >= 0 and record[FLAGS] & LAST and book.held_orders[symbol, 2]:
+        if not has_room_to_enter(book, symbol):
+            return False
+        enter_held(book, symbol)
+    return True
+
+
 @compiled
 def _apply(
     book: StreamBook, records: Any, first: int, row: int, numbers: Any, units: int, midnight_ns: int, counts: Any
 ) -> tuple[int, int]:
-    """Applies records[first:]; returns (where it stopped, why). row: of records[0] in the file. numbers: [record] symbol, -1 = excluded."""
+    """Applies records[first:]; returns (where it stopped and must go on after NEEDS_ROOM, why). row: of records[0]. numbers: [record] symbol, -1 = excluded."""
+    if first > 0 and not _end_event(book, records[first - 1], int64(numbers[first - 1])):
+        return first, NEEDS_ROOM
     for index in range(first, records.shape[0]):
         record, symbol = records[index], int64(numbers[index])
         time_ns = record[TIME] - midnight_ns
         if time_ns < book.counter[TIME_NS]:
             return index, TIME_BACKWARDS
-        action = record[ACTION]
-        is_known = (
-            action == ADD
-            or action == CANCEL
-            or action == MODIFY
-            or action == FILL
-            or action == TRADE
-            or action == CLEAR
-            or action == NONE
-        )
-        if symbol < 0 or not is_known:
+        if symbol < 0 or record[ACTION] not in ACTIONS:
             counts[RECORDS_EXCLUDED] += 1
             continue
         book.counter[ROW] = -1 if record[FLAGS] & SNAPSHOT else row + index
@@ -240,10 +242,8 @@ def _apply(
         if result != APPLIED:
             return index, result
         counts[RECORDS_MAYBE_BAD] += (record[FLAGS] & MAYBE_BAD) != 0
-        if record[FLAGS] & LAST and book.held_orders[symbol, 2]:
-            if not has_room_to_enter(book, symbol):
-                return index + 1, NEEDS_ROOM
-            enter_held(book, symbol)
+        if not _end_event(book, record, symbol):
+            return index + 1, NEEDS_ROOM
     return records.shape[0], APPLIED
 
 
@@ -350,11 +350,12 @@ class _Reader:
         """Converts a block."""
         if self.midnight_ns < 0 and len(records):
             self.midnight_ns = int(records[0, TIME]) // DAY_NS * DAY_NS
-        self._names = self._names if self._names is not None else _names(metadata)
+        if self._names is None and metadata is not None:  # of many symbols it is longer than the first block
+            self._names = _names(metadata)
         numbers = np.array([self._number(instrument) for instrument in records[:, INSTRUMENT].tolist()], np.int64)
         self._require_publisher(records, numbers)
-        at = 0
-        while at < len(records):
+        at, why = 0, APPLIED
+        while at < len(records) or why == NEEDS_ROOM:
             at, why = _apply(self.book, records, at, self.rows, numbers, self._units, self.midnight_ns, self.counts)
             if why == NEEDS_ROOM:
                 self.book = make_room(self.book, self._sink)

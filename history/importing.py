@@ -170,8 +170,8 @@ def import_file(
     The market needs memory for its open orders.
     """
     folder = Path() if callable(output) else Path(output).parent
-    # a name of its own: another import may write the same output at the same time
-    unjudged = folder / f".{Path(path).name}.{token_hex(8)}{UNJUDGED}"
+    # a name of its own: another import may write the same output at the same time. Without the source's, which may be as long as a name can be
+    unjudged = folder / f".{token_hex(8)}{UNJUDGED}"
     try:
         reference, commands = convert_file(path, unjudged, options)
         _require_orders(path, reference, commands)

@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 from serl.history.day import SourceFile
 from serl.history.errors import LobsterError, SourceError
 from serl.history.lobster_check import check_book, check_messages, describe_malformed_row
+from serl.history.source import is_date
 
+TIME_DIGITS, TIME_DECIMALS = 18, 12
+"""Of a time in seconds, so that 64 bits hold its picoseconds."""
 COLUMNS = 6
 """Of a message. A seventh, who sent an attributed order, is in some files and is not read."""
 TICK_UNITS = 100
@@ -30,7 +33,7 @@ EMPTY_PRICE = 9_999_999_999
 """Price of an empty ask level; negative for bids."""
 BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error, lzma.LZMAError, struct.error, UnicodeDecodeError)
 """What zipfile raises for damaged files; RuntimeError for encrypted files and unknown compression."""
-NAME = re.compile(r"(?P<symbol>[A-Za-z0-9.\-]+)_(?P<date>\d{4}-\d\d-\d\d)_\d+_\d+_message_(?P<levels>\d+)\.csv")
+NAME = re.compile(r"(?P<symbol>[^/\\]+)_(?P<date>\d{4}-\d\d-\d\d)_\d+_\d+_message_(?P<levels>[1-9]\d{0,3})\.csv")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def read_lobster(path: Path | str) -> Lobster:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     except BROKEN_ZIP as error:
         raise SourceError(f"{path}: not a complete zip file without a password ({error}); download it again") from None
+    if not is_date(match["date"]):
+        raise LobsterError(f"{messages_name}: expected a date YYYY-MM-DD in its name, got {match['date']}")
     levels = int(match["levels"])
     raw = _parse(messages_name, messages_bytes, _message_columns(messages_bytes), messages=True).select(range(COLUMNS))
     book = _matrix(_parse(book_name, book_bytes, 4 * levels, messages=False))
@@ -147,7 +152,7 @@ def _parse(name: str, data: bytes, columns: int, *, messages: bool) -> pa.Table:
     names = [str(index) for index in range(columns)]
     types: dict[str, pa.DataType] = dict.fromkeys(names, pa.int64())
     if messages:
-        types |= {"0": pa.decimal128(38, 12), str(COLUMNS): pa.string()}
+        types |= {"0": pa.decimal128(TIME_DIGITS, TIME_DECIMALS), str(COLUMNS): pa.string()}
     try:
         return pc.read_csv(
             io.BytesIO(data),

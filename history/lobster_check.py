@@ -10,6 +10,7 @@ from serl.history.errors import LobsterError
 TIME = re.compile(r"\d{1,6}(\.\d{1,12})?")
 INTEGER = re.compile(r"-?\d{1,18}")
 DAY_NS = 86_400 * 1_000_000_000
+SIZE_MAX = 1_000_000_000
 COLUMNS = ("time", "type", "order id", "size", "price", "direction")
 
 
@@ -45,7 +46,7 @@ def check_messages(name: str, time_ns: NDArray[np.int64], messages: NDArray[np.i
     _check(name, "type", (kind < 1) | (kind > 7), "1 to 7", kind)
     halt, visible = kind == 7, kind <= 4
     _check(name, "size", (kind <= 5) & (size <= 0), "a number above 0", size)
-    _check(name, "size", (size < 0) | (size > 1_000_000_000), "0 to 1000000000", size)
+    _check(name, "size", (size < 0) | (size > SIZE_MAX), f"0 to {SIZE_MAX}", size)
     _check(name, "price of a halt", halt & ((price < -1) | (price > 1)), "-1, 0 or 1", price)
     _check(name, "price", ~halt & (price <= 0) & (size > 0), "a number above 0", price)
     _check(name, "price", visible & (price % tick_units != 0), f"a multiple of the tick ({tick_units})", price)

@@ -12,7 +12,8 @@ from serl.exchange.records import EventFlag, EventKind, Phase, Rows
 from serl.history.accounts import public_events, single_symbol_reference
 from serl.history.day import Day
 from serl.history.errors import ExportError
-from serl.history.lobster import EMPTY_PRICE, TICK_UNITS
+from serl.history.lobster import EMPTY_PRICE, NAME, TICK_UNITS
+from serl.history.lobster_check import DAY_NS, SIZE_MAX
 from serl.history.verify import exportable_events, market_of
 
 NEW, PARTIAL_CANCEL, DELETE, EXECUTION, HIDDEN, CROSS, STATE = range(1, 8)
@@ -102,6 +103,9 @@ class _Files:
 
     def message(self, time_ns: int, kind: int, order: int, size: int, price: int, direction: int) -> None:
         """Writes a message and the current book."""
+        if size > SIZE_MAX or time_ns >= DAY_NS:
+            got = f"{size:,} lots at {time_ns / 1_000_000_000:,.3f} s"
+            raise ExportError(f"LOBSTER expects sizes of up to {SIZE_MAX:,} and times of up to 86,400 s, got {got}")
         second, rest = divmod(time_ns, 1_000_000_000)
         self.messages.write(f"{second}.{rest:09},{kind},{order},{size},{price},{direction}\n")
         self.books.write(self._book_line)
@@ -125,17 +129,22 @@ def write_lobster(day: Day, path: Path, levels: int = 10, name: str | None = Non
         raise ExportError(
             f"{symbol.name}: LOBSTER expects tick size 0.01 and lot size 1, got {symbol.tick_size} and {symbol.lot_size}"
         )
+    first_ms, last_ms = (time_ns // 1_000_000 for time_ns in (reference.first_time_ns, reference.last_time_ns))
+    message_name, book_name = (
+        f"{symbol.name}_{reference.date or '1970-01-01'}_{first_ms}_{last_ms}_{content}_{levels}.csv"
+        for content in ("message", "orderbook")
+    )
+    if not symbol.name.isprintable() or not NAME.fullmatch(message_name):
+        raise ExportError(f"LOBSTER expects names of symbols that the name of a file can contain, got {symbol.name!r}")
     files = _Files(levels)
     for events in public_events(day, number) if reference.participants else _events_of(day):
         _write_events(files, events)
     rows = files.messages.getvalue().count("\n")
     if not rows:
         raise ExportError(f"{path}: expected at least one event, got none in this day")
-    file_name = f"{symbol.name}_{reference.date or '1970-01-01'}_{{start}}_{{end}}_{{content}}_{levels}.csv"
-    interval = {"start": reference.first_time_ns // 1_000_000, "end": reference.last_time_ns // 1_000_000}
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(file_name.format(content="message", **interval), files.messages.getvalue())
-        archive.writestr(file_name.format(content="orderbook", **interval), files.books.getvalue())
+        archive.writestr(message_name, files.messages.getvalue())
+        archive.writestr(book_name, files.books.getvalue())
     return rows
 
 

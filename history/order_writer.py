@@ -177,8 +177,8 @@ class OrderWriter:
         records = np.array(self._records, np.int64)
         self._sink.rows = np.array(self._rows)
         symbols = np.ascontiguousarray(records[:, dbn.INSTRUMENT])
-        at = 0
-        while at < len(records):
+        at, why = 0, dbn.APPLIED
+        while at < len(records) or why == dbn.NEEDS_ROOM:
             # private, because a change of its file compiles everything anew
             at, why = dbn._apply(self._book, records, at, 0, symbols, 1, 0, self._dbn_counts)
             if why not in (dbn.APPLIED, dbn.NEEDS_ROOM):

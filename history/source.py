@@ -15,6 +15,9 @@ from serl.history.day import SourceFile
 from serl.history.errors import SourceError
 from serl.history.stream_book import FREE_ORDERS, HEADROOM, WRITTEN, StreamBook, grow, lacks_levels, take_commands
 
+SIZE_MIN = Decimal("1e-18")
+"""Of a tick or lot; the largest is its inverse. Others are no sizes, and their quotients leave the range of decimals."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -34,7 +37,7 @@ class Options:
         """Raises `SourceError` for an invalid value."""
         for name, text in (("tick-size", self.tick_size), ("lot-size", self.lot_size)):
             if text and not _is_size(text):
-                raise SourceError(f"--{name}: expected a decimal above 0, got {text!r}")
+                raise SourceError(f"--{name}: expected a decimal above 0, got {text!r}; give one from 1e-18 to 1e18")
         if self.date and not is_date(self.date):
             raise SourceError(f"--date: expected YYYY-MM-DD, got {self.date!r}")
 
@@ -63,7 +66,7 @@ def _is_size(text: str) -> bool:
         size = Decimal(text)
     except InvalidOperation:
         return False
-    return size.is_finite() and size > 0
+    return size.is_finite() and SIZE_MIN <= size <= 1 / SIZE_MIN
 
 
 def is_date(text: str) -> bool:

@@ -71,6 +71,10 @@ COUNT_NAMES = (
 FREE_ORDER, FREE_LEVEL, FREE_ORDERS, FREE_LEVELS, WRITTEN, COMMANDS, ROW, TIME_NS, FIRST_NS, HELD_ORDERS = range(10)
 """Indices of `counter`: heads and lengths of the free lists, commands in this block and in total, source row and time of the next command,
 time of the first, and how many held orders are about to enter, each perhaps at a level of its own."""
+NEWEST, SLOTS_USED = 2, 3
+"""Columns of `best` and `held_orders`."""
+NEAR_STEPS = 16
+"""From the best level; so far away the place of a new one is searched from the newest."""
 HEADROOM = 4
 """Free orders and levels that a message may need, and commands in addition to one for each order of a level."""
 
@@ -87,9 +91,11 @@ class StreamBook(NamedTuple):
     level_table: NDArray[np.int32]
     """Hash table of (symbol, side, price): slots of levels."""
     best: NDArray[np.int32]
-    """[symbol, side] slot of the best level."""
+    """[symbol, side] slot of the best level; [symbol, NEWEST + side] that of the level that was inserted last, or of one beside it that is
+    still there. 0 = no levels. In one array, as each array more makes all calls slower."""
     held_orders: NDArray[np.int32]
-    """[symbol, 3] first, last and number of the orders that are held until the end of a halt."""
+    """[symbol, 3] first, last and number of the orders that are held until the end of a halt; [symbol, SLOTS_USED] how many slots of
+    `orders` have an order of the symbol."""
     halted: NDArray[np.uint8]
     """[symbol]"""
     commands: Rows
@@ -106,8 +112,8 @@ def empty_book(symbols: int, *, orders: int = 1 << 16, levels: int = 1 << 14, bl
         id_table=np.zeros(2 * orders, np.int32),
         levels=np.zeros(levels, LEVEL_DTYPE),
         level_table=np.zeros(2 * levels, np.int32),
-        best=np.zeros((symbols, 2), np.int32),
-        held_orders=np.zeros((symbols, 3), np.int32),
+        best=np.zeros((symbols, 4), np.int32),
+        held_orders=np.zeros((symbols, 4), np.int32),
         halted=np.zeros(symbols, np.uint8),
         commands=np.zeros(block, COMMAND),
         rows=np.zeros(block, np.int64),
@@ -282,6 +288,41 @@ def find_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> in
         place = (place + 1) & (size - 1)
 
 
+@inlined
+def _neighbours(book: StreamBook, symbol: int, side: int, price_ticks: int) -> tuple[int, int]:
+    """(the level that is next better than a price without one, the next worse one), 0 for none.
+
+    Searched from the best level and, if it is far from there, from the newest: snapshots come in order of price, and each of their levels
+    would be as many steps from the best as there are before it.
+    """
+    levels = book.levels
+    better, worse, steps = int64(0), int64(book.best[symbol, side]), 0
+    while worse != 0 and (
+        levels[worse].price_ticks > price_ticks if side == BUY else levels[worse].price_ticks < price_ticks
+    ):
+        better, worse, steps = worse, int64(levels[worse].worse), steps + 1
+        if steps == NEAR_STEPS:
+            worse = _nearer(book, symbol, side, price_ticks, worse)
+            better = int64(levels[worse].better) if worse else better
+    return better, worse
+
+
+@inner
+def _nearer(book: StreamBook, symbol: int, side: int, price_ticks: int, level: int) -> int:
+    """The newest level instead of this one if it is nearer to a price, or the worst level beside it that is not better than the price."""
+    levels, newest = book.levels, int64(book.best[symbol, NEWEST + side])
+    if level == 0 or abs(levels[newest].price_ticks - price_ticks) >= abs(levels[level].price_ticks - price_ticks):
+        return level
+    while levels[newest].price_ticks < price_ticks if side == BUY else levels[newest].price_ticks > price_ticks:
+        better = int64(levels[newest].better)
+        if better == 0 or (
+            levels[better].price_ticks > price_ticks if side == BUY else levels[better].price_ticks < price_ticks
+        ):
+            break
+        newest = better
+    return newest
+
+
 @inner
 def insert_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> int:
     """Inserts an empty level between the better and the worse ones; returns its slot."""
@@ -296,11 +337,8 @@ def insert_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> 
     while book.level_table[place] != 0:
         place = (place + 1) & (size - 1)
     book.level_table[place] = slot
-    better, worse = int64(0), int64(book.best[symbol, side])
-    while worse != 0 and (
-        levels[worse].price_ticks > price_ticks if side == BUY else levels[worse].price_ticks < price_ticks
-    ):
-        better, worse = worse, int64(levels[worse].worse)
+    better, worse = _neighbours(book, symbol, side, price_ticks)
+    book.best[symbol, NEWEST + side] = slot
     level.better, level.worse = better, worse
     if better:
         levels[better].worse = slot
@@ -316,6 +354,8 @@ def remove_level(book: StreamBook, slot: int) -> None:
     """Removes an empty level."""
     levels, table = book.levels, book.level_table
     level, size = levels[slot], table.size
+    if book.best[level.symbol, NEWEST + level.side] == slot:
+        book.best[level.symbol, NEWEST + level.side] = level.better if level.better else level.worse
     if level.better:
         levels[level.better].worse = level.worse
     else:

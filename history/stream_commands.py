@@ -27,6 +27,7 @@ from serl.history.stream_book import (
     RESUME,
     RESUMES,
     ROW,
+    SLOTS_USED,
     TIME_NS,
     WRITTEN,
     StreamBook,
@@ -61,6 +62,7 @@ def _free_order(book: StreamBook, slot: int) -> None:
     book.orders[slot].next = book.counter[FREE_ORDER]
     book.counter[FREE_ORDER] = slot
     book.counter[FREE_ORDERS] += 1
+    book.held_orders[book.orders[slot].symbol, SLOTS_USED] -= 1
 
 
 @inlined
@@ -139,6 +141,7 @@ def _allocate_order(book: StreamBook, source_id: int, symbol: int, side: int, pr
     order = book.orders[slot]
     book.counter[FREE_ORDER] = order.next
     book.counter[FREE_ORDERS] -= 1
+    book.held_orders[symbol, SLOTS_USED] += 1
     order.source_id, order.source_lots, order.open_lots, order.command_id = source_id, lots if source_id else 0, 0, 0
     order.price_ticks, order.symbol, order.side, order.level, order.is_held = price_ticks, symbol, side, 0, 0
     order.filled_lots = 0
@@ -380,6 +383,8 @@ def set_level_lots(book: StreamBook, symbol: int, side: int, price_ticks: int, l
 def cancel_all(book: StreamBook, symbol: int, first: int) -> int:
     """Cancels all orders of a symbol from slot `first` on; returns the slot where it needs room, or the number of slots."""
     for slot in range(first, book.orders.size):
+        if book.held_orders[symbol, SLOTS_USED] == 0:  # a snapshot of thousands of symbols clears each of them first
+            break
         order = book.orders[slot]
         if order.symbol == symbol and (order.open_lots > 0 or order.source_id != 0):
             if not has_room(book, 1):

@@ -16,6 +16,7 @@ from serl.history.verify import market_of
 BLOCK_COMMANDS = 1 << 16
 DEPTH_MAX = 1000
 SECOND_NS = 1_000_000_000
+EVERY_S_MAX, TIMES_MAX = 1_000_000, 100_000_000
 
 
 def orders(day: Day, symbol: str | None = None) -> Table:
@@ -174,10 +175,12 @@ def _first_columns(rows: BookRows, context: RowContext) -> dict[str, Column]:
 
 def _grid(day: Day, every_s: float) -> NDArray[np.int64]:
     """Multiples of a time from the first command on until after the last, ns."""
+    if not 1 <= every_s * SECOND_NS <= EVERY_S_MAX * SECOND_NS:
+        raise ConfigError(f"every_s: expected a time of a nanosecond or more, up to {EVERY_S_MAX:,} s, got {every_s} s")
     step_ns = round(every_s * SECOND_NS)
-    if step_ns < 1:
-        raise ConfigError(f"every_s: expected a time of a nanosecond or more, got {every_s} s")
     if not len(day):
         return np.zeros(0, np.int64)
     first_ns, last_ns = (int(day.commands["time_ns"][place]) for place in (0, -1))
+    if (last_ns - first_ns) // step_ns > TIMES_MAX:
+        raise ConfigError(f"every_s: expected a time that gives at most {TIMES_MAX:,} rows of the day, got {every_s} s; give a longer one")  # fmt: skip
     return np.arange(-(-first_ns // step_ns), -(-last_ns // step_ns) + 1) * step_ns

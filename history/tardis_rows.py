@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from math import gcd
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,7 +79,7 @@ def tick_size_of(path: Path) -> Decimal:
                 check(
                     "price", np.arange(len(table)) == row, "a decimal above 0 with at most nine places", table["price"]
                 )
-            unit = int(np.gcd(unit, int(units)))
+            unit = gcd(unit, int(units))  # numpy's has 64 bits
     if not unit:
         raise TardisError(f"{path}: expected at least one row, got a header alone; download the day again")
     return unit * PRICE_UNIT

@@ -11,13 +11,13 @@ from serl.exchange.compiling import allocating
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import EVENT, EventKind, Reason, Rows
+from serl.exchange.records import EVENT, CommandKind, EventKind, Reason, Rows, TimeInForce
 from serl.history.day import Reference
 from serl.history.errors import SourceRejected
 from serl.history.limits import limits_for
 from serl.history.verify import HISTORY
 
-REJECTED = int(EventKind.REJECTED)
+REJECTED, NEW, IOC = int(EventKind.REJECTED), int(CommandKind.NEW), int(TimeInForce.IOC)
 REJECTED_SHARE_MAX = 0.01
 """More than that, and a source was misread, or is damaged."""
 GAP_NS = 60_000_000_000
@@ -26,7 +26,7 @@ ONE_SIDED, CROSSED, TWO_SIDED, EMPTY = range(4)
 """States of a symbol's book. Crossed: its best bid is at or above its best ask."""
 LAST_NS, GAPS, LONGEST_NS = range(3)
 LIMITS = ("qty_lots_max", "price_ticks_max", "levels_max")
-"""What a day may need more of than an exchange has by default."""
+"""What a day may need more of than an exchange has by default. Large quantities lower a fourth limit, that of the open orders."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Verdict:
     def lines(self) -> list[str]:
         """For people."""
         reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in self.rejected.items())
-        limits = ", ".join(f"{name} {getattr(self.limits, name):,}" for name in LIMITS)
+        lowered = ("orders_open_max",) if self.limits.orders_open_max < MarketLimits().orders_open_max else ()
+        limits = ", ".join(f"{name} {getattr(self.limits, name):,}" for name in (*LIMITS, *lowered))
         return [
             f"{1 - self.rejected_share:.2%} of the commands were accepted; rejected: {reasons}"
             if reasons
@@ -88,9 +89,13 @@ def _walk(
     """Executes commands[at:] one by one; returns (the next one, DONE or what the market needs).
 
     gaps as LAST_NS .. LONGEST_NS; [symbol] changed_ns and sides, time and state of its last command; [symbol, state] time_ns;
-    [reason] rejections. levels_most: [0] the most levels that a symbol has had.
+    [reason] rejections. levels_most: [0] the least levels_max that no order exceeds.
     """
     while at < commands.size:
+        order = commands[at]
+        if order.kind == NEW and order.time_in_force < IOC and order.symbol < changed_ns.size:
+            # an order that may rest needs room for a level, also where it joins one
+            levels_most[0] = max(levels_most[0], state.level_count[order.symbol] + 1)
         at, count, status = execute_batch(state, commands, at, at + 1, events, 0)
         for index in range(count):
             if events[index].kind == REJECTED:
@@ -106,7 +111,6 @@ def _walk(
         gaps[GAPS] += gaps[LAST_NS] >= 0 and now_ns - gaps[LAST_NS] > GAP_NS
         gaps[LAST_NS] = now_ns
         if symbol < changed_ns.size:
-            levels_most[0] = max(levels_most[0], state.level_count[symbol])
             if changed_ns[symbol] >= 0:
                 time_ns[symbol, sides[symbol]] += now_ns - changed_ns[symbol]
             bid, ask = state.best[symbol, 0], state.best[symbol, 1]

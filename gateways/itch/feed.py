@@ -27,7 +27,7 @@ from serl.gateways.soup.stream import Mark, StreamLog
 from serl.history.day import Reference, SymbolReference
 from serl.history.errors import ExportError
 from serl.history.itch.accounts import AuctionEncoder, encode_messages, stocks_of
-from serl.history.itch.messages import encode
+from serl.history.itch.messages import encode, session_start
 from serl.history.itch.writer import FIELD_MAX, price_units
 from serl.history.tape import public_view
 
@@ -153,8 +153,12 @@ class ItchFeed:
         return replies[0]
 
     async def _learn_symbols(self) -> None:
-        _, symbols, clock, _ = (await self._ask(Kind.INFO))[5]
+        _, symbols, clock, limits = (await self._ask(Kind.INFO))[5]
         self._midnight_ns = int(clock[3])
+        if limits["qty_lots_max"] > FIELD_MAX:  # more of an order would be executed than was shown
+            raise ConfigError(
+                f"ITCH expects a qty_lots_max of at most {FIELD_MAX:,}, as sizes have 32 bits, got {limits['qty_lots_max']:,}; leave --itch out"
+            )
         references = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
         try:
             units = price_units(Reference(symbols=references, date="", source="served"))
@@ -188,19 +192,12 @@ class ItchFeed:
         self._held = []
         self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
         time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
-        messages = [] if self.log.count else self._begin(time_ns)
+        messages = [] if self.log.count else [session_start(self._names, time_ns)]
         for number, (reply, (halted, phase, reason)) in enumerate(zip(replies, states, strict=True)):
             self._auctions.set_status(number, bool(halted), phase, reason)
             messages += self._differences(number, reply[5], time_ns)
         self._tell(b"".join(messages))
         self._heard_s = time.monotonic()
-
-    def _begin(self, time_ns: int) -> list[bytes]:
-        directory = [
-            encode({"type": "R", "locate": locate, "time_ns": time_ns, "stock": name, "round_lot": 100})
-            for locate, name in enumerate(self._names, 1)
-        ]
-        return [encode({"type": "S", "time_ns": time_ns, "event": "O"}), *directory]
 
     def _differences(self, number: int, orders: list[Any], time_ns: int) -> list[bytes]:
         known = self._known

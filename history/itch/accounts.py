@@ -12,8 +12,8 @@ from serl.exchange.records import EventFlag, EventKind, HaltReason, Phase, Rows
 from serl.history.accounts import public_events, single_symbol_reference
 from serl.history.day import Day, Reference
 from serl.history.errors import ExportError
-from serl.history.itch.messages import encode
-from serl.history.itch.writer import FIELD_MAX, MESSAGE_BYTES_MAX, encode_events, price_units
+from serl.history.itch.messages import encode, session_start
+from serl.history.itch.writer import FIELD_MAX, MESSAGE_BYTES_MAX, encode_events, price_units, require_times
 
 HALTED, QUOTING, TRADING = "H", "Q", "T"
 CROSSES = {
@@ -128,6 +128,7 @@ def encode_messages(events: Rows, auctions: AuctionEncoder, units: Any, stocks: 
 def write_itch_of_accounts(day: Day, path: Path, symbol: str | None = None) -> int:
     """Writes the file (compressed if its name ends in .gz), complete or not at all; returns the number of uncompressed bytes.
     symbol: exports this symbol only. Raises `ExportError`."""
+    require_times(day, path)
     reference, number = single_symbol_reference(day, symbol) if symbol else (day.reference, None)
     units = np.array(price_units(reference), np.int64)
     with atomic_file(path) as raw:
@@ -140,10 +141,7 @@ def write_itch_of_accounts(day: Day, path: Path, symbol: str | None = None) -> i
 def _write(day: Day, number: int | None, reference: Reference, units: Any, path: Path, file: IO[bytes]) -> int:
     names = [symbol.name for symbol in reference.symbols]
     stocks = stocks_of(names)
-    size = file.write(encode({"type": "S", "time_ns": reference.first_time_ns, "event": "O"}))
-    for locate, name in enumerate(names, 1):
-        values = {"type": "R", "locate": locate, "time_ns": reference.first_time_ns, "stock": name, "round_lot": 100}
-        size += file.write(encode(values))
+    size = file.write(session_start(names, reference.first_time_ns))
     auctions = AuctionEncoder(names, units)
     for events in public_events(day, number):
         highest = events["price_ticks"] * units[events["symbol"]]

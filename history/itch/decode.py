@@ -124,6 +124,8 @@ def _change(book: StreamBook, data: Any, at: int, kind: int, units: int, counts:
         trade(book, slot, shares)
     else:
         symbol, side, price = int64(order.symbol), int64(order.side), read_int(data, at + OTHER_PRICE, 4)
+        if price == 0 and data[at + PRINTABLE] == YES:
+            return NO_PRICE
         cancel_lots(book, slot, shares)
         counts[EXECUTIONS_OTHER_PRICE] += 1
         if data[at + PRINTABLE] != YES:
@@ -170,7 +172,7 @@ def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: 
         if shares == 0:
             counts[CROSSES_EMPTY] += 1
             return APPLIED
-    if shares == 0:
+    if shares <= 0:  # a cross has eight bytes for them, of which the first bit is the sign here
         return NO_SHARES
     if price == 0:
         return NO_PRICE

@@ -5,6 +5,7 @@ after midnight.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +117,16 @@ def encode(values: dict[str, Any]) -> bytes:
         else:
             message += struct.pack(f">{code}", value)
     return struct.pack(">H", layout.length) + bytes(message)
+
+
+def session_start(names: Sequence[str], time_ns: int) -> bytes:
+    """What a session begins with: start of messages, the directory, and "trading" for every stock, as one that it leaves out counts as
+    halted. The stock at position i has the locate i + 1."""
+    stocks = [{"locate": locate, "time_ns": time_ns, "stock": name} for locate, name in enumerate(names, 1)]
+    start = [{"type": "S", "time_ns": time_ns, "event": "O"}]
+    directory = [{"type": "R", "round_lot": 100} | stock for stock in stocks]
+    states = [{"type": "H", "state": "T"} | stock for stock in stocks]
+    return b"".join(encode(message) for message in (*start, *directory, *states))
 
 
 @inlined

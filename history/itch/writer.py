@@ -15,7 +15,7 @@ from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.records import EventFlag, EventKind
 from serl.history.day import Day, Reference
 from serl.history.errors import ExportError
-from serl.history.itch.messages import LENGTHS, PRICE_UNITS, encode, offset, write_int
+from serl.history.itch.messages import LENGTHS, PRICE_UNITS, encode, offset, session_start, write_int
 from serl.history.verify import exportable_events, market_of
 
 ACCEPTED, RESTED, FILL, PRINT = (
@@ -37,7 +37,7 @@ PRINT_MATCH, STATE, REASON, STOCK = (
 )
 BUYS, SELLS, TRADES, HALTS = (ord(letter) for letter in "BSTH")
 BLANK = ord(" ")
-FIELD_MAX = (1 << 32) - 1
+FIELD_MAX, TIME_NS_MAX = (1 << 32) - 1, (1 << 48) - 1
 MESSAGE_BYTES_MAX = 64
 BLOCK_COMMANDS = 1 << 16
 
@@ -154,11 +154,19 @@ def price_units(reference: Reference) -> list[int]:
     return units
 
 
+def require_times(day: Day, path: Path) -> None:
+    """Raises `ExportError` for times that ITCH cannot represent."""
+    if max(day.reference.last_time_ns, int(day.commands["time_ns"].max(initial=0))) > TIME_NS_MAX:
+        raise ExportError(f"{path}: expected times of up to 48 bits (78 h after midnight), as ITCH has, got later ones")
+
+
 def write_itch(day: Day, path: Path) -> int:
     """Writes the file (compressed if its name ends in .gz), complete or not at all; returns the number of uncompressed bytes."""
+    require_times(day, path)
     units = np.array(price_units(day.reference), np.int64)
-    highest = day.commands["price_ticks"] * units[day.commands["symbol"]]
-    if len(day) and max(int(day.commands["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
+    priced = day.commands[day.commands["symbol"] < len(units)]  # others are of all symbols, or are rejected
+    highest = priced["price_ticks"] * units[priced["symbol"]]
+    if len(priced) and max(int(priced["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
         raise ExportError(f"{path}: expected sizes and prices of up to 32 bits, as ITCH has, got larger ones")
     with atomic_file(path) as raw:
         if path.suffix == ".gz":
@@ -171,11 +179,7 @@ def _write(day: Day, units: Any, file: IO[bytes]) -> int:
     names = [symbol.name for symbol in day.reference.symbols]
     stocks = np.array([list(name.ljust(8).encode()) for name in names], np.uint8).reshape(-1, 8)
     first_ns, last_ns = day.reference.first_time_ns, day.reference.last_time_ns
-    size = file.write(encode({"type": "S", "time_ns": first_ns, "event": "O"}))
-    for locate, name in enumerate(names, 1):
-        size += file.write(
-            encode({"type": "R", "locate": locate, "time_ns": first_ns, "stock": name, "round_lot": 100})
-        )
+    size = file.write(session_start(names, first_ns))
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
         events = exportable_events(market, commands[first : first + BLOCK_COMMANDS])

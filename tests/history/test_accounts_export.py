@@ -96,6 +96,7 @@ def test_itch_has_executions_crosses_and_states(script: Script, tmp_path: Path) 
     begin, directory, *messages, end = itch_messages(path)
     assert (begin["type"], directory["type"], directory["stock"], end["type"]) == ("S", "R", "A", "S")
     assert [shown(message) for message in messages] == [
+        ("H", script.day().reference.first_time_ns, "T", ""),
         ("H", 1, "Q", ""),
         ("A", 2, 1, "B", 5, 10_100),
         ("A", 4, 3, "S", 9, 10_000),

@@ -75,3 +75,28 @@ def test_without_an_output_no_file_but_an_older_import_is_replaced(
     result = CliRunner().invoke(day, ["import", str(source)])
     assert result.exit_code == 2 and "spy.parquet exists already; give -o FILE" in result.output
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_commands_that_a_market_rejects_can_be_looked_at_and_exported(tmp_path: Path) -> None:
+    """Of a file that another program wrote, with numbers that mean nothing: both were tracebacks."""
+    file = tmp_path / "g.parquet"
+    run_cli("generate", "-o", file, "--seed", 3, "--end", "09:31")
+    made = read_day(file)
+    made.commands["symbol"][0], made.commands["kind"][1], made.commands["side"][2] = 7, 200, 9
+    write_day(made, file)
+    lines = run_cli("head", file, "-n", 3).splitlines()[1:]
+    assert [line.split("\t")[3] for line in lines] == ["NEW GTC", "200", "NEW GTC"]
+    assert lines[0].split("\t")[5] == "7" and lines[2].split("\t")[6] == "9"
+    assert "bytes of messages" in run_cli("export", file, "-o", tmp_path / "g.itch")
+
+
+def test_an_import_does_not_replace_its_source(tmp_path: Path) -> None:
+    """A file that may have taken an hour to download became the day file."""
+    source, link = tmp_path / "spy.csv", tmp_path / "link.csv"
+    source.write_text(csv_text((1, 0, "10.00", 5, "created", "bid")))
+    link.symlink_to(source)
+    text = source.read_text()
+    for output in (source, link):
+        result = CliRunner().invoke(day, ["import", str(source), "-o", str(output)])
+        assert result.exit_code == 2 and "expected another file than SOURCE" in " ".join(result.output.split())
+    assert source.read_text() == text

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.history import stream_book
 from serl.history.day import Day
 from serl.history.errors import CoinApiError, SourceError
 from serl.history.importing import detect_format, import_day, import_file
@@ -328,3 +329,12 @@ def test_a_time_is_raised_by_a_minute_at_most(order: str, tmp_path: Path) -> Non
         CoinApiError, match=r"row 2: expected a time at most a minute before .* it is 60\.500 s before it"
     ):
         imported(tmp_path, (60.5, *rows[0][1:]), rows[1])
+
+
+def test_orders_held_behind_others_enter_also_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three asks cross a bid until it is gone, with the last row: then the block had no room for them, and they were lost."""
+    empty = stream_book.empty_book
+    monkeypatch.setattr(stream_book, "empty_book", lambda symbols: empty(symbols, orders=64, levels=16, block=8))
+    asks: list[Update] = [(61.0 + number, "S", "ADD", f"9.9{number}", "1", f"s-{number}") for number in range(3)]
+    day = imported(tmp_path, BID, *asks, (70.0, "B", "DELETE", "10.00", "2.5", "a-1"), **STEPS)
+    assert [command[0] for command in commands_of_row(day, 4)] == ["CANCEL", "NEW", "NEW", "NEW"]

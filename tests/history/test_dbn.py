@@ -2,6 +2,7 @@
 
 import datetime
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from serl.exchange.records import TimeInForce
 from serl.extras import MissingPackageError
+from serl.history import dbn as reader
+from serl.history import stream_book
 from serl.history.day import Day
 from serl.history.dbn import (
     ACTION,
@@ -366,3 +369,37 @@ def test_the_tick_is_that_of_the_orders_of_the_selected_symbols(tmp_path: Path) 
     assert day.reference.counts["prints_rounded"] == 2 and day.reference.counts["fills_other_price"] == 1
     given = imported(tmp_path, *records[:4], options=Options(tick_size="0.5"))
     assert given.commands.tobytes() == day.commands.tobytes()
+
+
+def test_held_orders_enter_at_the_end_of_an_event_also_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room was made for them, and then nobody let them in: they waited for the next event, behind the last one for ever."""
+    empty = stream_book.empty_book
+    monkeypatch.setattr(stream_book, "empty_book", lambda symbols: empty(symbols, orders=256, levels=16, block=64))
+    asks: list[Record] = [("A", "A", 6 + number, 90 - number, 1) for number in range(30)]
+    flags = dict.fromkeys(range(1, 31), 0)
+    day = imported(tmp_path, FIRST, *asks, ("C", "B", 5, 100, 10), flags=flags)
+    assert len(commands_of_row(day, 31)) == 31 and day.reference.counts["orders_held"] == 30
+
+
+def test_the_names_of_many_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of 40,000 are longer than a block: the symbols had numbers for names, and --symbols found none."""
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 100)
+    day = imported(tmp_path, FIRST, options=Options(symbols=("ESH4",), tick_size="0.25"))
+    assert [symbol.name for symbol in day.reference.symbols] == ["ESH4"] and len(day) == 1
+
+
+def test_a_clear_costs_as_much_as_its_symbol_has_orders(tmp_path: Path) -> None:
+    """A snapshot of all instruments clears each of them first: each clear looked at all orders of the file, and 20,000 took a second or more."""
+    took_s = []
+    for action in ("R", "N", "R"):  # to compile; nothing; clears
+        records: list[Record] = [FIRST, *[(action, "N", 0, 0, 0)] * 20_000]
+        rows = range(1, len(records))
+        (tmp_path / "a.dbn").write_bytes(
+            file_bytes(*records, times=dict.fromkeys(rows, 1), instruments=dict.fromkeys(rows, 8))
+        )
+        began_s = time.process_time()
+        import_day(tmp_path / "a.dbn", QUARTERS)
+        took_s.append(time.process_time() - began_s)
+    assert took_s[2] < 4 * took_s[1], took_s

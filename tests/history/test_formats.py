@@ -156,9 +156,10 @@ def test_options_that_a_format_does_not_accept(
         import_day(tmp_path if data is None else tmp_path / "file", Options(**options))
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "abc", "NaN", "Infinity"])
+@pytest.mark.parametrize("size", ["0", "-1", "abc", "NaN", "Infinity", "1e999999", "1e-999999"])
 @pytest.mark.parametrize("name", ["tick_size", "lot_size"])
 def test_invalid_sizes(name: str, size: str) -> None:
+    """Quotients of the last two leave the range of decimals: they ended imports of most formats with a traceback."""
     with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: expected a decimal above 0, got '{size}'"):
         Options(**{name: size})  # pyrefly: ignore[bad-argument-type]
 
@@ -238,3 +239,11 @@ def test_verify_compares_with_the_diffs(tmp_path: Path) -> None:
     broken.commands["qty_lots"][0] += 1
     write_day(broken, made)
     assert run("verify", made, path).exit_code == 1
+
+
+def test_the_name_of_a_source_may_be_as_long_as_one_can_be(tmp_path: Path) -> None:
+    """The file that is judged was named after it, and longer."""
+    source = tmp_path / ("a" * 250 + ".itch")
+    source.write_bytes(ITCH)
+    import_file(source, tmp_path / "day.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, "day.parquet"]

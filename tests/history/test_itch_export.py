@@ -84,7 +84,7 @@ def test_round_trip_of_every_command(seed: int, tmp_path: Path) -> None:
     made = Day(commands, np.arange(len(commands)), reference)
     write_itch(made, tmp_path / "a.itch")
     kinds = {message["type"] for message in read_messages((tmp_path / "a.itch").read_bytes())}
-    assert kinds == set("SRADEXUP")
+    assert kinds == set("SRHADEXUP")
     same_after_every_message(made, tmp_path / "a.itch")
 
 
@@ -134,3 +134,24 @@ def test_sizes_that_itch_cannot_represent(tmp_path: Path) -> None:
     made = Day(rows, np.zeros(1, np.int64), Reference((SymbolReference("A"),), "", "generated"))
     with pytest.raises(ExportError, match="32 bits"):
         write_itch(made, tmp_path / "a.itch")
+
+
+def test_a_session_begins_with_the_directory_and_the_states(tmp_path: Path) -> None:
+    """The specification: a security that is absent from the trading actions before the opening is to be taken as halted."""
+    symbols = (SymbolReference("A"), SymbolReference("B"))
+    made = Day(random_commands(10, 1), np.arange(10), Reference(symbols, "", "generated", last_time_ns=10_000))
+    write_itch(made, tmp_path / "a.itch")
+    start = list(read_messages((tmp_path / "a.itch").read_bytes()))[:5]
+    assert [message["type"] for message in start] == ["S", "R", "R", "H", "H"]
+    assert [(message["locate"], message["stock"], message["state"]) for message in start[3:]] == [
+        (1, "A", "T"),
+        (2, "B", "T"),
+    ]
+
+
+def test_times_that_itch_cannot_represent(tmp_path: Path) -> None:
+    """A session recorded for four days: the end of its file was a traceback, and times of executions were cut to 48 bits."""
+    reference = Reference((SymbolReference("A"),), "", "recorded", last_time_ns=1 << 48)
+    with pytest.raises(ExportError, match="times of up to 48 bits"):
+        write_itch(Day(np.zeros(0, COMMAND), np.zeros(0, np.int64), reference), tmp_path / "a.itch")
+    assert not list(tmp_path.iterdir())

@@ -193,6 +193,8 @@ LATER = 34_300 * 10**9
         (broken(order_message("E", 7, 101)), "byte 38: .*expected at most the open shares"),
         (broken(add(8, "Z", 1, 1)), "byte 38: .*side B or S"),
         (broken(add(8, "B", 1, 0)), "byte 38: .*price above 0"),
+        (broken(order_message("C", 7, 1, printable="Y", price=0)), "byte 38: .*price above 0"),
+        (broken({"type": "Q", "shares": 1 << 63, "stock": "AAA", "price": 1}), "byte 38: .*shares above 0"),
         (broken({**order_message("D", 7), "time_ns": 1}), "byte 38: .*a time not before that of the previous message"),
     ],
 )

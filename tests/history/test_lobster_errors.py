@@ -9,7 +9,7 @@ import pytest
 from serl.exchange.errors import SerlError
 from serl.history.errors import LobsterError, SourceError
 from serl.history.importing import import_day
-from serl.history.lobster import read_lobster
+from serl.history.lobster import is_lobster, read_lobster
 from tests.history.sample import BOOKS, MESSAGES, write_sample
 from tests.history.test_lobster_rules import NO_CHANGE
 
@@ -33,6 +33,11 @@ MESSAGE_CASES = [
     ("34201.5,7,0,0,2,-1", "row 2: price of a halt: expected -1, 0 or 1, got 2"),
     ("34200.4,1,9,5,9900,1", "row 2: time: expected a time not before the row above (in ns), got 34200400000000"),
     ("86401,1,9,5,9900,1", "row 2: time: expected 0 to 86400 s (in ns), got 86401000000000"),
+    # 2^64 picoseconds more than 34201.5 s, which it was read as
+    (
+        "18480945.573709551616,1,9,5,9900,1",
+        "row 2: time: expected seconds with up to 12 decimals, got '18480945.573709551616'",
+    ),
 ]
 BOOK_CASES = [
     ("10100,10,9900,10,10300,10,9700", "row 2: expected 8 columns, got 7"),
@@ -139,3 +144,14 @@ def test_files_that_are_no_source(tmp_path: Path) -> None:
         import_day(tmp_path)
     with pytest.raises(SourceError, match=f"expected {BOOKS} next to {MESSAGES}"):
         import_day(tmp_path / MESSAGES)
+
+
+def test_names_of_files_that_cannot_be(tmp_path: Path) -> None:
+    """Billions of levels filled the memory before the file was read; an invalid date came back in every table of the day."""
+    path = write_sample(tmp_path, [NO_CHANGE])
+    for levels in ("0", "99999999999"):
+        assert not is_lobster(path.with_name(MESSAGES.replace("message_2", f"message_{levels}")))
+    for name in (MESSAGES, BOOKS):
+        (tmp_path / name).rename(tmp_path / name.replace("2020-01-02", "2020-99-02"))
+    with pytest.raises(LobsterError, match="expected a date YYYY-MM-DD in its name, got 2020-99-02"):
+        import_day(tmp_path)

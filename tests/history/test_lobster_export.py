@@ -78,3 +78,31 @@ def test_what_lobster_cannot_represent(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match=message):
             write_lobster(replace(day, reference=replace(day.reference, symbols=symbols)), tmp_path / "a.zip")
     assert not list(tmp_path.iterdir())
+
+
+def one_order(name: str, **fields: int) -> Day:
+    row = command(CommandKind.NEW, price_ticks=100, time_in_force=1, command_id=1, **{"qty_lots": 5} | fields)
+    return Day(row, np.zeros(1, np.int64), Reference((SymbolReference(name),), "2020-01-02", "generated"))
+
+
+@pytest.mark.parametrize("name", ["A_B", "BAC+A", "TEST$", "{A}"])
+def test_names_are_read_as_they_were_written(name: str, tmp_path: Path) -> None:
+    """Names with such letters made files that were in no known format."""
+    write_lobster(one_order(name), tmp_path / "a.zip")
+    assert read_lobster(tmp_path / "a.zip").symbol == name
+
+
+@pytest.mark.parametrize(
+    ("day", "message"),
+    [
+        (one_order("BRK/A"), "names of symbols .*, got 'BRK/A'"),  # it was read as A, in a folder
+        (one_order("A\\B"), "names of symbols"),
+        (one_order("\ud800"), "names of symbols"),
+        (one_order("A", qty_lots=1_000_000_001), "sizes of up to 1,000,000,000 and times of up to 86,400 s, got 1,000,000,001 lots"),
+        (one_order("A", time_ns=86_400 * 10**9), "got 5 lots at 86,400.000 s"),
+    ],
+)  # fmt: skip
+def test_what_the_reader_would_refuse_or_misread(day: Day, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=message):
+        write_lobster(day, tmp_path / "a.zip")
+    assert not list(tmp_path.iterdir())

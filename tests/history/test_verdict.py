@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Rows, Side, TimeInForce, command
 from serl.history import importing
 from serl.history.cli import day
@@ -142,3 +143,19 @@ def test_imports_to_one_output_do_not_meet(tmp_path: Path, monkeypatch: pytest.M
     made, _ = import_file(tmp_path / "bitstamp_aaa_y.csv", output)
     assert read_reference(output)[0] == made and made.symbols[0].name == "AAA"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_exchange_with_the_limits_of_the_verdict_takes_the_day() -> None:
+    """An order needs room for a level also where it joins one: the limits held the levels, and not one more order."""
+    usual = MarketLimits().levels_max
+    deep = orders(*((0, Side.BUY, 5, price) for price in range(1, usual + 9)), (1, Side.BUY, 5, 1))
+    found = verdict(reference(), lambda: [deep])
+    market = Market(1, limits=found.limits)
+    assert not (market.submit(deep)["kind"] == EventKind.REJECTED).any()
+    assert found.lines()[-1].endswith("levels_max 65,545")
+
+
+def test_limits_that_large_quantities_lower_are_told() -> None:
+    """The lots of all open orders together are limited too: an exchange with the three limits alone did not start."""
+    found = verdict(reference(), lambda: [orders((0, Side.BUY, 1 << 40, 100))])
+    assert found.rejected == {} and found.lines()[-1].endswith("orders_open_max 1,048,576")

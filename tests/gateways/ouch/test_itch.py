@@ -115,7 +115,8 @@ def test_the_live_stream_is_the_export_of_the_session(session: dict[str, Any]) -
     assert [message["stock"] for message in rest[:2]] == ["AMZN", "GOOG"]
     kinds = {message["type"] for message in rest}
     assert kinds >= set("RAECXDUPQH"), kinds
-    assert rest[2:] == expected[3:-1]  # the directories' times are those of the start
+    assert [(message["type"], message["state"]) for message in rest[2:4]] == [("H", "T"), ("H", "T")]
+    assert rest[4:] == expected[5:-1]  # the times of the directory and the first states are those of the start
     times = [message["time_ns"] for message in live]
     assert times == sorted(times)
 
@@ -139,7 +140,7 @@ def test_gaps_are_told_as_what_changed(tmp_path: Path) -> None:
         with gateway(endpoint, tmp_path, *options) as first:
             with itch_client(first) as reader:
                 before = read_until(reader, "A", price=10_000)
-            assert [message["type"] for message in before] == ["S", "R", "R", "A", "A", "A"]
+            assert [message["type"] for message in before] == ["S", "R", "R", "H", "H", "A", "A", "A"]
             first.kill()
         carol.cancel(gone)
         carol.reduce(reduced, 4)

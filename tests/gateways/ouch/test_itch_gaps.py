@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from serl.gateways.itch import book
 from serl.gateways.itch.feed import ItchFeed
@@ -30,7 +31,7 @@ def test_the_stream_is_read_once_and_by_another_thread(tmp_path: Path, monkeypat
         feed = ItchFeed(tmp_path, "tcp://127.0.0.1:9", None, "", print)
 
         async def ask(kind: Kind, *_: int) -> list[Any]:
-            info = (None, [(0, "AMZN", "0.01", "1")], ["live", 1.0, 0, 0], None)
+            info = (None, [(0, "AMZN", "0.01", "1")], ["live", 1.0, 0, 0], {"qty_lots_max": 100})
             return [0, 0, 1, 10, 0, {Kind.INFO: info, Kind.STATUS: [0, 2, 0], Kind.L3: list(orders)}[kind]]
 
         monkeypatch.setattr(feed, "_ask", ask)
@@ -45,3 +46,20 @@ def test_the_stream_is_read_once_and_by_another_thread(tmp_path: Path, monkeypat
     asyncio.run(main())
     assert [kind for kind, _ in decoded if kind != "H"] == ["A", "D", "A"]
     assert not any(in_loop for _, in_loop in decoded)
+
+
+def test_sizes_that_itch_cannot_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order of 6e9 lots was shown as one of 2^32 - 1, of which more was executed then: no book can follow that."""
+
+    async def main() -> None:
+        feed = ItchFeed(tmp_path, "tcp://127.0.0.1:9", None, "", print)
+
+        async def ask(*_: int) -> list[Any]:
+            return [0, 0, 1, 10, 0, (None, [(0, "AMZN", "0.01", "1")], ["live", 1.0, 0, 0], {"qty_lots_max": 1 << 32})]
+
+        monkeypatch.setattr(feed, "_ask", ask)
+        with pytest.raises(ConfigError, match=r"qty_lots_max of at most 4,294,967,295, .* got 4,294,967,296; leave"):
+            await feed._learn_symbols()
+        await feed.close()
+
+    asyncio.run(main())
