@@ -90,12 +90,15 @@ class _FeedBook(ABC):
 
 
 class L2Book(_FeedBook):
-    """A book of price levels, from channel l2. Of a side with more than `depth_max` levels it has the best ones, at least half as many."""
+    """A book of price levels, from channel l2. Of a side with more than `depth_max` levels it has the best ones, at least half as many.
+
+    Attributes:
+        depth_max: the most levels of a side in a snapshot of the exchange; 0: no limit. A restarted exchange may have another one.
+    """
 
     def __init__(self, depth_max: int = 0) -> None:
-        """depth_max: the most levels of a side in a snapshot of the exchange; 0: no limit."""
         super().__init__()
-        self._depth_max = depth_max
+        self.depth_max = depth_max
         self._sides: tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]] = ({}, {})
         #: of each side the last price up to which it is complete, where the snapshot may have left out levels
         self._last_ticks: list[int | None] = [None, None]
@@ -104,18 +107,22 @@ class L2Book(_FeedBook):
         for number, (side, levels) in enumerate(zip(self._sides, result, strict=True)):
             side.clear()
             side.update({price: (qty, orders) for price, qty, orders in levels})
-            self._last_ticks[number] = levels[-1][0] if levels and len(levels) == self._depth_max else None
+            self._last_ticks[number] = levels[-1][0] if levels and len(levels) == self.depth_max else None
 
     def _change(self, items: list[Any]) -> None:
         for side, price, qty, orders in items:
-            last = self._last_ticks[side]
-            if last is not None and (price < last if side == 0 else price > last):
-                continue  # beyond levels that are not known
+            if not self.knows(side, price):
+                continue
             if qty:
                 self._sides[side][price] = (qty, orders)
             else:
                 self._sides[side].pop(price, None)
-            self.needs_snapshot |= last is not None and 2 * len(self._sides[side]) < self._depth_max
+            self.needs_snapshot |= self._last_ticks[side] is not None and 2 * len(self._sides[side]) < self.depth_max
+
+    def knows(self, side: int, price_ticks: int) -> bool:
+        """Whether a price is in the part of the book that is complete, not behind levels that the snapshot may have left out."""
+        last = self._last_ticks[side]
+        return last is None or (price_ticks >= last if side == 0 else price_ticks <= last)
 
     def levels(self, side: int, depth: int = 0) -> list[Level]:
         """The best `depth` levels of a side (0 bids, 1 asks), best first; depth 0 means all."""

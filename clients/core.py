@@ -31,7 +31,7 @@ from serl.clients.inbox import InboxItem, drain
 from serl.clients.news import NewsFeed
 from serl.clients.relogin import Relogin
 from serl.clients.session import Grant, Order, RowsMessage, Session
-from serl.clients.stale_books import StaleBooks, snapshot_query
+from serl.clients.stale_books import StaleBooks, depth_max, snapshot_query
 from serl.clients.values import FeedMessage, Price, to_ticks
 from serl.exchange.news import FEED_KIND, TOPIC
 from serl.exchange.records import CommandKind
@@ -149,6 +149,7 @@ class ClientCore(Connection):
         """After a login: sends what has no answer, and asks for followed books anew if the exchange may have another journal."""
         self.logins += 1
         self.relogin.end()
+        self._stale.note_depth(depth_max(self.session))
         if self.session.has_gap:
             self._distrust_books()
         for message in (*self._awaited.replayed(), *self.session.unanswered.values()):
@@ -355,9 +356,8 @@ class ClientCore(Connection):
         topic = f"{channel}/{symbol}/"
         book = self.books.get(topic)
         if book is None:
-            book = L3Book() if channel == "l3" else L2Book(int(self.session.limits.get("depth_max", 0)))
             self.subscribe(channel, symbol)
-            self.books[topic] = book
+            book = self.books[topic] = L3Book() if channel == "l3" else L2Book(depth_max(self.session))
         yield from self._fill_gap(topic, book)
         return book
 

@@ -29,6 +29,14 @@ class StaleBooks:
         if book.needs_snapshot:
             self._asked.setdefault(topic, (0, -math.inf))
 
+    def note_depth(self, depth_max: int) -> None:
+        """Notes how many levels of a side snapshots have from now on. Where that has changed, one may have come before it was known."""
+        for topic, book in self._books.items():
+            if isinstance(book, L2Book) and book.depth_max != depth_max:
+                book.depth_max = depth_max
+                book.distrust()
+                self.note(topic, book)
+
     def queries(self, session: Session, new_number: Callable[[], int]) -> list[bytes]:
         """Queries for the snapshots that are needed now."""
         if not self._asked:
@@ -57,3 +65,8 @@ def snapshot_query(session: Session, topic: str) -> tuple[int, ...]:
     channel, _, symbol = topic.removesuffix("/").partition("/")
     number = session.instrument(symbol).number
     return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
+
+
+def depth_max(session: Session) -> int:
+    """The most levels of a side in a snapshot of the exchange; 0: no limit."""
+    return int(session.limits.get("depth_max", 0))

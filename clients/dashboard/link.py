@@ -186,6 +186,7 @@ class Link(threading.Thread):
             view = before.get(name)
             if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
                 view = SymbolView(number, name, tick_size, lot_size, history_bytes)
+            view.set_depth_max(limits.get("depth_max", 0))
             self._board.views[name] = view
         self._subscribe()
         symbols_json = [[view.name, view.tick_size, view.lot_size] for view in self._board.views.values()]
@@ -218,7 +219,7 @@ class Link(threading.Thread):
         needs_trades = not view.trades.since(0)
 
         def on_book(reply: list[Any], round_trip_s: float) -> None:
-            if reply[0] != Kind.ERROR:
+            if reply[0] != Kind.ERROR and view.book.needs_snapshot:  # else it is the reply to an earlier request
                 view.book.apply_snapshot(reply)
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:

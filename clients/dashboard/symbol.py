@@ -66,6 +66,11 @@ class SymbolView:
         self._traded: list[list[int]] = []
         self._rows: list[bytes] = []
 
+    def set_depth_max(self, depth_max: int) -> None:
+        """Sets the most levels of a side in a snapshot; the book of another exchange begins anew."""
+        if depth_max != self.book.depth_max:
+            self.book = L2Book(depth_max)
+
     def apply(self, message: list[Any]) -> None:
         """Applies a feed message [kind, epoch, previous, sequence, time_ns, items]."""
         kind, items = message[0], message[5]
@@ -170,7 +175,7 @@ class SymbolView:
 
     def reset(self) -> None:
         """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
-        self.book = L2Book()
+        self.book = L2Book(self.book.depth_max)
         self.halted = self.phase = self.indicative = None
         self._leans = {}
         self.reason = HaltReason.NONE

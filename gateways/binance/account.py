@@ -120,10 +120,9 @@ class Account:
         list_id = execution.order.record.list_id
         if list_id >= 0 and (execution.kind != "TRADE" or not execution.order.open):
             self._tell_list(self.link.orders.lists[list_id])
-        if execution.kind != "TRADE_PREVENTION":
-            self._position_ms = execution.time_ms
-            if self._positions is None:
-                self._positions = asyncio.get_running_loop().create_task(self._tell_positions())
+        self._position_ms = execution.time_ms
+        if self._positions is None:
+            self._positions = asyncio.get_running_loop().create_task(self._tell_positions())
 
     def _tell_list(self, orders: list[SpotOrder]) -> None:
         """The list has all of its orders, or is done."""

@@ -27,6 +27,10 @@ class DepthBook(L2Book):
         """Binance's lastUpdateId: the exchange's number of the last event that the book includes."""
         return self._update_id
 
+    def id_at(self, sequence: int) -> int:
+        """The update id of the book once it includes an event, which it may not have heard of yet."""
+        return max(self._update_id, sequence + self._offset)
+
     def apply(self, message: list[Any]) -> bool:
         """See L2Book."""
         changed = super().apply(message)
@@ -52,7 +56,7 @@ class DepthBook(L2Book):
     def _change(self, items: list[Any]) -> None:
         super()._change(items)
         if self.watchers:
-            self._note({(side, price) for side, price, _, _ in items})
+            self._note({(side, price) for side, price, _, _ in items if self.knows(side, price)})
 
     def _note(self, changes: set[Change]) -> None:
         for watcher in self.watchers:

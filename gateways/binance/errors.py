@@ -24,6 +24,11 @@ def away() -> BinanceError:
     return BinanceError(-1001, "Internal error; unable to process your request. Please try again.", 503)
 
 
+def throttled() -> BinanceError:
+    """The exchange takes no more commands of the account at the moment; nothing was executed."""
+    return BinanceError(-1015, "Too many new orders; the exchange accepts no more of this account now.", 429)
+
+
 def unknown_outcome() -> BinanceError:
     """A command was sent and no answer came."""
     return BinanceError(

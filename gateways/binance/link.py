@@ -14,7 +14,7 @@ import numpy as np
 
 from serl.clients.asynchronous import AsyncExchange, resume
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
-from serl.clients.session import Report, Session
+from serl.clients.session import Report
 from serl.clients.values import Balance
 from serl.exchange.account import Account as Balances
 from serl.exchange.log import log
@@ -22,7 +22,7 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
 from serl.gateways.accounts import GatewayAccount
-from serl.gateways.binance.errors import BinanceError, away, rejection, unknown_outcome
+from serl.gateways.binance.errors import BinanceError, away, rejection, throttled, unknown_outcome
 from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
@@ -94,7 +94,7 @@ class AccountLink:
         self._checked: Any = None  # the instruments that are those of the listings
         self._session = self._new_session(0)
 
-    def _new_session(self, last_report: int) -> Session:
+    def _new_session(self, last_report: int) -> AccountSession:
         """A session that gets every report after `last_report`; -1: only those to come."""
         session = AccountSession(self.account.participant, self.account.token, replace=True)
         session.last_report = last_report
@@ -268,13 +268,11 @@ class AccountLink:
             waiter.future.set_exception(error)
 
     def _refuse(self, refused: RequestRejected) -> None:
-        """A message that the exchange refused: the oldest one without an answer, unless reports are delayed."""
+        """A message that the exchange refused."""
         log("binance_refused", f"account {self.account.participant}: {refused}")
-        oldest = next((each for each in self._waiting if each in self._session.unanswered), None)
-        if oldest is not None and not self._session.limits.get("feed_delayed"):
-            text = "Too many new orders; the exchange accepts no more of this account now."
-            throttled = BinanceError(-1015, text, 429)
-            self._fail(oldest, throttled if refused.code == "throttled" else away())
+        for command_id in self._session.refused(refused):
+            if command_id in self._waiting:
+                self._fail(command_id, throttled() if refused.code == "throttled" else away())
 
     def require(self) -> AsyncExchange:
         """The client of the live session. Raises BinanceError if the exchange is away."""

@@ -145,7 +145,7 @@ class Market:
             best = tuple(message[5])
             if best != symbol.best:
                 symbol.best = best
-                symbol.best_id = symbol.book.update_id
+                symbol.best_id = symbol.book.id_at(message[3])  # the message of the same change to the book follows
                 self.on_best(symbol)
         else:
             symbol.trading = not message[5][0] and message[5][1] == Phase.CONTINUOUS
@@ -197,12 +197,12 @@ class Market:
         client = self._client
         assert client is not None
         listing = symbol.listing
-        symbols = (await client.ask(Kind.INFO))[5][1]
+        _, symbols, _, limits = (await client.ask(Kind.INFO))[5]
         self.listings.require_same(Instrument.of(*each) for each in symbols)
+        symbol.book.depth_max = int(limits.get("depth_max", 0))
         reply = await client.ask(Kind.TRADES, listing.number, int(client.session.limits.get("trades_kept", 1000)))
         self._take_trades(symbol, reply)
-        symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))
-        while symbol.book.needs_snapshot:
+        while symbol.book.needs_snapshot:  # one that has no gap may be ahead of a snapshot, whose reply took time
             symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))
         status = (await client.ask(Kind.STATUS, listing.number))[5]
         symbol.trading = not status[0] and status[1] == Phase.CONTINUOUS

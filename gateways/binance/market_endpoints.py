@@ -216,8 +216,23 @@ async def trading_day_ticker(call: Call) -> Any:
     return await _of_symbols(make)(call)
 
 
-def _tickers_weight(one: int, all_symbols: int) -> Callable[[Parameters], int]:
-    return lambda parameters: one if "symbol" in parameters.values else all_symbols
+def _asked(parameters: Parameters) -> int:
+    """How many symbols a request names; 0 for all."""
+    if "symbol" in parameters.values:
+        return 1
+    return parameters.values["symbols"].count(",") + 1 if "symbols" in parameters.values else 0
+
+
+def _day_weight(parameters: Parameters) -> int:
+    return 2 if 1 <= (asked := _asked(parameters)) <= 20 else 40 if 21 <= asked <= 100 else 80
+
+
+def _window_weight(parameters: Parameters) -> int:
+    return min(4 * _asked(parameters) or 200, 200)
+
+
+def _price_weight(parameters: Parameters) -> int:
+    return 2 if "symbol" in parameters.values else 4
 
 
 EXCHANGE_INFO = "symbol symbols permissions showPermissionSets symbolStatus"
@@ -233,15 +248,13 @@ MARKET_ENDPOINTS: dict[str, Endpoint] = {
     "klines": public(klines, 2, KLINES),
     "uiKlines": public(klines, 2, KLINES),
     "avgPrice": public(average_price, 2, "symbol"),
-    "ticker/24hr": public(day_ticker, _tickers_weight(2, 80), "symbol symbols type symbolStatus"),
-    "ticker": public(window_ticker, _tickers_weight(4, 200), "symbol symbols windowSize type symbolStatus"),
-    "ticker/tradingDay": public(
-        trading_day_ticker, _tickers_weight(4, 200), "symbol symbols timeZone type symbolStatus"
-    ),
-    "ticker/price": public(_of_symbols(_last_price), _tickers_weight(2, 4), "symbol symbols symbolStatus"),
+    "ticker/24hr": public(day_ticker, _day_weight, "symbol symbols type symbolStatus"),
+    "ticker": public(window_ticker, _window_weight, "symbol symbols windowSize type symbolStatus"),
+    "ticker/tradingDay": public(trading_day_ticker, _window_weight, "symbol symbols timeZone type symbolStatus"),
+    "ticker/price": public(_of_symbols(_last_price), _price_weight, "symbol symbols symbolStatus"),
     "ticker/bookTicker": public(
         _of_symbols(lambda symbol, now_ms: as_json.book_ticker(symbol)),
-        _tickers_weight(2, 4),
+        _price_weight,
         "symbol symbols symbolStatus",
     ),
 }

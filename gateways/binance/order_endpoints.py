@@ -309,12 +309,16 @@ async def my_trades(call: Call) -> Any:
     return [as_json.own_trade(trade) for trade in chosen]
 
 
+def _test_weight(parameters: Parameters) -> int:
+    return 20 if parameters.values.get("computeCommissionRates", "").lower() == "true" else 1
+
+
 NAMED = "symbol orderId origClientOrderId"
 CANCEL = f"{NAMED} newClientOrderId cancelRestrictions"
 REPLACE = f"{ORDER} cancelReplaceMode cancelNewClientOrderId cancelOrigClientOrderId cancelOrderId cancelRestrictions orderRateLimitExceededMode"
 ORDER_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("POST", "order"): signed(place, 1, ORDER),
-    ("POST", "order/test"): signed(test, 1, f"{ORDER} computeCommissionRates"),
+    ("POST", "order/test"): signed(test, _test_weight, f"{ORDER} computeCommissionRates"),
     ("GET", "order"): signed(status, 4, NAMED),
     ("DELETE", "order"): signed(cancel, 1, CANCEL),
     ("POST", "order/cancelReplace"): signed(replace, 1, REPLACE),
@@ -323,6 +327,10 @@ ORDER_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("GET", "openOrders"): signed(open_orders, lambda parameters: 6 if "symbol" in parameters.values else 80, "symbol"),
     ("DELETE", "openOrders"): signed(cancel_all, 1, "symbol"),
     ("GET", "allOrders"): signed(all_orders, 20, "symbol orderId startTime endTime limit"),
-    ("GET", "myTrades"): signed(my_trades, 20, "symbol orderId startTime endTime fromId limit"),
+    ("GET", "myTrades"): signed(
+        my_trades,
+        lambda parameters: 5 if "orderId" in parameters.values else 20,
+        "symbol orderId startTime endTime fromId limit",
+    ),
 }
 """By method and the end of the path below /api/v3/."""

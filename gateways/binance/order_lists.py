@@ -1,5 +1,6 @@
 """Order lists: one-cancels-other pairs, which are two linked orders of the exchange, and orders that wait for another."""
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -127,7 +128,7 @@ async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type
     call.gateway.limits.count_order(call.account.login, len(drafts))
     legs = [Leg(draft.record, draft.fields, relation) for draft, relation in zip(drafts, relations, strict=True)]
     futures = call.account.link.new_list(legs, drafts[0].listing.number, list_client_id, list_type)
-    reports = [await future for future in futures]
+    reports = await asyncio.gather(*futures)
     await _keep_all_or_none(call, reports)
     orders = [call.account.link.orders.by_id[report.order_id] for report in reports]
     orders.sort(key=lambda order: order.record.pending)

@@ -146,7 +146,8 @@ class AccountOrders:
         elif kind == EventKind.CANCELLED:
             order.leaves_lots = 0
             self._close(order, self._cancelled_status(order, report.reason))
-            self._tell("CANCELED" if order.status == "CANCELED" else "EXPIRED", order, report)
+            kinds = {"CANCELED": "CANCELED", "EXPIRED_IN_MATCH": "TRADE_PREVENTION"}
+            self._tell(kinds.get(order.status, "EXPIRED"), order, report)
         elif kind == EventKind.REDUCED:
             self._reduce(order, report)
         elif kind in (EventKind.RESTED, EventKind.REPLACED):

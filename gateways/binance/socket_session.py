@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from serl.gateways.binance.account import Account
 from serl.gateways.binance.api import Endpoint, Gateway, Security, names
 from serl.gateways.binance.errors import BinanceError
+from serl.gateways.binance.hub import encode
 from serl.gateways.binance.outbox import Outbox
 from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.signing import socket_payload
@@ -73,7 +74,7 @@ class SocketSession:
         """Ends the streams of userDataStream.subscribe; those that were subscribed with a signature stay."""
         self.logon = None
         for number in list(self._of_logon):
-            self._leave(number)
+            self._terminate(number)
         return self._status(values)
 
     def _status(self, values: dict[str, str]) -> Any:
@@ -113,8 +114,14 @@ class SocketSession:
         for each in list(self._subscriptions) if number is None else [number]:
             if each not in self._subscriptions:
                 raise BinanceError(-1182, "Subscription ID is not active.")
-            self._leave(each)
+            self._terminate(each)
         return {}
+
+    def _terminate(self, number: int) -> None:
+        """Ends a stream, and tells the client so."""
+        self._leave(number)
+        event = {"e": "eventStreamTerminated", "E": _now_ms()}
+        self._outbox.put(encode({"subscriptionId": number, "event": event}))
 
     def _leave(self, number: int) -> None:
         self._of_logon.discard(number)

@@ -245,6 +245,8 @@ class Connection(asyncio.Protocol):
         business = self._business
         if business is not None and self._logging_on is None:
             business.tick()
+            if self._paused:
+                business.session.hear()
             business.session.tick()
             self.flush()
 

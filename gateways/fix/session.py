@@ -221,10 +221,14 @@ class FixSession:
 
     # ---- in
 
-    def receive(self, message: Message) -> None:
-        """Processes a message of the client."""
+    def hear(self) -> None:
+        """The client is there, or is not read at the moment, so that its silence says nothing."""
         self._received_s = time.monotonic()
         self._tested_s = 0.0
+
+    def receive(self, message: Message) -> None:
+        """Processes a message of the client."""
+        self.hear()
         if message.pairs[0][0] != "35":
             return  # garbled: the third field is not MsgType
         if not self._is_acceptable(message):

@@ -12,6 +12,7 @@ from nautilus_trader.model.enums import BookType
 from nautilus_trader.model.identifiers import ClientId
 
 from serl.clients.book import L2Book, L3Book
+from serl.clients.stale_books import depth_max
 from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from serl.gateways.nautilus.config import SerlDataClientConfig
@@ -67,6 +68,7 @@ class SerlDataClient(LiveMarketDataClient):
         return now
 
     def _refresh(self) -> None:
+        self._heard.clear()  # an exchange without its journal numbers its events from 1 again, in the same epoch
         for book in self._books.values():
             book.needs_snapshot = True
         for request in self._snapshots.values():
@@ -79,6 +81,7 @@ class SerlDataClient(LiveMarketDataClient):
 
     def _end(self, channel: str, instrument: Any) -> None:
         self._snapshots.pop((channel, instrument), None)
+        self._heard.pop((channel, instrument), None)
         self._link.mute(channel, instrument.symbol.value)
 
     # Books
@@ -112,6 +115,8 @@ class SerlDataClient(LiveMarketDataClient):
         try:
             number = self._link.session.instrument(instrument.symbol.value).number
             query = (Kind.L3, number) if isinstance(book, L3Book) else (Kind.L2, number, 0)
+            if isinstance(book, L2Book):
+                book.depth_max = depth_max(self._link.session)
             while book.needs_snapshot:
                 book.apply_snapshot(await self._link.exchange.ask(*query))
             self._publish(instrument, content_of(book), book.sequence, book.time_ns, snapshot=True)
@@ -150,6 +155,7 @@ class SerlDataClient(LiveMarketDataClient):
 
     async def _unsubscribe_quote_ticks(self, command: Any) -> None:
         self._end("l1", command.instrument_id)
+        self._best.pop(command.instrument_id, None)  # who subscribes again gets it, although it is the same
 
     def _on_quote(self, instrument: Any, message: list[Any]) -> None:
         if not self._is_new("l1", instrument, message) or self._best.get(instrument) == message[5]:

@@ -26,7 +26,9 @@ def changes_of(book: L2Book | L3Book, items: Iterable[list[int]]) -> list[Change
     """The changes that a feed message makes; `book` is that before it."""
     if isinstance(book, L2Book):
         return [
-            (BookAction.UPDATE if lots else BookAction.DELETE, 0, side, ticks, lots) for side, ticks, lots, _ in items
+            (BookAction.UPDATE if lots else BookAction.DELETE, 0, side, ticks, lots)
+            for side, ticks, lots, _ in items
+            if book.knows(side, ticks)
         ]
     left: dict[int, int] = {}
     changes: list[Change] = []

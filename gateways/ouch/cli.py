@@ -14,6 +14,7 @@ from serl.gateways.accounts import Accounts, check_lengths, new_accounts, read_a
 from serl.gateways.addresses import read_address
 from serl.gateways.connections import SESSIONS, ConnectionLimits, connection_options
 from serl.gateways.soup.packets import SECRET_BYTES, USER_BYTES
+from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
     from serl.gateways.ouch.gateway import OuchGateway
@@ -55,6 +56,7 @@ def ouch() -> None:
     "silence_s",
     default=15.0,
     show_default=True,
+    type=FloatRange(min=1.0),
     help="Disconnect a client that sends nothing for this many seconds.",
 )
 @connection_options(SESSIONS)

@@ -50,7 +50,7 @@ OUTBOUND = {
         "A": f"user_ref:I {_ORDER} order_number:Q {_CROSS} state:1 cl_ord_id:14 appendage_bytes:H",
         "U": f"orig_user_ref:I user_ref:I {_ORDER} order_number:Q {_CROSS} state:1 cl_ord_id:14 appendage_bytes:H",
         "C": "user_ref:I quantity:I reason:1",
-        "D": "user_ref:I quantity:I reason:1 prevented:I price:q liquidity:1",
+        "D": "user_ref:I quantity:I reason:1 prevented:I price:q liquidity:1 strategy:1",
         "E": "user_ref:I quantity:I price:q liquidity:1 match:Q appendage_bytes:H",
         "J": "user_ref:I reason:H cl_ord_id:14",
         "I": "user_ref:I",

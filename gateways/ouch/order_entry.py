@@ -12,7 +12,7 @@ from serl.gateways.ouch.changes import CANCEL, MODIFY, REPLACE, Change, Changes
 from serl.gateways.ouch.inbound import Messages, Symbols, enter_orders, term_commands
 from serl.gateways.ouch.link import Link
 from serl.gateways.ouch.messages import outbound
-from serl.gateways.ouch.options import SIDE, OptionError, read_options
+from serl.gateways.ouch.options import SIDE, USER_REF_INDEX, OptionError, read_options
 from serl.gateways.ouch.orders import ENTRY, MASS_CANCEL, NO_ENTRY, REPLACEMENT, OrderTable
 from serl.gateways.ouch.outbound import DAY_NS, ReportEncoder
 from serl.gateways.ouch.reasons import Reject
@@ -248,13 +248,16 @@ class OrderEntry:
         symbol = -1 if not bytes(row["symbol"]).strip() else int(self._symbols.find(messages.rows["C"]["symbol"])[0])
         has_symbol = bool(bytes(row["symbol"]).strip())
         try:
-            side = read_options(appendage).get(SIDE, b" ")
+            options = read_options(appendage)
         except OptionError:
-            side = b"?"
+            options = {SIDE: b"?"}
+        side = options.get(SIDE, b" ")
+        narrower = options.keys() - {SIDE, USER_REF_INDEX}  # a group, say: not all orders are meant
         sides = {b" ": 0, b"B": 1, b"S": 2}
-        if (has_symbol and symbol < 0) or side not in sides or not self._link.is_live or row["firm"] not in BLANK_FIRM:
+        is_known = (not has_symbol or symbol >= 0) and side in sides and not narrower and row["firm"] in BLANK_FIRM
+        if not is_known or not self._link.is_live:
             explain(
-                "expected a mass cancel with a blank firm, a listed or blank symbol, and side B, S or none, while the exchange is "
+                "expected a mass cancel with a blank firm, a listed or blank symbol, and no option but side B or S, while the exchange is "
                 "connected; nothing was cancelled"
             )
             return

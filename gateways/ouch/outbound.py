@@ -193,7 +193,7 @@ class ReportEncoder:
             messages["price"] = rows["price_ticks"] * units
             messages["liquidity"] = _liquidity(rows, entries) if kind == "E" else _prevented(rows)
         if kind == "D":
-            messages["prevented"] = messages["quantity"]
+            messages["prevented"], messages["strategy"] = messages["quantity"], _strategies(rows)
         if kind == "E":
             messages["match"] = rows["match_id"]
         if kind == "J":
@@ -254,7 +254,15 @@ def _liquidity(rows: Rows, entries: Rows) -> Any:
 
 
 def _prevented(rows: Rows) -> Any:
-    return np.where((rows["flags"] & EventFlag.RESTING) > 0, ord("A"), ord("R"))
+    """The liquidity of orders that self-trade prevention reduces or cancels: an incoming one has no order_number."""
+    return np.where(rows["order_number"] > 0, ord("A"), ord("R"))
+
+
+def _strategies(rows: Rows) -> Any:
+    """The AIQ strategy of each event of self-trade prevention, as it shows which of the two orders lose lots: D both, O the older, W the newer."""
+    resting, command = rows["order_number"] > 0, rows["command_sequence"]
+    older, newer = np.isin(command, command[resting]), np.isin(command, command[~resting])
+    return np.where(older & newer, ord("D"), np.where(older, ord("O"), ord("W")))
 
 
 def _is_iceberg(entry: Any) -> bool:

@@ -26,7 +26,9 @@ def restore(table: OrderTable, log: StreamLog) -> int:
             places = np.flatnonzero(kinds == ord(kind))
             if len(places):
                 layout = OUTBOUND[kind]
-                by_kind[kind].append(data[starts[places][:, None] + np.arange(layout.itemsize)].view(layout).ravel())
+                where = starts[places][:, None] + np.arange(layout.itemsize)
+                where = np.minimum(where, len(data) - 1)  # D of earlier versions lacks its last field
+                by_kind[kind].append(data[where].view(layout).ravel())
                 positions[kind].append(base_position + places)
         base_position += len(starts)
     told = {kind: np.concatenate(parts) for kind, parts in by_kind.items() if parts}

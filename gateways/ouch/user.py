@@ -1,6 +1,8 @@
 """One user of the gateway: its orders, its stream and its session on the exchange."""
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +28,8 @@ from serl.gateways.soup.stream import Mark, StreamLog
 ALONE = np.zeros(256, bool)
 ALONE[[ord("C"), ord("Q")]] = True
 """Messages that refer to all orders before them."""
+TURN_S = 0.005
+"""The time that a user's messages take at once, before others have their turn: a read may have tens of thousands that are taken one by one."""
 
 
 class User:
@@ -46,6 +50,9 @@ class User:
         self.readers: set[Connection] = set()
         self._report = report
         self._paused: set[Connection] = set()
+        #: messages that wait for their turn: [start:end] of a read
+        self._backlog: deque[tuple[Connection, bytes, NDArray[np.int64], NDArray[np.int64]]] = deque()
+        self._turn: asyncio.Handle | None = None
         self.log = StreamLog(folder / "stream")
         self._table = OrderTable(folder / "orders")
         answered_id = restore(self._table, self.log)
@@ -141,8 +148,8 @@ class User:
         self._resume_readers()
 
     def _resume_readers(self) -> None:
-        """Receives from the user again, once few commands wait for their reports."""
-        if self._paused and self.link.unanswered_rows < UNANSWERED_ROWS_MAX // 2:
+        """Receives from the user again, once few commands wait for their reports, and no messages for their turn."""
+        if self._paused and not self._backlog and self.link.unanswered_rows < UNANSWERED_ROWS_MAX // 2:
             for reader in self._paused:
                 reader.resume_reading()
             self._paused = set()
@@ -177,20 +184,40 @@ class User:
         buffer = np.frombuffer(data, np.uint8)
         alone = np.flatnonzero(ALONE[buffer[np.minimum(starts, len(buffer) - 1)]] & (ends > starts))
         cuts = sorted({0, *alone.tolist(), *(alone + 1).tolist(), len(starts)})
-        try:
-            for first, end in pairwise(cuts):
-                self._entry.receive(split(data, starts[first:end], ends[first:end]), connection.explain)
-        except OSError as error:  # nothing that cannot be stored is sent
-            if not self.failure.done():
-                self.failure.set_exception(error)
-            connection.pause_reading()
-            return
-        if self.link.unanswered_rows > UNANSWERED_ROWS_MAX and connection not in self._paused:
+        self._backlog += [(connection, data, starts[first:end], ends[first:end]) for first, end in pairwise(cuts)]
+        if self._turn is None:
+            self._take()
+        if self._backlog:
+            self._pause(connection)
+
+    def _take(self) -> None:
+        """Takes what waits, for TURN_S at a time."""
+        self._turn, until_s = None, time.monotonic() + TURN_S
+        while self._backlog and self._turn is None:
+            connection, data, starts, ends = self._backlog.popleft()
+            try:
+                self._entry.receive(split(data, starts, ends), connection.explain)
+            except OSError as error:  # nothing that cannot be stored is sent
+                if not self.failure.done():
+                    self.failure.set_exception(error)
+                self._backlog.clear()
+                connection.pause_reading()
+                return
+            if self.link.unanswered_rows > UNANSWERED_ROWS_MAX:
+                self._pause(connection)
+            if self._backlog and time.monotonic() > until_s:
+                self._turn = asyncio.get_running_loop().call_soon(self._take)
+        self._resume_readers()
+
+    def _pause(self, connection: Connection) -> None:
+        """Receives nothing more of the user until `_resume_readers`."""
+        if connection not in self._paused:
             self._paused.add(connection)
             connection.pause_reading()
 
     async def close(self) -> None:
         """Logs out of the exchange and closes the files."""
+        self._backlog.clear()
         await self.link.close()
         self.log.close()
         self._table.close()

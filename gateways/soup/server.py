@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
 
     def explain(self, text: str) -> None:
         """Tells the client in a debug packet what it did wrong."""
-        if not self._is_blocked:
+        if not self._is_blocked and not self._transport.is_closing():
             self._write(packets.debug(text))
 
     def close(self, reason: str) -> None:

@@ -1,11 +1,12 @@
 """Followed books with more levels than a snapshot has."""
 
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from serl.clients.blocking import connect
 from serl.clients.book import L2Book
-from tests.server_fixture import WAIT_MS, start_exchange
+from tests.server_fixture import WAIT_MS, Served, free_endpoint, start_exchange
 
 DEPTH = 4
 
@@ -42,3 +43,29 @@ def test_a_book_has_no_levels_beyond_those_that_may_be_missing() -> None:
     assert book.needs_snapshot and book.sequence == 12
     book.apply_snapshot([0, 0, 1, 12, 0, [[], []]])
     assert not book.needs_snapshot
+
+
+def test_a_restarted_exchange_has_snapshots_of_another_depth(tmp_path: Path) -> None:
+    """Its smaller snapshots were taken for whole books."""
+    endpoint, journal = free_endpoint(), tmp_path / "journal"
+
+    def started(depth: int) -> AbstractContextManager[Served]:
+        config: dict[str, object] = {"limits": {"depth_max": depth}}
+        return start_exchange(symbols="A", config=config, folder=tmp_path, journal=journal, endpoint=endpoint)
+
+    with started(8) as served, connect(endpoint, "bob") as bob:
+        with connect(endpoint, "ann") as ann:
+            for place in range(12):
+                ann.buy("A", 1, 100 + place)
+        followed = bob.follow("A", "l2")
+        assert len(followed.levels(0)) == 8
+        served.kill()
+        with started(4), connect(endpoint, "ann") as ann:
+            deadline = time.monotonic() + 2 * WAIT_MS / 1000
+            while len(followed.levels(0)) != 4:
+                assert time.monotonic() < deadline
+                bob.wait(0.05)
+            ann.sell("A", 8, 104)
+            while [each.price_ticks for each in followed.levels(0)] != [103, 102, 101, 100]:
+                assert time.monotonic() < deadline
+                bob.wait(0.05)

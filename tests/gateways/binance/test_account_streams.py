@@ -57,6 +57,34 @@ def test_an_expired_listen_key_ends_its_open_stream(monkeypatch: pytest.MonkeyPa
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("mode", "status", "left"), [("EXPIRE_MAKER", "EXPIRED_IN_MATCH", 0), ("DECREMENT", "NEW", 4)])
+def test_prevented_trades_are_told_as_such(gateway: Gateway, mode: str, status: str, left: int) -> None:
+    """`x` of an order that expires by self-trade prevention is TRADE_PREVENTION, it was EXPIRED; and what it frees is told, too."""
+    maker = gateway.placed("BUY", 5, "70.00")["orderId"]
+    key = gateway.ask("POST", "/api/v3/userDataStream", headers=KEY).body["listenKey"]
+    with gateway.socket(f"/ws/{key}") as socket:
+        gateway.placed("SELL", 1, "70.00", timeInForce="IOC", selfTradePreventionMode=mode)
+        told = socket.receive(e="executionReport", i=maker)
+        assert (told["x"], told["X"]) == ("TRADE_PREVENTION", status)
+        while (position := socket.receive(e="outboundAccountPosition"))["u"] < told["T"]:
+            pass
+        assert {"a": "USDT", "l": f"{70 * left}.00000000"}.items() <= next(
+            each for each in position["B"] if each["a"] == "USDT"
+        ).items()
+
+
+def test_the_end_of_a_subscription_is_told(gateway: Gateway) -> None:
+    """Of those of a logon too, but not of those with a signature, which stay; clients wait for eventStreamTerminated."""
+    with gateway.socket("/ws-api/v3") as socket:
+        ours = socket.call("userDataStream.subscribe.signature", "ALICE")["result"]["subscriptionId"]
+        socket.call("session.logon", "ANNA")
+        of_logon = socket.call("userDataStream.subscribe")["result"]["subscriptionId"]
+        socket.send({"id": "out", "method": "session.logout"})
+        assert socket.receive(e="eventStreamTerminated")["subscriptionId"] == of_logon
+        socket.send({"id": "end", "method": "userDataStream.unsubscribe", "params": {"subscriptionId": ours}})
+        assert socket.receive(e="eventStreamTerminated")["subscriptionId"] == ours
+
+
 def test_a_connection_has_one_subscription_of_an_account(gateway: Gateway) -> None:
     """Binance: "You can have only one active subscription for a given account on a given connection". Before, any number, each of which gets
     every event: a thousand of them make an order cost a thousand messages."""

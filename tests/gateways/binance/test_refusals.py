@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
-from tests.gateways.binance.gateway_fixture import SECRETS, Gateway, now_ms, sign, start_gateway
+from tests.gateways.binance.gateway_fixture import SECRETS, Gateway, now_ms, sign, signature, start_gateway
 from tests.server_fixture import start_exchange
 
 ORDER = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": "1", "price": "10.00"}
@@ -46,11 +47,19 @@ def test_a_signature_covers_every_parameter(gateway: Gateway) -> None:
     changed = gateway.ask("POST", f"/api/v3/order?{query.replace('quantity=1', 'quantity=9')}", headers=KEY)
     assert changed.body["code"] == -1022
     twice = gateway.ask("POST", f"/api/v3/order?{query}", "quantity=9", KEY)
-    assert twice.body["code"] == -1101
+    assert twice.body["code"] == -1022
     more = gateway.ask("POST", f"/api/v3/order?{query}", "icebergQty=1", KEY)
     assert more.body["code"] == -1022
     split = sign({**ORDER, "timestamp": now_ms()}, SECRETS["ALICE"]).partition("&")
     assert gateway.ask("POST", f"/api/v3/order?{split[0]}&", split[2], KEY).status == 200
+
+
+def test_of_a_parameter_in_query_and_body_that_of_the_query_counts(gateway: Gateway) -> None:
+    """As Binance says; such requests were refused."""
+    query = urlencode({**ORDER, "timestamp": now_ms()})
+    signed = signature(f"{query}quantity=9&timeInForce=GTC", SECRETS["ALICE"])
+    answer = gateway.ask("POST", f"/api/v3/order?{query}", f"quantity=9&timeInForce=GTC&signature={signed}", KEY)
+    assert (answer.status, answer.body["origQty"]) == (200, "1.00000000")
 
 
 def test_old_and_future_requests(gateway: Gateway) -> None:

@@ -12,8 +12,11 @@ from serl.gateways.binance.depth import DepthBook, DepthDiff
 from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.listing import Listing
+from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS
+from serl.gateways.binance.order_endpoints import ORDER_ENDPOINTS
 from serl.gateways.binance.order_entry import spend
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
+from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.scale import Scale
 from serl.gateways.binance.streams import CANDLES_LATE_MAX, Emitter, KlineEmitter, events_of
 from serl.gateways.binance.symbol import SymbolMarket
@@ -159,6 +162,27 @@ def test_an_amount_is_spent_on_the_best_prices() -> None:
         with pytest.raises(BinanceError) as refused:
             spend(listing, amount, levels)
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "weight"),
+    [
+        ("ticker/24hr", {"symbol": "A"}, 2),
+        ("ticker/24hr", {"symbols": '["A","B"]'}, 2),
+        ("ticker/24hr", {"symbols": ",".join(["A"] * 21)}, 40),
+        ("ticker/24hr", {"symbols": ",".join(["A"] * 101)}, 80),
+        ("ticker/24hr", {}, 80),
+        ("ticker", {"symbols": '["A","B"]'}, 8),
+        ("ticker/tradingDay", {"symbols": ",".join(["A"] * 99)}, 200),
+        ("ticker/price", {"symbols": '["A"]'}, 4),
+        ("myTrades", {"symbol": "A", "orderId": "1"}, 5),
+        ("myTrades", {"symbol": "A"}, 20),
+        ("order/test", {"symbol": "A", "computeCommissionRates": "true"}, 20),
+    ],
+)
+def test_weights_are_those_of_binance(path: str, values: dict[str, str], weight: int) -> None:
+    endpoints = MARKET_ENDPOINTS | {name: endpoint for (_, name), endpoint in ORDER_ENDPOINTS.items()}
+    assert endpoints[path].cost(Parameters(values)) == weight
 
 
 def test_limits_count_by_address_and_account() -> None:

@@ -80,3 +80,23 @@ def test_a_flood_of_snapshot_requests_lets_others_trade(gateway: Gateway) -> Non
             slowest_s = max(slowest_s, time.monotonic() - started_s)
         assert sent > 50_000
         assert slowest_s < 0.5
+
+
+@pytest.mark.long
+def test_a_client_that_is_not_read_is_not_silent(tmp_path: Path) -> None:
+    """512 orders wait for their arrival. The client was logged out for its silence although its heartbeats waited in the connection."""
+    latency = {"latency": {"orders": {"kind": "constant", "delay_us": 3_000_000}}}
+    config: dict[str, object] = {"accounts": {"alice": latency}}
+    with (
+        start_exchange(symbols="AMZN", config=config, folder=tmp_path) as exchange,
+        start_gateway(exchange.endpoint, tmp_path, ["alice"]) as started,
+    ):
+        client = started.client("alice")
+        client.logon(heartbeat_s=1)
+        client.strict = False
+        orders = [
+            client.message("D", (11, f"o{n}"), (55, "AMZN"), (54, 1), (60, timestamp()), (38, 1), (40, 2), (44, "50")) for n in range(513)
+        ]  # fmt: skip
+        client.send_raw(b"".join([*orders, *(client.message("0") for _ in range(5))]))
+        assert "5" not in [message["35"] for message in until(client, "8", "11", "o511")]
+        client.close()

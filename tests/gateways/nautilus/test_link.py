@@ -73,6 +73,7 @@ def test_an_order_that_the_node_gave_up_is_not_sent_later(tmp_path: Path) -> Non
     async def run() -> None:
         with start_exchange(symbols="DEMO", journal=tmp_path / "journal", endpoint=endpoint) as served:
             async with live_node(endpoint, script, inflight_ms=200):
+                await until(lambda: script.statuses)  # the last subscription
                 book = script.cache.order_book(DEMO)
                 with connect(endpoint, "leaving", cancel_on_disconnect=True) as leaving:
                     leaving.buy("DEMO", 3, 9700)

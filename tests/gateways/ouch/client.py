@@ -19,7 +19,19 @@ from serl.gateways.ouch.messages import OUTBOUND
 
 TIMEOUT_S = 10
 SECRETS = {"alice": "alicepw", "bob": "bobpw"}
-LETTERS = ("side", "time_in_force", "display", "capacity", "sweep", "cross", "state", "reason", "liquidity", "event")
+LETTERS = (
+    "side",
+    "time_in_force",
+    "display",
+    "capacity",
+    "sweep",
+    "cross",
+    "state",
+    "reason",
+    "liquidity",
+    "event",
+    "strategy",
+)
 
 
 def soup(kind: bytes, payload: bytes = b"") -> bytes:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.gateways.ouch.client import (
 )
 from tests.server_fixture import start_exchange
 
+QUERIES = 30_000
 OPTIONS = (
     b"",
     b"",
@@ -178,6 +180,30 @@ def kill_under_load(started: Gateway, alice: SoupClient, bot: Bot) -> None:
     while (packet := alice.packet()) != (b"", b""):
         if packet[0] == b"S":
             bot.apply(packet[1])
+
+
+def test_a_user_who_asks_much_leaves_the_others_their_turn(tmp_path: Path) -> None:
+    """Queries and mass cancels are taken one by one: all of a read at once delayed the orders of the others by seconds."""
+    with (
+        start_exchange(symbols="AMZN") as exchange,
+        gateway(exchange.endpoint, tmp_path) as started,
+        SoupClient(started.port()) as alice,
+        SoupClient(started.port()) as bob,
+    ):
+        alice.log_in("alice", 0)
+        bob.log_in("bob", 0)
+        writer = threading.Thread(target=alice.send, args=(*[b"Q"] * QUERIES, enter(1, quantity=7)))
+        writer.start()
+        delays_s = []
+        for ref in range(1, 6):
+            sent_s = time.monotonic()
+            bob.send(enter(ref, quantity=1))
+            assert bob.summary(1) == [("A", ref, 1)]
+            delays_s.append(time.monotonic() - sent_s)
+        told = alice.messages(QUERIES + 1)
+        writer.join()
+        assert {message["type"] for message in told[:-1]} == {"Q"} and told[-1]["quantity"] == 7
+        assert max(delays_s) < 1, delays_s
 
 
 @pytest.mark.long

@@ -255,12 +255,28 @@ def test_mass_cancels_by_symbol_and_side(market: Market) -> None:
         assert [alice.packet()[0] for _ in range(2)] == [b"+", b"+"]
 
 
+def test_a_mass_cancel_of_a_group_does_not_cancel_other_orders(market: Market) -> None:
+    """The exchange has no groups: it cancelled everything."""
+    kept, refused = market.refs(2)
+    with market.client() as alice:
+        alice.send(enter(kept, b"B", 1, options=option(24, b"\0\1")))
+        assert alice.summary(1) == [("A", kept, 1)]
+        alice.send(mass_cancel(refused, options=option(24, b"\0\7")))
+        assert alice.packet()[0] == b"+"
+        alice.send(cancel(kept))
+        assert alice.summary(1) == [("C", kept, 1)]
+
+
 def test_self_trade_prevention_is_told_as_an_aiq_cancel(market: Market) -> None:
     resting, incoming = market.refs(2)
     with market.client() as alice:
         alice.send(enter(resting, b"B", 30), enter(incoming, b"S", 10), cancel(resting))
         assert alice.summary(2) == [("A", resting, 30), ("A", incoming, 10)]
-        decremented = alice.messages(2)
+        payloads = [alice.payload() for _ in range(2)]
+        # user reference number, decremented shares, reason, prevented shares, price, liquidity, strategy: the specification has 32 bytes
+        parts = [struct.unpack(">IIcIQcc", payload[9:]) for payload in payloads]
+        assert [part[-2:] for part in parts] == [(b"A", b"D"), (b"R", b"D")]
+        decremented = [decode(payload) for payload in payloads]
         assert [(m["type"], m["user_ref"], m["quantity"], m["reason"], m["prevented"]) for m in decremented] == [
             ("D", resting, 10, "Q", 10), ("D", incoming, 10, "Q", 10),
         ]  # fmt: skip
