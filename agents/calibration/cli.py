@@ -199,6 +199,7 @@ def _print_costs(console: object, costs: "dict[str, ExecutionCosts]", hours: str
     from rich.table import Table
 
     from serl.agents.calibration.costs import COSTS
+    from serl.agents.learning.table import estimate_text
 
     assert isinstance(console, Console)
     rows = {"train": "training hours, answering", "real": f"{hours}, answering"}
@@ -206,9 +207,6 @@ def _print_costs(console: object, costs: "dict[str, ExecutionCosts]", hours: str
     for head in ("", *(cost.name for cost in COSTS)):
         table.add_column(head, justify="left" if not head else "right")
     for name, found in costs.items():
-        cells = [
-            f"{one.value:.2f} \\[{one.low:.2f}, {one.high:.2f}]"
-            for one in (found.estimates[cost.name] for cost in COSTS)
-        ]
+        cells = [estimate_text(one).replace("[", r"\[") for one in (found.estimates[cost.name] for cost in COSTS)]
         table.add_row(rows.get(name, name), *cells)
     console.print(table)

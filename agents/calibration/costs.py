@@ -4,6 +4,7 @@ A policy that learns in a population is ranked there, so a population must rank 
 answers our orders (docs/answering.md) by the square-root law, as the flow of a population does: what they charge beyond it is compared.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from serl.agents.learning.evaluation import (
     execute_orders,
     measured,
 )
+from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.records import Rows
@@ -65,7 +67,7 @@ class ExecutionCosts:
     """COSTS in one market, bps."""
 
     estimates: dict[str, Estimate]
-    """With 95 % intervals over the clusters."""
+    """With 95 % intervals over the clusters, of which CLUSTERS_MIN are needed; else the ends are NaN."""
     orders: int
     clusters: int
     unit: str
@@ -78,7 +80,10 @@ class ExecutionCosts:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers."""
-        found = {name: {"bps": one.value, "interval": [one.low, one.high]} for name, one in self.estimates.items()}
+        found = {
+            name: {"bps": one.value, "interval": [one.low, one.high] if math.isfinite(one.low) else None}
+            for name, one in self.estimates.items()
+        }
         return {**found, "orders": self.orders, "clusters": self.clusters, "unit": self.unit}
 
 
@@ -172,7 +177,9 @@ def worked(
 def _estimated(episodes: Rows, columns: Columns) -> ExecutionCosts:
     clusters, unit = bootstrap_clusters(episodes, episodes["day"])
     estimates = {
-        cost.name: bootstrap_estimates(columns[cost.name], clusters, BOOTSTRAP_SEED, (cost.measure,))[cost.measure]
+        cost.name: bootstrap_estimates(
+            columns[cost.name], clusters, BOOTSTRAP_SEED, (cost.measure,), clusters_min=CLUSTERS_MIN
+        )[cost.measure]
         for cost in COSTS
     }
     return ExecutionCosts(estimates, len(episodes), int(clusters.max()) + 1, unit)

@@ -20,6 +20,7 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.learning.evaluation import Estimate, bootstrap_clusters
+from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.realism.tape import Floats
 from serl.agents.students_t import expanded
 from serl.agents.traders.population import PopulationConfig
@@ -76,7 +77,7 @@ class Ranking:
 
     names: tuple[str, ...]
     day: tuple[Estimate, ...]
-    """[policy] PA in bps, with 95 % intervals over the clusters, as all of these."""
+    """[policy] PA in bps, with 95 % intervals over the clusters, as all of these; NaN as ends for fewer than CLUSTERS_MIN."""
     population: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
     """[policy] population minus day, after the mean over the policies has been taken off both: a market that is dearer for all of them ranks
@@ -152,5 +153,6 @@ def _estimates(values: Floats, draws: Floats, clusters: int) -> tuple[Estimate, 
 
 
 def _estimate(value: float, draws: Floats, clusters: int) -> Estimate:
-    low, high = np.quantile(draws, expanded(clusters))
+    """Without an interval for fewer than CLUSTERS_MIN clusters: all draws from one are the value itself, and of a few lie between their extremes."""
+    low, high = np.quantile(draws, expanded(clusters)) if clusters >= CLUSTERS_MIN else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))

@@ -1,28 +1,27 @@
 """How a population ranks policies, as a table, a page, JSON and a picture."""
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from serl.agents.calibration.ranking import Ranking
 from serl.agents.learning.evaluation import Estimate
+from serl.agents.learning.table import estimate_text
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
+from serl.agents.realism.distances import CLUSTERS_MIN
 
 HEADS = ("PA in bps", "day", "population", "difference")
-
-
-def text(one: Estimate) -> str:
-    """A value with its interval."""
-    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
 
 def _rows(found: Ranking) -> list[list[str]]:
     columns = zip(found.names, found.day, found.population, found.differences, strict=True)
     ordered = sorted(columns, key=lambda row: -row[1].value)
-    return [[name, *map(text, estimates)] for name, *estimates in ordered]
+    return [[name, *map(estimate_text, estimates)] for name, *estimates in ordered]
 
 
 def summary_table(found: Ranking, title: str) -> Table:
@@ -41,10 +40,11 @@ def sentences(found: Ranking) -> list[str]:
         f"{orders} orders in {clusters} {unit}"
         for orders, clusters, unit in zip(found.orders, found.clusters, found.units, strict=True)
     ]
+    few = f", of which {CLUSTERS_MIN} are needed: give longer --hours" if min(found.clusters) < CLUSTERS_MIN else ""
     return [
-        f"rank correlation {text(found.correlation)}, largest difference {found.largest_difference_bps:.2f} bps",
+        f"rank correlation {estimate_text(found.correlation)}, largest difference {found.largest_difference_bps:.2f} bps",
         "difference: population - day, after subtracting the mean over the policies from both",
-        f"day: {counts[0]}; population: {counts[1]}; intervals of 95 % over these",
+        f"day: {counts[0]}; population: {counts[1]}; intervals of 95 % over these{few}",
     ]
 
 
@@ -63,7 +63,7 @@ def to_json(found: Ranking) -> dict[str, Any]:
 
 
 def _json(one: Estimate) -> dict[str, Any]:
-    return {"value": one.value, "interval": [one.low, one.high]}
+    return {"value": one.value, "interval": [one.low, one.high] if math.isfinite(one.low) else None}
 
 
 def plot(found: Ranking) -> bytes:
@@ -86,10 +86,10 @@ def plot(found: Ranking) -> bytes:
             label=name,
             color=colour,
         )
-    low = min(min(one.low for one in side) for side in (found.day, found.population))
-    high = max(max(one.high for one in side) for side in (found.day, found.population))
+    ends = [end for one in (*found.day, *found.population) for end in (one.value, one.low, one.high)]
+    low, high = np.nanmin(ends), np.nanmax(ends)
     axes.plot([low, high], [low, high], color="grey", linewidth=0.8)
-    axes.set(xlabel="PA in the replayed day, bps", ylabel="PA in the population, bps", title=f"rank correlation {text(found.correlation)}")  # fmt: skip
+    axes.set(xlabel="PA in the replayed day, bps", ylabel="PA in the population, bps", title=f"rank correlation {estimate_text(found.correlation)}")  # fmt: skip
     axes.legend(fontsize=8, ncols=2)
     return picture(figure)
 

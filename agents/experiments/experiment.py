@@ -18,6 +18,8 @@ from serl.exchange.config import time_of_day_ns
 from serl.exchange.invalid import describe_invalid
 
 SEEDS = 20
+SEED_MAX = 2**63 - 1
+"""Of the traders' random numbers."""
 
 
 class ExperimentConfig(BaseModel):
@@ -135,9 +137,9 @@ def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: s
 
 def _seeds(given: int | list[int], source: str) -> tuple[int, ...]:
     found = list(range(1, given + 1)) if isinstance(given, int) else given
-    if not found or min(found) < 0 or len(set(found)) < len(found):
+    if not found or min(found) < 0 or max(found) > SEED_MAX or len(set(found)) < len(found):
         raise ExperimentError(
-            f"{source}: seeds: expected a number from 1 on, or a list of different ones, got {given}; correct it"
+            f"{source}: seeds: expected a number from 1 on, or a list of different ones below 2^63, got {given}; correct it"
         )
     return tuple(found)
 

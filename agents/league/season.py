@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from serl.agents.execution.environment.vector import ACTIONS
 from serl.agents.execution.policies.choose import make_policy
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.league.config import LeagueConfig
@@ -19,6 +20,7 @@ from serl.agents.league.players import EXECUTOR, MAKER, LearntMaker, learnt_name
 from serl.agents.learning.policy import Policy as LearntPolicy
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.sources import shares_time
 from serl.agents.making.makers import Maker, MarketParameters, make_maker
 from serl.agents.pages.origin import versions
 from serl.agents.traders.population import load_population
@@ -57,9 +59,11 @@ class Season:
     """A season in a folder. Attributes: played: the matches so far."""
 
     def __init__(self, config: SeasonConfig, folder: Path, *, resume: bool) -> None:
-        """Errors as ResultFile; ConfigError for players that do not exist, or that have the same name."""
+        """Errors as ResultFile; ConfigError for players that do not exist, or that have the same name, and for a market that a league cannot have."""
         self.config, self.folder = config, folder
         self.executors: list[Policy] = [_executor(text) for text in config.executors]
+        for policy in self.executors:
+            _check_trained(policy, config.league)
         self.makers: list[Maker] = [make_maker(text, lambda: self._parameters) for text in config.makers]
         self._learners = [learnt_name(number) for number in range(1, config.rounds + 1)]
         self.executor_names = _distinct("executor", [one.name for one in self.executors], self._learners)
@@ -68,6 +72,8 @@ class Season:
             "versions": versions(), "season": config.model_dump(mode="json"), "population": self.population,
             "files": {text: sha256(Path(text).read_bytes()).hexdigest() for text in config.executors if text not in EXECUTORS},
         }  # fmt: skip
+        if not resume and not (folder / FILE).exists():
+            _ = self._league  # what it refuses leaves no folder behind, which the next command would refuse
         self._file = ResultFile(folder / FILE, settings, _from_json, resume=resume)
         self.played = [one for one in self._file.results if not isinstance(one, str)]
         self._learnt = {one for one in self._file.results if isinstance(one, str)}
@@ -76,6 +82,10 @@ class Season:
     def population(self) -> str:
         """The fingerprint of the market's traders."""
         return fingerprint(load_population(self.config.league.population))
+
+    @cached_property
+    def _league(self) -> League:
+        return League(self.config.league)
 
     @cached_property
     def _parameters(self) -> MarketParameters:
@@ -107,22 +117,19 @@ class Season:
 
     def play(self, on_part: Callable[[], None] = lambda: None) -> None:
         """Plays and learns what is missing. on_part: called after each match and each training."""
-        config, league = self.config, League(self.config.league)
-        try:
-            self._meet(league, RULES, itertools.product(self.executors, self.makers), on_part)
-            for seed in range(config.seeds):
-                if sum(of == seed for of, _ in self.played) == self._matches_of_learners:
-                    continue
-                policies, quoting = self._learn(league, seed, on_part)
-                pairs = [
-                    (policy, maker)
-                    for policy in (*self.executors, *policies)
-                    for maker in (*self.makers, *quoting)
-                    if policy.name in self._learners or maker.name in self._learners
-                ]
-                self._meet(league, seed, pairs, on_part)
-        finally:
-            league.close()
+        league = self._league
+        self._meet(league, RULES, itertools.product(self.executors, self.makers), on_part)
+        for seed in range(self.config.seeds):
+            if sum(of == seed for of, _ in self.played) == self._matches_of_learners:
+                continue
+            policies, quoting = self._learn(league, seed, on_part)
+            pairs = [
+                (policy, maker)
+                for policy in (*self.executors, *policies)
+                for maker in (*self.makers, *quoting)
+                if policy.name in self._learners or maker.name in self._learners
+            ]
+            self._meet(league, seed, pairs, on_part)
 
     def _meet(
         self, league: League, seed: int, pairs: Iterable[tuple[Policy, Maker]], on_part: Callable[[], None]
@@ -162,8 +169,10 @@ class Season:
         return self_play(league, self.executors, self.makers, config.rounds, executor, maker, keep)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file, and the market."""
         self._file.close()
+        if "_league" in vars(self):
+            self._league.close()
 
 
 def _executor(text: str) -> Policy:
@@ -172,6 +181,24 @@ def _executor(text: str) -> Policy:
             f"executor: expected one of {', '.join(EXECUTORS)}, or the file of a trained policy, got {text!r}"
         )
     return make_policy(text)
+
+
+def _check_trained(policy: Policy, league: LeagueConfig) -> None:
+    """ConfigError for the policy of a file that cannot work orders in a league, or that learnt on the days on which players meet."""
+    file: Any = policy
+    interface = policy.interface
+    if interface is None:
+        return
+    if interface.actions not in ACTIONS or interface.horizons_s:
+        what = "forecasts, which a league does not have" if interface.horizons_s else f"actions {interface.actions}"
+        raise ConfigError(
+            f"executor: expected a policy that works orders without forecasts, got {policy.name}, with {what}; give another"
+        )
+    source = league.source("test")
+    if any(shares_time(source, "test", trained) for trained in file.metadata.get("data", [])):
+        raise ConfigError(
+            f"executor: expected a policy that was not trained on the test days, on which players meet, got {policy.name}, which was; train another"
+        )
 
 
 def _distinct(side: str, rules: list[str], learners: list[str]) -> list[str]:

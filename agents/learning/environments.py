@@ -25,7 +25,7 @@ from serl.agents.execution.environment.undisturbed import UndisturbedAdvantage, 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
 from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.sources import Books, Source, Stretch, open_source
+from serl.agents.learning.sources import Books, Source, open_source, shares_time
 from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.agents.realism.days import day_origin
 from serl.agents.signals.forecaster import Forecaster
@@ -79,10 +79,9 @@ class Scenario:
     def sampler_of(self, part: str) -> Sampler:
         """Parent orders in a part of the data."""
         config = self.config
-        orders = RandomOrders(
-            self.source.hours(part), config.duration_s, config.interval_s, config.share_min, config.share_max
-        )
-        return TeamSampler(orders, self.agents) if self.agents > 1 else orders
+        hours = self.source.hours(part)
+        orders = RandomOrders(hours, config.duration_s, config.interval_s, config.share_min, config.share_max)
+        return TeamSampler(orders, self.agents, hours[0].lot_multiple) if self.agents > 1 else orders
 
     @cached_property
     def _undisturbed(self) -> UndisturbedMids:
@@ -121,20 +120,12 @@ class Scenario:
         if self.config.part == TRAIN or policy.interface is None:
             return
         for trained in file.metadata.get("data", []):
-            if self._lie_in(self.source.learnt_in(trained)):
+            if shares_time(self.source, self.config.part, trained):
                 where = trained["market"].get("hours") or f"the part {trained['market'].get('part', TRAIN)}"
                 raise ConfigError(
                     f"{policy.name}: expected a policy that was not trained in the hours in which policies are compared, got one that was "
                     f"trained in {where}; give another part or other --hours, or train another"
                 )
-
-    def _lie_in(self, stretches: Sequence[Stretch]) -> bool:
-        """Whether orders may share time with some stretches."""
-        return bool(stretches) and any(
-            hours.day == day and hours.start_ns < end_ns and start_ns < hours.end_ns
-            for hours in self.source.hours(self.config.part)
-            for day, start_ns, end_ns in stretches
-        )
 
     @property
     def reward(self) -> Reward:

@@ -31,7 +31,7 @@ from serl.agents.learning.baseline import (
     require_execution_env,
     require_finite,
 )
-from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers
+from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers, require_learning
 from serl.agents.learning.settings import SAVED
 from serl.exchange.errors import ConfigError
 
@@ -166,6 +166,7 @@ class HALOP:
     """A learner over one environment. The seed determines everything."""
 
     def __init__(self, env: VectorEnv, config: HALOPConfig) -> None:
+        require_learning("HALOP", config.steps, config.warm_up)
         torch.set_num_threads(config.threads)
         self.env, self.config, self.steps = require_execution_env(env, "limit", "HALOP"), config, 0
         self.random = np.random.Generator(np.random.PCG64(config.seed))

@@ -197,7 +197,13 @@ class MacMicPolicy(BaselinePolicy):
         self._trader = TwoLevelTrader(self.network, self.config, count)
 
     def act(self, env: ExecutionVectorEnv, observations: Any) -> Floats:
-        """See BaselinePolicy."""
+        """See BaselinePolicy. ConfigError for windows whose last interval would be cut off before its remainder crosses."""
+        steps, m = env.accounts.episodes["steps"], self.config.interval_steps
+        if np.any(steps % m):
+            raise ConfigError(
+                f"{self.name}: expected windows of a multiple of {m} decisions, the intervals that it was trained with, got {steps.max()}; change duration_s "
+                "or interval_s"
+            )
         return self._trader.act(env, observations)[0]
 
 

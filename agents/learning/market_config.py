@@ -13,6 +13,8 @@ from serl.exchange.invalid import describe_invalid
 Part = Literal["train", "validation", "test", "unseen", "fold"]
 FILLS_BEFORE = "touch"
 """Model of fills of settings and policies that were saved without naming one."""
+DURATION_S_MAX = 172_800.0
+"""No day lasts longer; nanoseconds of much more are no integers of 64 bits."""
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 
 
@@ -62,7 +64,7 @@ class MarketConfig(LearningSettings):
     half_spread_bps: float = Field(1.0, ge=0, description="for bars with fixed spreads")
     impact_bps: float = Field(0.0, ge=0, description="for bars")
     participation: float = Field(0.2, gt=0, le=1, description="for bars")
-    duration_s: float = Field(600.0, gt=0)
+    duration_s: float = Field(600.0, gt=0, le=DURATION_S_MAX)
     interval_s: float = Field(10.0, gt=0)
     share_min: float = Field(
         0.005, gt=0, le=1, description="smallest order, as a share of the volume expected in the window"

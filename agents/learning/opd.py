@@ -8,6 +8,7 @@ The future comes from running the market through the window without our order (`
 is exact only where we have no impact (bars, static book).
 """
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ from serl.agents.learning.sequences import (
     sample_actions,
 )
 from serl.agents.learning.settings import SAVED
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 MINUTE_NS = 60_000_000_000
@@ -89,6 +91,16 @@ class OPDPolicy(BaselinePolicy):
         return capped_shares(env, np.array(self.config.fractions)[log_probs.argmax(-1).numpy()])
 
 
+def _require_student_learns(config: OPDConfig, update_steps: int) -> None:
+    """ConfigError unless an update is left after the teacher's: the student, who is the policy, would stay as it was drawn, and nobody would know."""
+    teacher = math.ceil(config.teacher_share * config.steps / update_steps)
+    if math.ceil(config.steps / update_steps) <= teacher:
+        raise ConfigError(
+            f"OPD: expected steps for an update of the student after the teacher's, of {update_steps:,} steps each, got {config.steps:,}; give at least "
+            f"{(teacher + 1) * update_steps:,}, or a smaller teacher_share"
+        )
+
+
 class OPD:
     """Teacher and student over one environment. The seed determines everything."""
 
@@ -97,6 +109,7 @@ class OPD:
         self.env, self.config, self.steps = require_execution_env(env, "market", "OPD"), config, 0
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         window = decisions_per_order(self.env.sampler.sample(np.random.Generator(np.random.PCG64(0)), 1))
+        _require_student_learns(config, window * self.env.num_envs)
         observed, actions = env.single_observation_space.shape[0], len(config.fractions)
         generator = torch.Generator().manual_seed(config.seed)
         self.teacher = RecurrentActorCritic(observed + 2 * window, actions, config.units, generator)

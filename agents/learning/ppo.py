@@ -102,7 +102,9 @@ class PPO:
         statistics of the last epoch."""
         samples = self.config.rollout_steps if self.network.memory is not None else 1
         count = max(1, round(rollouts[0].size * samples / self.config.minibatch))
-        count = min(count, *(rollout.size for rollout in rollouts))  # with a memory, the size is in whole environments
+        # with a memory, the size is in whole environments; a single sample has no deviation to divide its advantage by
+        least = math.ceil(2 / samples)
+        count = min(count, *(max(1, rollout.size // least) for rollout in rollouts))
         losses: list[list[Tensor]] = [[] for _ in rollouts]
         for epoch in range(self.config.epochs):
             shuffled = [rollout.minibatches(self.random, count) for rollout in rollouts]

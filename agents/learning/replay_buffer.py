@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from serl.exchange.errors import ConfigError
+
 
 def layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     """A perceptron with two hidden layers."""
@@ -17,6 +19,14 @@ def draw_weights(network: nn.Module, generator: torch.Generator) -> None:
     for parameter in network.parameters():
         bound = parameter.shape[-1] ** -0.5
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def require_learning(name: str, steps: int, warm_up: int) -> None:
+    """ConfigError unless learning starts before the last step: the network would stay as it was drawn, and nobody would know."""
+    if warm_up >= steps:
+        raise ConfigError(
+            f"{name}: expected warm_up, the random decisions before learning starts, to be less than its {steps:,} steps, got {warm_up:,}; set one of them"
+        )
 
 
 class ReplayBuffer:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -100,13 +101,32 @@ def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Sour
         return Bars(config, bar_dataset(bars[0]))
     if days is None and not config.data:
         raise DataError("market.data: expected at least one file, got none; name it in the settings or with --market")
+    _require_different(config.data)
     return Books(config, [load_day(path) for path in config.data] if days is None else days)
+
+
+def _require_different(files: Sequence[Path]) -> None:
+    """DataError for a day that is named twice: intervals would count its blocks twice."""
+    resolved = [path.resolve() for path in files]
+    for number, path in enumerate(resolved):
+        if path in resolved[:number]:
+            raise DataError(f"market.data: expected different days, got {files[number]} twice; leave one out")
 
 
 def _part(parts: Any, part: str, what: str) -> Any:
     if part not in parts:
         raise DataError(f"part: expected one of {', '.join(parts)} for {what}, got {part!r}")
     return parts[part]
+
+
+def shares_time(source: Source, part: str, trained: dict[str, Any]) -> bool:
+    """Whether orders of a part may share time with those of a training (see `Source.learnt_in`)."""
+    stretches = source.learnt_in(trained)
+    return bool(stretches) and any(
+        hours.day == day and hours.start_ns < end_ns and start_ns < hours.end_ns
+        for hours in source.hours(part)
+        for day, start_ns, end_ns in stretches
+    )
 
 
 def _as_trained(config: MarketConfig, trained: dict[str, Any]) -> MarketConfig:

@@ -80,7 +80,8 @@ def _ends(estimate: Estimate, form: str = "{:.2f} {:.2f}") -> str:
     return form.format(estimate.low, estimate.high) if np.isfinite(estimate.low) else NO_INTERVAL
 
 
-def _cell(estimate: Estimate) -> str:
+def estimate_text(estimate: Estimate) -> str:
+    """A value with its interval."""
     return f"{estimate.value:.2f} {_ends(estimate, '[{:.2f}, {:.2f}]')}"
 
 
@@ -117,7 +118,7 @@ def markdown(sections: Sequence[Section]) -> str:
         headers = ["policy", *_headers(one), "orders"]
         lines += [f"## {one.market}", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
         for row in one.rows:
-            cells = [row.name, *(_cell(row.estimates[name]) for name in _shown(one)), str(one.orders)]
+            cells = [row.name, *(estimate_text(row.estimates[name]) for name in _shown(one)), str(one.orders)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", note(one), "", section.provenance, ""]
     return "\n".join(lines)

@@ -65,17 +65,17 @@ class Channels:
         return np.stack([SQUASHES[name](scaled[:, index]) for index, name in enumerate(self.squashes)], axis=1)
 
 
-def split_orders(episodes: Rows, agents: int) -> Rows:
-    """(n * K,) EPISODE rows: the orders (n,) split among K agents each, as evenly as whole lots allow. LearningError for an order with fewer
-    lots than agents."""
+def split_orders(episodes: Rows, agents: int, lot_multiple: int = 1) -> Rows:
+    """(n * K,) EPISODE rows: the orders (n,) split among K agents each, as evenly as whole multiples of lots allow. LearningError for an order with
+    fewer of them than agents."""
     rows = np.repeat(episodes, agents)
     agent = np.arange(len(rows)) % agents
-    each, remainder = np.divmod(rows["qty_lots"], agents)
+    each, remainder = np.divmod(rows["qty_lots"] // lot_multiple, agents)
     if np.any(each == 0):
         raise LearningError(
-            f"team: expected parent orders of at least {agents} lots, got {rows['qty_lots'].min()}; use larger orders"
+            f"team: expected parent orders of at least {agents * lot_multiple} lots, got {rows['qty_lots'].min()}; use larger orders"
         )
-    rows["qty_lots"] = each + (agent < remainder)
+    rows["qty_lots"] = (each + (agent < remainder)) * lot_multiple
     return rows
 
 
@@ -85,12 +85,13 @@ class TeamSampler:
 
     sampler: Sampler
     agents: int
+    lot_multiple: int = 1
 
     def sample(self, random: np.random.Generator, count: int) -> Rows:
         """(count,) EPISODE rows of count / K parent orders."""
         rows = self.sampler.sample(random, count // self.agents).copy()
-        rows["qty_lots"] = np.maximum(rows["qty_lots"], self.agents)
-        return split_orders(rows, self.agents)
+        rows["qty_lots"] = np.maximum(rows["qty_lots"], self.agents * self.lot_multiple)
+        return split_orders(rows, self.agents, self.lot_multiple)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -175,6 +175,8 @@ class Training:
             self.weights = MarketWeights(config.hybrid)
         self.updates = 0
         self._interface, self._metadata = Interface.from_env(envs[0]), metadata or {}
+        self._learnt_before: list[dict[str, Any]] = []
+        """The data of the policy that the weights are from, and of those before it."""
         self.stopping: EarlyStopping | None = None
         if config.early_stopping:
             if score is None:
@@ -189,16 +191,29 @@ class Training:
             raise PolicyFileError(
                 f"{path}: expected a trained network to start from, got {policy.name}, which has none"
             )
+        if type(policy) is not Policy or policy.team is not None:  # the weights mean something else
+            what = "corrects a rule" if policy.team is None else "observes the messages of a team"
+            raise PolicyFileError(
+                f"{path}: expected a network that decides alone to start from, got {policy.name}, which {what}; give another policy"
+            )
         policy.interface.require(self._interface, "the settings")
         if policy.network.to_json() != network.to_json():
             raise PolicyFileError(
                 f"{path}: expected the network of the settings, {network.to_json()}, got {policy.network.to_json()}; change `network`"
             )
         network.load_state_dict(policy.network.state_dict())
+        self._learnt_before = policy.metadata.get("data", [])
 
     def resume(self) -> None:
-        """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings."""
-        saved, best = checkpoint.restore(self.learner, self.folder / CHECKPOINT)
+        """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings and data."""
+        path = self.folder / CHECKPOINT
+        saved, best = checkpoint.restore(self.learner, path)
+        if saved.get("data", self._data) != self._data:  # older checkpoints do not say
+            raise PolicyFileError(
+                f"{path}: expected the data that the run began with, {saved['data']}, got {self._data}; restore the files of its settings, or start a "
+                "new run"
+            )
+        self._learnt_before = saved.get("learnt_before", [])
         self.updates = saved["updates"]
         if self.weights:
             self.weights.values[:] = saved["weights"]
@@ -251,12 +266,19 @@ class Training:
         training: dict[str, Any] = {
             "updates": self.updates,
             "weights": list(self.weights.values) if self.weights else [],
+            "data": self._data,
+            "learnt_before": self._learnt_before,
         }
         best: dict[str, Any] = {}
         if self.stopping:
             self.stopping.at_checkpoint(self.learner.steps, self.learner.network.state_dict())
             training["stopping"], best = self.stopping.state, self.stopping.weights
         checkpoint.save(self.learner, training, path, best)
+
+    @property
+    def _data(self) -> list[str]:
+        """Fingerprints of the data, and the forecaster: files may change while a run is interrupted."""
+        return [*(str(one.get("fingerprint")) for one in self._metadata.get("data", [])), self._interface.forecaster]
 
     def _best_policy(self) -> Policy:
         """The best policy of early stopping, whose weights replace the learner's; else the current one."""
@@ -271,4 +293,6 @@ class Training:
             "name": self.config.name, "seed": self.config.ppo.seed, "steps": self.learner.steps if steps is None else steps,
             **({"started_from": str(self.config.start_from)} if self.config.start_from else {}), **self._metadata,
         }  # fmt: skip
+        if self._learnt_before:  # the weights know these data, too: nothing of them is new to the policy
+            metadata["data"] = [*self._metadata.get("data", []), *self._learnt_before]
         return Policy(self.learner.network, self._interface, metadata)

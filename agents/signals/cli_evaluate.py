@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -33,9 +34,13 @@ def score_days(
     window = None if hours is None else parse_window(hours, "--hours")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
-        parts, origins = [], []
+        parts, origins, seen = [], [], set[bytes]()
         for number, path in enumerate(days):
             day = load_day(path)
+            content = sha256(day.commands.tobytes()).digest()
+            if content in seen:  # its blocks would count twice, and intervals be too narrow
+                raise SignalError(f"{path.name}: expected different days, got one for the second time; leave it out")
+            seen.add(content)
             grid = build_grid(day, forecaster.symbol)
             if window is None:
                 window = _later_hours(forecaster, grid, path.name)

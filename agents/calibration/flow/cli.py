@@ -121,24 +121,26 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
     help="Times the volatility: all happens its square times as fast.",
 )  # fmt: skip
 @click.option(
-    "--value-lean", default=0.0, show_default=True, type=FloatRange(0, 10),
-    help="How strongly the flow follows the value, which news of kind value move; 0: not at all.",
+    "--value-lean", type=FloatRange(0, 10),
+    help="How strongly the flow follows the value, which news of kind value move; 0: not at all.  [default: as FLOW does]",
 )  # fmt: skip
-def scenario_command(flow_file: Path, output: Path, volatility: float, value_lean: float) -> None:
+def scenario_command(flow_file: Path, output: Path, volatility: float, value_lean: float | None) -> None:
     """Change what a FLOW does without training: its volatility, or a price path that it follows.
 
     The path comes from news of kind value: `serl simulate OUTPUT --news path.jsonl`, or `serl news send` to an exchange.
     """
     from serl.agents.calibration.calibrate import require_folder, write_population
     from serl.agents.calibration.cli import population_name
-    from serl.agents.calibration.flow.population import in_scenario
+    from serl.agents.calibration.flow.population import flow_profile, in_scenario
     from serl.agents.traders.population import load_population
 
     require_folder(output)
     population = load_population(flow_file)
     found = in_scenario(population, volatility, value_lean, population_name(output))
     write_population(
-        found, output, [f"{population.name} with {volatility:g} times the volatility, value_lean {value_lean:g}"]
+        found,
+        output,
+        [f"{population.name} with {volatility:g} times the volatility, value_lean {flow_profile(found).value_lean:g}"],
     )
     click.echo(f"wrote {output}")
 

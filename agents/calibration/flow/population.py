@@ -65,8 +65,9 @@ def with_profile(flow: PopulationConfig, name: str, changes: dict[str, Any], **s
     return check_population(values, name)
 
 
-def in_scenario(flow: PopulationConfig, volatility: float, value_lean: float, name: str) -> PopulationConfig:
-    """A flow with `volatility` times the volatility that it has, which follows the value with `value_lean`. CalibrationError for other
-    populations."""
-    pace = flow_profile(flow).pace * volatility**2
-    return with_profile(flow, name, {"pace": pace, "value_lean": value_lean})
+def in_scenario(flow: PopulationConfig, volatility: float, value_lean: float | None, name: str) -> PopulationConfig:
+    """A flow with `volatility` times the volatility that it has, which follows the value with `value_lean`; None: as it does. CalibrationError for
+    other populations."""
+    profile = flow_profile(flow)
+    lean = profile.value_lean if value_lean is None else value_lean
+    return with_profile(flow, name, {"pace": profile.pace * volatility**2, "value_lean": lean})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow.samples import Samples
 from serl.agents.one_thread import one_thread
 from serl.agents.realism.tape import Floats, Ints
@@ -77,9 +78,13 @@ def _is_cancel(token: Ints) -> Any:
 
 
 def classes_of(days: Sequence[Samples]) -> Classes:
-    """Classes of equal frequency; frequent sizes have classes of their own."""
+    """Classes of equal frequency; frequent sizes have classes of their own. CalibrationError without cancellations whose ages could be learnt."""
     wait = np.concatenate([one.wait_log_s for one in days])
     age = np.concatenate([one.age_log_s[~np.isnan(one.age_log_s)] for one in days])
+    if not len(age):
+        raise CalibrationError(
+            "training window: expected cancellations of orders that arrived on the day, got none; give another window or day"
+        )
     lots = np.concatenate([one.lots[one.lots > 0] for one in days])
     low, high = _size_classes(lots)
     return Classes(_edges(wait, WAITS), _edges(age, AGES - 1), low, high)

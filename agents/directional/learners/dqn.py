@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from serl.agents.directional.environment import DirectionalVectorEnv
-from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers
+from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers, require_learning
 from serl.agents.learning.settings import LearningSettings
 from serl.exchange.errors import ConfigError
 
@@ -77,11 +77,12 @@ class Auxiliary(Protocol):
 
 
 class DQN:
-    """A learner over one environment with discrete positions. The seed determines everything."""
+    """A learner over one environment with discrete positions. The seed determines everything. Raises `ConfigError` if it would never learn."""
 
     def __init__(
         self, env: DirectionalVectorEnv, config: DQNConfig, network: nn.Module, auxiliary: Auxiliary | None = None
     ) -> None:
+        require_learning("DQN", config.steps, config.warm_up)
         torch.set_num_threads(config.threads)
         self.env, self.config, self.network, self._auxiliary = env, config, network, auxiliary
         self.steps = 0

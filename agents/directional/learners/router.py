@@ -10,7 +10,7 @@ observation alone, and it is the key.
 from collections.abc import Mapping
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from serl.agents.directional.config import DirectionalConfig
@@ -32,6 +32,12 @@ class RouterConfig(LearningSettings):
     memory: int = Field(2048, gt=0, description="remembered decisions")
     nearest: int = Field(5, gt=0, description="of those with the same action")
     memory_weight: float = Field(0.5, ge=0, description="alpha; 0: no memory")
+
+    @model_validator(mode="after")
+    def _remembers_the_nearest(self) -> "RouterConfig":
+        if self.nearest > self.memory:
+            raise ValueError(f"nearest: expected at most as many as are remembered ({self.memory}), got {self.nearest}")
+        return self
 
 
 class Router(nn.Module):

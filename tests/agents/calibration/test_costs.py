@@ -25,6 +25,16 @@ def test_orders_come_in_pairs_that_differ_by_their_side() -> None:
     assert (orders["start_ns"] + orders["steps"] * orders["interval_ns"]).max() <= HELD_OUT[1]
 
 
+def test_few_blocks_give_no_interval() -> None:
+    """Half an hour has three blocks of ten minutes: draws from them lie between the smallest and the largest."""
+    start_ns = HELD_OUT[0]
+    orders = day_orders(poisson_day(), start_ns, start_ns + HOUR_NS // 2, pairs=2)
+    found = population_costs(flow(), range(1), orders)
+    assert found.clusters < 5 and np.isfinite(found.values).all()
+    assert all(np.isnan(one.low) for one in found.estimates.values())
+    assert found.to_json()["passive - TWAP"]["interval"] is None
+
+
 @pytest.mark.long
 def test_a_day_and_a_population_are_measured_alike() -> None:
     orders = day_orders(poisson_day(), *HELD_OUT, pairs=2)

@@ -13,7 +13,7 @@ from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow import train, training
 from serl.agents.calibration.flow.cli import flow
 from serl.agents.calibration.flow.population import flow_population
-from serl.agents.calibration.flow.samples import NO_TOKEN, samples_of, tokens_of
+from serl.agents.calibration.flow.samples import NO_TOKEN, Samples, samples_of, tokens_of
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
 from serl.agents.traders.errors import PopulationError
@@ -182,3 +182,11 @@ def test_networks_trained_before_tables_had_tails() -> None:
         found[start:end].reshape(2, -1), [32 * np.array(PROBABILITIES) + 1, 320 * np.array(PROBABILITIES) + 100]
     )
     assert found[end:].tolist() == numbers[end:].tolist()
+
+
+def test_a_day_without_cancellations_of_a_known_age_is_refused() -> None:
+    """There are no quantiles of nothing."""
+    ones, unknown = np.ones(8, np.int64), np.full(8, np.nan)
+    samples = Samples(ones, ones, unknown, np.zeros(8), np.zeros((2, 8, INPUTS), np.float32), 0)
+    with pytest.raises(CalibrationError, match="expected cancellations of orders that arrived on the day, got none"):
+        training.classes_of([samples])

@@ -1,5 +1,6 @@
 """`serl ranking`: markets that rank policies alike, or the other way round; the command on a small day."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from serl.agents.calibration import ranking
 from serl.agents.calibration.cli_ranking import ranking as command
 from serl.agents.calibration.ranking import POLICIES, Advantages, compare, spearman
+from serl.agents.calibration.ranking_report import sentences, write_ranking
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 
@@ -50,6 +52,22 @@ def test_orders_in_windows_without_trades_are_left_out() -> None:
     one = advantages(np.zeros(COUNT), 3)
     one.pa_bps[:, :4] = np.nan
     assert np.isfinite(one.draws(1)).all() and np.isfinite(one.means).all()
+
+
+def test_few_clusters_give_no_interval(tmp_path: Path) -> None:
+    """All draws from one block are the value itself: intervals had no width."""
+    found = compare(
+        dataclasses.replace(advantages(np.linspace(-5, 1, COUNT), 1), clusters=np.zeros(40, np.int64)),
+        advantages(np.linspace(-5, 1, COUNT), 2),
+    )
+    assert all(np.isnan(one.low) and np.isnan(one.high) for one in (*found.day, *found.differences, found.correlation))
+    assert all(one.low < one.value < one.high for one in found.population)
+    for path in write_ranking(found, "", "one block", 1, tmp_path / "r.html"):
+        assert path.stat().st_size
+    numbers = json.loads((tmp_path / "r.json").read_text())
+    assert numbers["rank_correlation"]["interval"] is None and numbers["pa_bps"]["TWAP"]["population"]["interval"]
+    assert "(no interval)" in (tmp_path / "r.html").read_text()
+    assert "of which 5 are needed: give longer --hours" in sentences(found)[-1]
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from serl.agents.directional.config import directional_settings
@@ -151,3 +152,13 @@ def test_continuous_positions_are_refused() -> None:
     with pytest.raises(ConfigError, match="expected discrete positions for Q-learning, got continuous"):
         train_dqn(env, DQNConfig())
     assert DuellingNetwork(10, 3, 8, 0)(torch.zeros(2, 10)).shape == (2, 3)
+
+
+def test_a_dqn_that_would_never_learn_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"DQN: expected warm_up, .* to be less than its 2,000 steps, got 5,000"):
+        train_dqn(env_of(), DQNConfig(steps=2_000))
+
+
+def test_a_memory_holds_the_nearest() -> None:
+    with pytest.raises(ValidationError, match=r"nearest: expected at most as many as are remembered \(3\), got 5"):
+        RouterConfig(memory=3)

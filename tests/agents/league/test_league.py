@@ -279,3 +279,9 @@ def test_bad_settings() -> None:
         LeagueMarket(load_population("pair"), 1)
     with pytest.raises(ValueError, match=r"duration_s: expected a multiple of interval_s \(10\), got 25"):
         LeagueConfig(duration_s=25)
+
+
+@pytest.mark.parametrize(("duration_s", "interval_s"), [(60, 0.1), (3, 0.3), (300, 10)])
+def test_intervals_may_be_fractions_of_a_second(duration_s: float, interval_s: float) -> None:
+    """60 % 0.1 is not 0."""
+    assert LeagueConfig(duration_s=duration_s, interval_s=interval_s).interval_s == interval_s

@@ -1,5 +1,6 @@
 """A season is played, kept and continued; its cross tables are drawn; the dashboard shows them."""
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -16,6 +17,9 @@ from serl.agents.league.cli import league
 from serl.agents.league.config import LeagueConfig
 from serl.agents.league.players import EXECUTOR, MAKER
 from serl.agents.league.season import FILE, Cells, Season, SeasonConfig
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.sources import open_source
 from serl.exchange.errors import ConfigError
 from serl.result_file import ResultFileError
 from tests.clients.dashboard.server_fixture import dashboard
@@ -131,6 +135,26 @@ def test_a_trained_policy_plays_as_it_did(whole: Season, tmp_path: Path) -> None
     assert found.executor == "executor-1" and found.pa_bps.tolist() == there.pa_bps.tolist()
 
 
+def test_a_policy_that_cannot_play_is_refused_before_the_folder_is_made(whole: Season, tmp_path: Path) -> None:
+    """A maker, one that observes forecasts, and one that was trained on the days on which players meet."""
+    known = load_policy(whole.folder / "seed-0" / "executor-1.safetensors")
+    assert isinstance(known, Policy)
+    forecasting = dataclasses.replace(known.interface, horizons_s=(1.0,))
+    Policy(known.network, forecasting, {}).save(tmp_path / "forecasting.safetensors")
+    market = MarketConfig(kind="dynamic", population="small", part="test", simulated_days=1)
+    learnt = {"data": [{"market": market.model_dump(mode="json"), **open_source(market).describe()}]}
+    Policy(known.network, known.interface, learnt).save(tmp_path / "tested.safetensors")
+    for file, error in (
+        (whole.folder / "seed-0" / "maker-1.safetensors", "got maker-1, with actions box"),
+        (tmp_path / "forecasting.safetensors", "got forecasting, with forecasts, which a league does not have"),
+        (tmp_path / "tested.safetensors", "not trained on the test days, on which players meet, got tested"),
+    ):
+        folder = tmp_path / f"of-{file.stem}"
+        with pytest.raises(ConfigError, match=error):
+            Season(CONFIG.model_copy(update={"executors": (str(file),), "rounds": 0}), folder, resume=False)
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -140,11 +164,26 @@ def test_a_trained_policy_plays_as_it_did(whole: Season, tmp_path: Path) -> None
         (["--maker", "glft:-1"], "got 'glft:-1'"),
         (["--windows", "0"], "windows: expected a number greater than or equal to 1, got 0"),
         (["--duration", "25"], "duration_s: expected a multiple of interval_s"),
+        (["--duration", "1e300"], "duration_s: expected a number less than or equal to 172800, got 1e+300"),
     ],
 )  # fmt: skip
 def test_bad_settings_are_errors_of_one_line(tmp_path: Path, options: list[str], error: str) -> None:
     folder = tmp_path / "new"
     done = CliRunner().invoke(league, ["--population", "small", "-o", str(folder), *options])
+    assert isinstance(done.exception, ConfigError) and error in str(done.exception) and not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--population", "pair"], "pair: symbols: expected one symbol in an environment"),
+        (["--population", "small", "--duration", "86400"], "small: expected at least 86400 s of continuous trading"),
+    ],
+)
+def test_a_refused_market_leaves_no_folder(tmp_path: Path, options: list[str], error: str) -> None:
+    """The next command would have been refused: there were results already."""
+    folder = tmp_path / "new"
+    done = CliRunner().invoke(league, ["-o", str(folder), *options])
     assert isinstance(done.exception, ConfigError) and error in str(done.exception) and not folder.exists()
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.toy import ToyExecution
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.baseline import Baseline, Foresight, gain_on_twap, oracle_foresight
@@ -16,7 +17,7 @@ from serl.agents.learning.baseline_training import BaselineTraining, build_train
 from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.halop import HALOPConfig
-from serl.agents.learning.macmic import MacMicConfig, oracle_schedule
+from serl.agents.learning.macmic import MacMicConfig, MacMicNetwork, MacMicPolicy, oracle_schedule
 from serl.agents.learning.opd import OPD, OPDConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.sequences import rewards_to_go
@@ -250,3 +251,21 @@ def test_rewards_to_go_stop_at_the_segments_end() -> None:
     rewards = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
     assert rewards_to_go(rewards, 2).flatten().tolist() == [3, 2, 7, 4]
     assert rewards_to_go(rewards, 4).flatten().tolist() == [10, 9, 7, 4]
+
+
+def test_a_baseline_that_would_never_learn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"OPD: expected steps for an update of the student .* give at least 768"):
+        run("opd", tmp_path, steps=64 * 6)
+    run("opd", tmp_path, steps=2 * 64 * 6)
+    with pytest.raises(ConfigError, match=r"HALOP: expected warm_up, .* to be less than its 500 steps, got 500"):
+        run("halop", tmp_path, steps=500)
+
+
+def test_a_macmic_policy_works_whole_intervals_alone() -> None:
+    """What was left of the last interval was forced after the end, and nobody was told."""
+    env, config = hybrid(4), MacMicConfig(interval_steps=5, reach_ticks=5)
+    network = MacMicNetwork(env.layout.size, config, torch.Generator().manual_seed(1))
+    policy = MacMicPolicy(network, config, Interface.from_env(env), {})
+    episodes = env.sampler.sample(np.random.default_rng(0), 4)
+    with pytest.raises(ConfigError, match=r"macmic: expected windows of a multiple of 5 decisions, .* got 12; change"):
+        execute_orders(env, policy, episodes)

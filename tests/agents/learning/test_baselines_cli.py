@@ -48,7 +48,8 @@ def test_train_and_evaluate(folder: Path) -> None:
     assert "already contains a run" in again.output
     resumed = CliRunner().invoke(train, ["--resume", str(folder / "opd")])
     assert "only runs of ppo can be resumed" in str(resumed.exception)
-    options = ("--market", folder / "a.day", "--config", folder / "opd.yaml")
+    # the hours of the settings are those of one part, and an hour has no other on which the rule could be fitted
+    options = ("--market", folder / "a.day", "--config", folder / "opd.yaml", "--part", "train")
     policies = [folder / name / "policy.safetensors" for name in MODES]
     arguments = (*policies, *options, "--episodes", 8, "--output", folder / "reports")
     done = CliRunner().invoke(evaluate, [str(argument) for argument in arguments])

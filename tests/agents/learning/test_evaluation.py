@@ -12,7 +12,7 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.execution.errors import DataError, LayoutMismatchError
 from serl.agents.execution.policies.policy import Policy as AnyPolicy
 from serl.agents.execution.policies.reactive import Aggressive, Passive, Patience
 from serl.agents.execution.policies.schedules import Twap
@@ -333,3 +333,11 @@ def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario,
         policy.actions(
             ExecutionVectorEnv(scenario.market, scenario.sampler, **interface.settings() | {"offset_bps": 0.0})
         )
+
+
+def test_a_day_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    """It gave twice as many blocks to resample, and narrower intervals."""
+    (tmp_path / "here").mkdir()
+    paths = [tmp_path / "a.day", tmp_path / "here" / ".." / "a.day"]
+    with pytest.raises(DataError, match=r"market\.data: expected different days, got .*a\.day twice; leave one out"):
+        Scenario(MarketConfig(kind="replay", data=paths))

@@ -3,16 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
 
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning.environments import Scenario
+from serl.agents.learning.errors import LearningError
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Simulated
 from serl.agents.learning.table import Section, markdown, terminal_table
+from serl.agents.learning.team import split_orders
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from tests.agents.traders.test_rules import DAY, population
@@ -77,3 +81,13 @@ def test_an_evaluation_tells_the_fees(tmp_path: Path) -> None:
     assert found[200]["fees"] == pytest.approx(2.0, rel=1e-9), "200 millionths of what was paid"
     assert found[0]["pa"] - found[200]["pa"] == pytest.approx(2.0, rel=0.01)
     assert "fees" not in found[0]
+
+
+def test_teams_share_orders_in_whole_multiples_of_lots(tmp_path: Path) -> None:
+    """Half of an order of 110 lots is no multiple of 10, which the market refuses."""
+    env = Scenario(market(tmp_path, {"lot_multiple": 10}), agents=2).env(Scales())
+    env.reset(seed=1)
+    lots = env.accounts.episodes["qty_lots"].reshape(-1, 2)
+    assert not (lots % 10).any() and (lots > 0).all() and np.ptp(lots, axis=1).max() <= 10
+    with pytest.raises(LearningError, match="expected parent orders of at least 20 lots, got 10"):
+        split_orders(np.array([(10,)], [("qty_lots", "<i8")]), 2, 10)

@@ -52,6 +52,15 @@ def test_minibatches_of_sequences_are_at_most_as_many_as_environments() -> None:
     assert np.isfinite(made.update()["losses"]).all()
 
 
+@pytest.mark.parametrize(("steps", "minibatch", "memory"), [(4, 1, 0), (3, 2, 0), (1, 1, 4)])
+def test_minibatches_have_at_least_two_samples(steps: int, minibatch: int, memory: int) -> None:
+    """The advantage of a single one cannot be normalised: the gradient was not a number."""
+    network = NetworkConfig(hidden=(8,), memory=memory)
+    env = ToyExecution(3 if memory else 1)
+    made = learner(env, network, rollout_steps=steps, minibatch=minibatch, epochs=1)
+    assert np.isfinite(made.update()["losses"]).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "memory"),
     [

@@ -8,6 +8,7 @@ import torch
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.learning import residual as residuals
 from serl.agents.learning.baseline_training import BaselineTraining
 from serl.agents.learning.cli import train
 from serl.agents.learning.errors import LearningError, PolicyFileError
@@ -15,7 +16,9 @@ from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.learning.team import Channels
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from tests.agents.learning.test_residual import RULE, environment
 from tests.agents.learning.tiny import wide_ranges
 
 UPDATE_STEPS = 16 * 16
@@ -78,6 +81,22 @@ def test_a_policy_that_does_not_fit_is_refused(tmp_path: Path, saved: ActorCriti
         training(tmp_path).start_from(tmp_path / "none")
 
 
+def test_networks_that_do_not_decide_alone_are_refused(tmp_path: Path) -> None:
+    """Corrections of a rule were taken for actions; a network with messages was an error of PyTorch."""
+    env = environment(4)
+    interface, facts = Interface.from_env(env), {"seed": 0, "steps": 0}
+    size, run = len(interface.names), Training(TrainingConfig(), [env], tmp_path)
+    residual = ActorCritic(NetworkConfig(), size, residuals.LOW, residuals.HIGH, 9)
+    residuals.ResidualPolicy(residual, interface, facts, rule=RULE).save(tmp_path / "residual.safetensors")
+    with pytest.raises(PolicyFileError, match="decides alone to start from, got residual, which corrects a rule"):
+        run.start_from(tmp_path / "residual.safetensors")
+    member = ActorCritic(NetworkConfig(), size + 1, interface.low, interface.high, 9)
+    team = 2, Channels((0,), (1.0,), ("tanh",))
+    Policy(member, interface, facts, team=team).save(tmp_path / "member.safetensors")
+    with pytest.raises(PolicyFileError, match="got member, which observes the messages of a team; give another policy"):
+        run.start_from(tmp_path / "member.safetensors")
+
+
 def test_only_ppo_starts_from_a_policy(tmp_path: Path) -> None:
     run = BaselineTraining(TrainingConfig(algorithm="halop"), [wide_ranges(4)], tmp_path)
     with pytest.raises(LearningError, match="expected algorithm ppo, got halop"):
@@ -101,3 +120,15 @@ def test_a_wrong_policy_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(PolicyFileError, match="none: cannot be read"):
         train.main(words, standalone_mode=False)
     assert not output.exists()
+
+
+def test_what_the_first_policy_learnt_from_is_in_the_file(tmp_path: Path, saved: ActorCritic) -> None:
+    """Its weights know these days: `serl evaluate` must refuse them, also after an interruption."""
+    before = {"market": {"part": "test"}, "fingerprint": "a"}
+    Policy(saved, Interface.from_env(ToyExecution(16)), {"data": [before]}).save(tmp_path / POLICY)
+    run = training(tmp_path)
+    run.start_from(tmp_path)
+    next(run.train_until(UPDATE_STEPS))
+    resumed = training(tmp_path)
+    resumed.resume()
+    assert run.policy().metadata["data"] == resumed.policy().metadata["data"] == [before]

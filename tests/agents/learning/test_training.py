@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.errors import LayoutMismatchError
@@ -18,6 +19,7 @@ from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, MarketWeights
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.learning.progress import run_with_progress
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training, TrainingConfig
 from tests.agents.learning.test_ppo import Broken
 from tests.agents.learning.tiny import load_trained
@@ -27,11 +29,12 @@ CONFIG = TrainingConfig(
 )
 
 
-def run(folder: Path, *, memory: int = 0, markets: int = 1, seed: int = 0) -> Training:
+def run(folder: Path, *, memory: int = 0, markets: int = 1, seed: int = 0, data: str = "") -> Training:
     config = CONFIG.model_copy(
         update={"network": NetworkConfig(memory=memory), "ppo": CONFIG.ppo.model_copy(update={"seed": seed})}
     )
-    return Training(config, [ToyExecution(16, cost=4.0 + place) for place in range(markets)], folder)
+    metadata = {"data": [{"fingerprint": data}]} if data else None
+    return Training(config, [ToyExecution(16, cost=4.0 + place) for place in range(markets)], folder, metadata)
 
 
 def weights(training: Training) -> list[torch.Tensor]:
@@ -100,6 +103,39 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     run(tmp_path).run()
     with pytest.raises(PolicyFileError, match="another network"):
         run(tmp_path, memory=8).resume()
+
+
+def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
+    """A file that changed in the meantime would train another policy, whose file named the new data alone."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, data="a").run(stop_at(5))
+    with pytest.raises(
+        PolicyFileError, match=r"expected the data that the run began with, \['a', ''\], got \['b', ''\]"
+    ):
+        run(tmp_path, data="b").resume()
+    run(tmp_path, data="a").resume()
+
+
+def test_a_resumed_run_keeps_what_was_logged_at_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped, seen = run(tmp_path), list[None]()
+    update = stopped.learner.update
+
+    def interrupted(weights: Any) -> dict[str, Any]:
+        seen.append(None)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+        return update(weights)
+
+    monkeypatch.setattr(stopped.learner, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_with_progress(stopped)
+    resumed = run(tmp_path)
+    resumed.resume()
+    assert resumed.updates == 3
+    run_with_progress(resumed)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [event.step for event in events.Scalars("training/kl")] == [256 * update for update in range(1, 11)]
 
 
 def test_a_checkpoint_is_not_a_policy(tmp_path: Path) -> None:
