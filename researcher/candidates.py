@@ -78,6 +78,10 @@ class Score:
     """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
     twap_bps: float | None = None
     """PA of a TWAP with market orders on the same orders; None for scores of older runs."""
+    filled: float | None = None
+    """FFR: the share of the orders that was filled, forced completion included; None for scores of older runs."""
+    twap_filled: float | None = None
+    """That of the TWAP."""
 
 
 NUMBERS_OF_ORDERS = ("advantages_bps", "clusters", "controls_bps", "behaviour")

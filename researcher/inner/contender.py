@@ -10,7 +10,7 @@ from serl.agents.learning import files
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
-from serl.researcher.candidates import Budget, Candidate, Result
+from serl.researcher.candidates import Budget, Candidate, Result, Score
 from serl.researcher.inner import claimed, results, rules, training
 from serl.researcher.inner.errors import ScoreError, SealedError, SignalledError, UnusableError
 from serl.researcher.inner.executors import Train
@@ -24,6 +24,9 @@ from serl.researcher.validation.validate import validate
 FAILED, JOB, POLICY = "failed.json", "job", "policy.safetensors"
 UNFILLED_MAX = 0.99
 """A policy that leaves more of its orders than this to forced completion never trades."""
+FILLED_LESS_MAX = 0.02
+"""A policy that fills this much less of its orders than a TWAP leaves shares: PA is the price of what was filled, so what nobody would take, at
+prices that get worse, would cost nothing."""
 Report = Callable[[Candidate, str], None]
 
 
@@ -105,12 +108,8 @@ class Contender:
         except SerlError as error:
             self._fail("scoring", "no score", str(error), time.monotonic() - trained)
             return
-        if found.unfilled > UNFILLED_MAX:
-            text = (
-                f"the policy never trades: {found.unfilled:.0%} of its orders are left to forced completion at the end; "
-                "trade within the window"
-            )
-            self._fail("scoring", "never trades", text, time.monotonic() - trained)
+        if gamed := _never_trades(found) or (self._keeps_failure and _leaves_shares(found)):
+            self._fail("scoring", *gamed, time.monotonic() - trained)
             return
         facts = {
             "validation_s": 0.0 if self.trials else self.validation_s, "training_s": trained - began,
@@ -163,3 +162,23 @@ def write_warm(policy: Path, job: Path) -> None:
     if isinstance(found, Policy):
         job.mkdir(mode=0o700, exist_ok=True)
         files.write(job / WARM, "network", dict(found.network.state_dict()), {})
+
+
+def _never_trades(found: Score) -> tuple[str, str] | None:
+    """(verdict, text) for a policy that leaves everything to forced completion."""
+    if found.unfilled <= UNFILLED_MAX:
+        return None
+    text = f"the policy never trades: {found.unfilled:.0%} of its orders are left to forced completion at the end; trade within the window"
+    return "never trades", text
+
+
+def _leaves_shares(found: Score) -> tuple[str, str] | None:
+    """(verdict, text) for a policy whose orders the market cannot fill at the end. Not of an incumbent, without which nothing can be compared."""
+    filled, of_twap = found.filled, found.twap_filled
+    if filled is None or of_twap is None or filled >= of_twap - FILLED_LESS_MAX:
+        return None
+    text = (
+        f"the policy leaves shares: {filled:.0%} of its orders are filled, forced completion included, where a TWAP fills {of_twap:.0%}; "
+        "trade more of them earlier"
+    )
+    return "leaves shares", text

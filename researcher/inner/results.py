@@ -45,10 +45,15 @@ def mean_score(scores: Sequence[Score]) -> Score:
     behaviour = {
         name: float(np.mean([score.behaviour[name] for score in scores if name in score.behaviour])) for name in told
     }
-    of_twap = [score.twap_bps for score in scores if score.twap_bps is not None]
-    twap_bps = float(np.mean(of_twap)) if of_twap else None
     found = Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # pyrefly: ignore[bad-argument-type]
-    return dataclasses.replace(found, twap_bps=twap_bps)
+    twap_bps, filled, twap_filled = (_mean_told(scores, name) for name in ("twap_bps", "filled", "twap_filled"))
+    return dataclasses.replace(found, twap_bps=twap_bps, filled=filled, twap_filled=twap_filled)
+
+
+def _mean_told(scores: Sequence[Score], name: str) -> float | None:
+    """The mean over the scores that tell it."""
+    told = [getattr(score, name) for score in scores if getattr(score, name) is not None]
+    return float(np.mean(told)) if told else None
 
 
 def write_trial(trial: Trial, path: Path) -> None:

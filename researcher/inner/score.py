@@ -249,7 +249,7 @@ def score(
     if not np.isfinite(advantages).any():
         raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
     pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
-    twap = measured("PA", costs(scoring.episodes, scoring.twap, scoring.no_orders, scoring.twap))
+    of_twap = costs(scoring.episodes, scoring.twap, scoring.no_orders, scoring.twap)
     pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     traded = np.isfinite(
         scoring.no_orders.results["vwap_ticks"]
@@ -257,7 +257,8 @@ def score(
     return Score(
         pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages[traded]),
         tuple(scoring.clusters[traded].tolist()), _floats(_controls(scoring)[traded]),
-        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages), twap,
+        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages),
+        measured("PA", of_twap), measured("FFR", columns), measured("FFR", of_twap),
     )  # fmt: skip
 
 

@@ -142,3 +142,16 @@ def test_a_policy_that_never_trades_has_its_own_verdict(tmp_path: Path, monkeypa
     found = evaluate(policy("code", NEVER), SETTINGS, BUDGET, tmp_path / "scored")
     assert (found.stage, found.facts["verdict"], found.score) == ("scoring", "never trades", None)
     assert "100% of its orders are left to forced completion" in found.reason
+
+
+LATE = '{"take_percent": 10, "rest_percent": 0, "offset_percent": 0, "late_percent": 100, "finish_percent": 0, "terms": []}'
+
+
+def test_a_policy_that_leaves_what_nobody_would_take_has_its_own_verdict(tmp_path: Path) -> None:
+    """PA is the price of what was filled: leaving the rest of a large order to the end costs nothing."""
+    large = SETTINGS.model_copy(
+        update={"market": LIVING.model_copy(update={"duration_s": 300, "share_min": 1, "share_max": 1})}
+    )
+    found = evaluate(policy("spec", LATE), large, BUDGET, tmp_path / "large")
+    assert (found.stage, found.facts["verdict"], found.score) == ("scoring", "leaves shares", None), found
+    assert evaluate(policy("spec", LATE), SETTINGS, BUDGET, tmp_path / "small").stage == "done"
