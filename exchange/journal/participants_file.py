@@ -44,20 +44,26 @@ class ParticipantsFile:
         return True
 
     def save_requested(self) -> None:
-        """Saves the participants if that was requested since the last time, and before them the commands so far: a cancel on disconnect is on the
-        disk before the file that says that it is not needed."""
+        """Saves the participants if that was requested since the last time. Where one that was saved before has changed, the commands so far are saved
+        first: a cancel on disconnect is on the disk before the file that says that it is not needed."""
         request = self._requested
         if request == self.requests_done:
             return
         with self._saving:
             entries = [dict(entry) for entry in self._entries]
-            self._sync_commands()
+            if self._has_changed_one(entries):  # a new name needs none, and each sync is in the way of orders
+                self._sync_commands()
             try:
                 self._save(entries)
                 self._error = None
             except DiskFullError as error:
                 self._error = error
         self.requests_done = request
+
+    def _has_changed_one(self, entries: list[dict[str, Any]]) -> bool:
+        """Whether one that was saved before, under the same name, has changed."""
+        pairs = zip(entries, self._texts, strict=False)
+        return any(entry != before and entry["name"] == before["name"] for entry, (before, _) in pairs)
 
     def _save(self, entries: list[dict[str, Any]]) -> None:
         """Only entries that have changed become text anew: `json` encodes all of a value in one go, for which the exchange's loop would wait."""

@@ -13,7 +13,7 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
-from serl.exchange.journal import snapshots
+from serl.exchange.journal import participants_file, snapshots
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES, Segment, no_space, read_header, read_rows
@@ -93,6 +93,26 @@ def test_commands_are_synced_before_the_snapshot_that_contains_them(
     core.save_snapshot()
     assert calls.index(core.journal.commands.path.name) < calls.index("snapshot")
     core.close()
+
+
+def test_commands_are_synced_before_a_participant_that_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancel on disconnect is on the disk before the file that says that it is not needed. A new name has no commands yet."""
+    entries: list[dict[str, Any]] = [{"name": "ann", "cancel_on_disconnect": True}]
+    calls: list[str] = []
+    file = participants_file.ParticipantsFile(tmp_path, "id", entries, lambda: calls.append("sync"))
+    file.save()
+    write = noting(calls, lambda *_: "write", participants_file.write_participants)
+    monkeypatch.setattr(participants_file, "write_participants", write)
+    entries.append({"name": "bob", "cancel_on_disconnect": True})
+    file.request()
+    file.save_requested()
+    assert calls == ["write"]
+    entries[1]["cancel_on_disconnect"] = False
+    file.request()
+    file.save_requested()
+    assert calls == ["write", "sync", "write"]
 
 
 def test_a_start_writes_and_syncs_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
