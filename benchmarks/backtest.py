@@ -1,8 +1,10 @@
 """Backtests in process on one core, among the 211 traders of population `liquid`, market and strategy together.
 
-Decisions a second of processor time of a compiled strategy (every millisecond of market time, two quotes that follow the touch) and of strategies in Python (every 10 ms): one
-that looks at the touch, a maker with two quotes that follow the touch, one that sends four commands at every decision. Medians of five runs
-over ten minutes of market time.
+Decisions a second of processor time, medians of five runs over ten minutes of market time:
+
+- compiled: a compiled strategy that decides every millisecond of market time, with two quotes that follow the touch.
+- python: strategies that decide every 10 ms: one that looks at the touch, a maker with two quotes that follow the touch, and one that sends four
+  commands at every decision.
 """
 
 import time

@@ -1,8 +1,9 @@
 """Orders a second with `--durability batch` (acknowledged after the fdatasync of their batch) beside `interval`, on the disk of the temporary folder.
 
-The stream, book and clients of `served`: `single`, one message an order, 256 unacknowledged; `bulk`, 1,024 orders a message, 32 messages
-unacknowledged. Medians of three turns, the modes in turn, each with a new exchange. fdatasync_p50_ms: of 16 KiB appended to a file that is reserved, alone.
-Size: a million commands of the stream of `kernel`, their events and nothing else, as written and after `serl journal compress`.
+- Stream, book and clients are those of `served`: `single`, one message an order, 256 unacknowledged; `bulk`, 1,024 orders a message, 32 messages
+  unacknowledged. Medians of three turns, the modes in turn, each with a new exchange.
+- fdatasync_p50_ms: the sync of 16 KiB appended to a file whose space is reserved, measured alone.
+- Size: a million commands of the stream of `kernel`, their events and nothing else, as written and after `serl journal compress`.
 """
 
 import os

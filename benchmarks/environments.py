@@ -1,9 +1,8 @@
 """Execution environments: decisions on parent orders per second, including observations, rewards and new episodes.
 
-static: bars, half-hour orders in steps of a minute, 4096 at once; for comparison, the same fills in a loop of bare numpy without
-observations. static_book, replay and the replay that answers: the AMZN day of LOBSTER (or else a generated one), ten-minute orders in
-steps of 10 s.
-dynamic: RMSC04 with 1,116 traders in each of 64 markets, half-hour orders in steps of 60 s, 16 seeds.
+- static: bars, half-hour orders in steps of a minute, 4096 at once. For comparison, the same fills in a loop of bare numpy without observations.
+- static_book, replay and the replay that answers: the AMZN day of LOBSTER (or else a generated one), ten-minute orders in steps of 10 s.
+- dynamic: RMSC04 with 1,116 traders in each of 64 markets, half-hour orders in steps of 60 s, 16 seeds.
 """
 
 import os

@@ -1,9 +1,11 @@
-"""The first hour of a new user: a fresh clone, a fresh environment, nothing compiled. Needs git, make and a package index; minutes, on a quiet machine.
+"""The first hour of a new user: a fresh clone, a fresh environment, nothing compiled. Needs git, make and a package index; takes minutes, on a quiet machine.
 
-install_s: until `serl` runs, without extras; base_install_mib: what that takes. first_order_s: from the start of an exchange, which compiles,
-until an order is acknowledged. full_install_s: what `make demo` installs besides. first_page_s, first_report_s: from the start of `serl
-demo`, of which nothing is compiled either, until its page answers and until its report exists. hundred_days_s: a hundred simulated days of `liquid`, by
-the command line's function, on one core. backtest_decisions_per_s: of a Python strategy that looks at the touch, by processor time.
+- install_s: until `serl` runs, without extras; base_install_mib: the disk space of that installation.
+- first_order_s: from the start of an exchange, which compiles, until an order is acknowledged.
+- full_install_s: what `make demo` installs in addition.
+- first_page_s, first_report_s: from the start of `serl demo`, of which nothing is compiled either, until its page answers and until its report exists.
+- hundred_days_s: a hundred simulated days of `liquid`, by the command line's function, on one core.
+- backtest_decisions_per_s: of a Python strategy that looks at the touch, by processor time.
 """
 
 import os

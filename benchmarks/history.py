@@ -1,8 +1,7 @@
 """Importing historical data: a generated ITCH file with ten million messages of many stocks into a day file, and the samples of other formats.
 
-The generated file is a day of `serl day generate`, exported as ITCH and repeated for each stock, interleaved message by message. A separate
-process imports it, so its peak memory is that of the import. Samples are read if ../shared/data exists;
-their seconds include everything but compilation.
+The generated file is a day of `serl day generate`, exported as ITCH and repeated for each stock, interleaved message by message. A separate process
+imports it, so its peak memory is that of the import. Samples are read if ../shared/data exists; their seconds include everything but compilation.
 """
 
 import json

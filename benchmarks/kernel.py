@@ -1,7 +1,7 @@
 """The order book alone, in process on one core, with the full feature set (ids, events, accounts, every check).
 
-The stream has 1 M messages around a moving mid: 45 % add, 40 % cancel, 10 % marketable, 5 % replace, seed 1. For comparison, a bare book
-matches the adds, cancels and market orders of the same stream by array index, without ids, events, accounts or checks.
+The stream has 1 M messages around a moving mid: 45 % add, 40 % cancel, 10 % marketable, 5 % replace, seed 1. For comparison, a bare book matches
+the adds, cancels and market orders of the same stream by array index, without ids, events, accounts or checks.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """The order book as a library, from Python: `serl.Market`, one method call an order, and arrays of rows through `submit`.
 
-The stream is the kernel benchmark's: 45 % add, 40 % cancel, 10 % marketable, 5 % replace. Beside it, in turns and with the same loop: bourse, whose book is
-in Rust (extra `bench`). Medians of seven rounds.
+The stream is the kernel benchmark's: 45 % add, 40 % cancel, 10 % marketable, 5 % replace. For comparison, the same loop runs in turns with bourse,
+whose book is in Rust (extra `bench`). Medians of seven rounds.
 """
 
 import time

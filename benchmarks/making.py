@@ -1,8 +1,9 @@
 """Market making: decisions per second, and what closed-form market makers earn in `liquid` and `amzn`.
 
-steps_per_s: 64 market makers in `liquid`, a decision each second, observations, rewards and new windows included. The rest: 200 windows of
-ten minutes on 16 simulated test days, the same for all; profit in ticks a quote of 100 lots, its 95 % interval over days (Student's t), the mean
-inventory in quotes and the Sharpe ratio of a window; volatility and rates of trades are measured on three training days.
+- steps_per_s: 64 market makers in `liquid`, a decision each second, including observations, rewards and new windows.
+- All other figures: 200 windows of ten minutes on 16 simulated test days, the same for all market makers. Profit is in ticks a quote of 100 lots, with
+  its 95 % interval over days (Student's t); inventory is the mean in quotes, and the Sharpe ratio that of a window.
+- Volatility and rates of trades are measured on three training days.
 """
 
 import time

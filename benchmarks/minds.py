@@ -1,10 +1,13 @@
 """LLM traders, forecasts, market making and Ray.
 
-minds_decisions_per_s: MINDS minds of `two-stocks-week` with the embedded model `tiny`, in lockstep, two decisions each; the start of the model is not
-counted. tokens_per_decision: of prompts and answers. signal_us: processor time of a forecast by the slowest model and of the 100 ms of the market before
-it, where the market is a LOBSTER day. market_making_steps_per_s: as in `making`, target 20,000. ray_vs_local: seconds of four trainings in bars on two
-workers of this machine, divided by those of the same trainings as Ray tasks. one_part, local_parts, ray_parts: PPO's environments (128 of `small`, four
-days) in one part, in two here, and as two actors; medians of three turns of 20 updates.
+- minds_decisions_per_s: MINDS minds of `two-stocks-week` with the embedded model `tiny`, in lockstep, two decisions each. The start of the model is not
+  counted.
+- tokens_per_decision: tokens of prompts and answers.
+- signal_us: processor time of a forecast by the slowest model and of the 100 ms of the market before it, where the market is a LOBSTER day.
+- market_making_steps_per_s: as in `making`, target 20,000.
+- ray_vs_local: seconds of four trainings in bars on two workers of this machine, divided by those of the same trainings as Ray tasks.
+- one_part, local_parts, ray_parts: PPO's environments (128 of `small`, four days) in one part, in two on this machine, and as two actors; medians of
+  three turns of 20 updates.
 """
 
 import asyncio

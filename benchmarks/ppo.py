@@ -1,9 +1,11 @@
-"""PPO in serl's own markets, end to end: from the first environment step until the last one is learnt.
+"""PPO in serl's own markets, end to end: from the first environment step until the last update.
 
-Markets and settings are those of `serl train` (configs/training): bars (256 environments, minutes of a random walk), replay (64, the book of the AMZN day of
-LOBSTER, or else of a generated day) and dynamic (32, simulated traders who react). Two tanh layers of 64 for the actor and as many for the critic, 10 epochs.
-All learn on one thread; the dynamic market uses all cores, whoever learns in it. The learners alternate in the same run, five rounds after one that is not
-counted; figures are medians over the rounds, ratio_min and ratio_max the smallest and the largest of a round.
+- Markets and settings are those of `serl train` (configs/training): bars (256 environments, minutes of a random walk), replay (64, the book of the AMZN
+  day of LOBSTER, or else of a generated day) and dynamic (32, simulated traders who react).
+- Networks and epochs: two tanh layers of 64 for the actor and as many for the critic, 10 epochs.
+- Every learner uses one thread; the dynamic market uses all cores, whichever learner runs in it.
+- The learners alternate in the same run, for five rounds after one that is not counted. Figures are medians over the rounds, ratio_min and ratio_max
+  the smallest and the largest ratio of a round.
 
 sb3: relative to Stable-Baselines3's PPO with equal networks, rollouts, minibatches, epochs and steps, both with plain Gaussian actions.
 serl_beta: with the Beta actions of the settings.

@@ -1,9 +1,11 @@
 """The full rule book, in process on one core: an opening auction of 100,000 orders, and the cost of an order compared with the fast path.
 
-Auction: limit orders of two overlapping sides, 400 prices, seed 1; `opening_auction_ms` is the PHASE command that ends the auction. The stream is that of `kernel`
-(100,000 messages), in batches of 256. `ns_watched`: one hidden order far from the touch sends every command of the symbol through the full rule book.
-Icebergs: 1,000 with ten parts each, swept by one order. `ns_beside_*`: 20,000 messages of the stream in a symbol where 10,000 pegged, trailing
-or all-or-none orders rest that they do not concern; the fastest of the rounds.
+- Auction: limit orders of two overlapping sides, 400 prices, seed 1. `opening_auction_ms` is the PHASE command that ends the auction.
+- The stream is that of `kernel` (100,000 messages), in batches of 256.
+- `ns_watched`: one hidden order far from the touch sends every command of the symbol through the full rule book.
+- Icebergs: 1,000 with ten parts each, swept by one order.
+- `ns_beside_*`: 20,000 messages of the stream in a symbol where 10,000 pegged, trailing or all-or-none orders rest without being affected by them;
+  the fastest of the rounds.
 """
 
 import time

@@ -1,13 +1,21 @@
 """An exchange process over loopback with the journal on (flushed each second, as is the default): throughput and latency in a deep book.
 
-Stream: 45 % add, 40 % cancel, 10 % marketable, 5 % replace, spread over four symbols, 200 prices a side of a slowly moving mid, and 1 to 99 lots, into a book of
-100,000 resting orders. Per second: `single` orders of one compiled client, one message an order, 256 unacknowledged; `bulk`, 1,024 orders a message;
-`python4`, four plain Python clients (pyzmq, msgpack) of a quarter of the book each; bare_echo, the messages of `single` against a socket that echoes them;
-`followed`, `single` while a process that subscribes to every topic of the feed reads what it can. Medians of three turns, each with a new exchange.
+The stream is 45 % add, 40 % cancel, 10 % marketable, 5 % replace. It is spread over four symbols, 200 prices a side of a slowly moving mid and
+1 to 99 lots, into a book of 100,000 resting orders.
 
-Latency: from the time at which an order is due, 1,000 a second, until its acknowledgement is decoded by a Python client. Resting: limit orders behind the touch;
-marketable: market orders that trade; ping: the same loop against a bare echo of pyzmq. Prices, sizes and symbols as above. idle: nothing else runs; loaded: a
-busy process for each core of the machine.
+Throughput, orders per second, medians of three turns, each with a new exchange:
+
+- `single`: one compiled client, one message an order, 256 unacknowledged.
+- `bulk`: 1,024 orders a message.
+- `python4`: four plain Python clients (pyzmq, msgpack) of a quarter of the book each.
+- bare_echo: the messages of `single` against a socket that echoes them.
+- `followed`: `single` while a process that subscribes to every topic of the feed reads what it can.
+
+Latency: from the time at which an order is due, 1,000 a second, until a Python client has decoded its acknowledgement. Prices, sizes and symbols are
+as above.
+
+- resting: limit orders behind the touch; marketable: market orders that trade; ping: the same loop against a bare echo of pyzmq.
+- idle: nothing else runs; loaded: a busy process for each core of the machine.
 """
 
 import multiprocessing

@@ -1,8 +1,9 @@
 """Seconds from nothing to an exchange that takes orders, with nothing compiled before (empty cache) and with everything (warm cache).
 
-compile: `serl exchange compile` from its start to its end; processor_s: of all its processes together. start: from `serl exchange start` until a plain limit order
-is acknowledged, and until a hidden order is, the first that needs the full rule book. Loading Python and its packages is included. Once with an empty cache
-each, medians of five with a warm one.
+- compile: `serl exchange compile` from its start to its end; processor_s: processor time of all its processes together.
+- start: from `serl exchange start` until a plain limit order is acknowledged, and until a hidden order is, the first that needs the full rule book.
+
+Loading Python and its packages is included. With an empty cache each is measured once; with a warm cache figures are medians of five.
 """
 
 import os

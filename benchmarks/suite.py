@@ -1,6 +1,6 @@
-"""The tests: seconds of what CI runs in a fresh clone with nothing installed or compiled, and of `make test` there once more: a quarter of an hour.
+"""The tests: how long CI takes in a fresh clone with nothing installed or compiled, and a second `make test` there. Takes a quarter of an hour.
 
-Needs git, make and a package index; on a quiet machine. cold_s: `.ci/run`, with the installation, every check and all that is compiled.
+Needs git, make and a package index, and a quiet machine. cold_s: `.ci/run`, including the installation, every check and all compilation.
 """
 
 import re

@@ -1,9 +1,12 @@
 """Simulated traders in process: the reference population of ABIDES, populations of many sizes, many markets in parallel.
 
-Measured on one core, except for markets in parallel, with compiled code warm. The time for the hour of RMSC04 includes building the population; its events
-are commands that reached the exchange. ABIDES is not on PyPI, so its time for that hour is cited, not measured here: ABIDES-JPMC, 77,576 messages between
-agents and exchange, without logging, on one core of another shared machine. bytes_per_agent: all arrays of the traders.
-ns_by_agents: time per wake-up or command in a market with that many traders, with the tape's array reused; the sizes alternate, best of five rounds.
+All figures are for one core, except markets in parallel, with compiled code warm.
+
+- rmsc04_hour_ms: the hour of RMSC04, including building the population. Its events are commands that reached the exchange.
+- abides_rmsc04_hour_s_cited: ABIDES is not on PyPI, so its time for that hour is cited, not measured here: ABIDES-JPMC, 77,576 messages between agents
+  and exchange, without logging, on one core of another shared machine.
+- bytes_per_agent: all arrays of the traders.
+- ns_by_agents: time per wake-up or command in a market with that many traders, with the tape's array reused. The sizes alternate; best of five rounds.
 """
 
 import os
