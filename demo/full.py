@@ -1,7 +1,7 @@
 """The full demo, each part in its own process: a dashboard, an exchange with its traders, an executor, the researcher.
 
-First a TWAP executes a parent order, while the researcher looks for better policies. After the researcher has ended, its best policy executes an
-equally large order later in the same market.
+First a TWAP executes a parent order while the researcher searches for better policies. After the researcher has ended, its best policy executes an
+order of the same size later in the same market.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
 HOLD_FROM = "15:00"
-"""Time of the market's day from which the clock waits for a researcher that has not ended."""
+"""Market time at which the clock starts to wait for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
 """Child processes whose failure does not end the demo."""
@@ -36,9 +36,9 @@ RESEARCHER_NICENESS = 19
 LEAD_S = 300
 """Market time before the window of the second order, so that its policy has seen some of the market."""
 Steps = Iterator[str | None]
-"""Lines to print; None: there is nothing to do until something has happened."""
+"""Lines to print; None means that there is nothing to do until something happens."""
 HOST_FAILED = "error: host "
-"""How a line of the exchange begins that reports the end of a host of traders."""
+"""Start of the exchange's line that reports the end of a host of traders."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Scene:
         return self.children[name]
 
     def run(self) -> Steps:
-        """Run the demo, up to the end of its last part; the market and the dashboard go on."""
+        """Run the demo up to the end of its last part; the market and the dashboard keep running."""
         self._clear_output()
         yield from self.beside(self._open())
         parts = [self._first_order()]
@@ -102,13 +102,13 @@ class Scene:
             yield from self.beside(self._execute_best())
 
     def stay(self) -> Steps:
-        """Watch the market and the dashboard until they end, which they do with Ctrl-C."""
+        """Watch the market and the dashboard until Ctrl-C ends them."""
         while True:
             self._poll()
             yield None
 
     def beside(self, *parts: Steps) -> Steps:
-        """Run parts side by side. Yields their lines, and None after each polling interval, which begins when all of them wait."""
+        """Run parts concurrently. Yields their lines, and None after each polling interval, which begins when all parts are waiting."""
         running = list(parts)
         while running:
             waiting = True
@@ -127,7 +127,7 @@ class Scene:
                 yield None
 
     def _open(self) -> Steps:
-        """Start everything up to the first order: the dashboard first, because there is nothing to see before it."""
+        """Start everything up to the first order. The dashboard comes first, because there is nothing to see without it."""
         if self.plan.dashboard_port is not None:
             self.start("dashboard", "dashboard", "--connect", self.endpoint, *self._dashboard_options())
         yield from self._exchange()
@@ -142,7 +142,7 @@ class Scene:
         self.executed.append("twap")
 
     def _clear_output(self) -> None:
-        """Remove the output of an earlier demo. Folders without one are not touched."""
+        """Remove the output of an earlier demo. Folders without such output are not touched."""
         if not (self.plan.output / "exchange.log").exists():
             return
         for name in ("researcher", "flow", *EXECUTIONS):
@@ -206,7 +206,7 @@ class Scene:
             yield from ("--execution", self.progress(name))
 
     def _flow_options(self) -> Iterator[str]:
-        """The option for order flow by kind of trader, which history does not have."""
+        """The option to log order flow by kind of trader, which does not exist for history."""
         if self.plan.source.day is None:
             yield from ("--flow", str(self.plan.flow))
 
@@ -215,7 +215,7 @@ class Scene:
         self.start("market", "replay", str(day), "--connect", self.endpoint, *pace)
 
     def _research(self) -> Steps:
-        """Start the researcher after the market has opened, and follow it to its end. It uses the CPU that the market leaves."""
+        """Start the researcher after the market has opened, and follow it to its end. It uses the CPU time that the market leaves."""
         self.start("model", "llm", "fetch", "tiny")
         yield from self._follow_research("model")
         if self.research_failure is not None:
@@ -234,7 +234,7 @@ class Scene:
         os.setpriority(os.PRIO_PROCESS, one.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + RESEARCHER_NICENESS)
 
     def _wait_for_researcher(self) -> Steps:
-        """Follow the researcher to its end. The clock is held from HOLD_FROM on, so the market is still open for its policy."""
+        """Follow the researcher to its end. The clock is held from HOLD_FROM on, so that the market is still open for the researcher's policy."""
         assert self.watcher is not None
         held = False
         for line in self._follow_research("researcher"):
@@ -246,7 +246,7 @@ class Scene:
                 yield "the clock is held until the researcher has ended"
 
     def _follow_research(self, name: str) -> Steps:
-        """Yield the output of one of RESEARCH line by line until it has ended. If it failed, the demo continues without it."""
+        """Yield the output of a process of RESEARCH line by line until it has ended. If it fails, the demo continues without it."""
         one, printed = self.children[name], 0
         while not one.exited:
             yield from (lines := one.output.split("\n")[printed:-1])

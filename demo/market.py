@@ -36,7 +36,7 @@ class Watcher:
 
     @property
     def time_ns(self) -> int:
-        """Latest known time of the exchange's clock, in ns since midnight."""
+        """Latest known time of the exchange's clock, in ns after midnight."""
         _, _, time_ns, midnight_ns = self.client.session.clock
         return max(int(time_ns - midnight_ns), self._book.time_ns - int(midnight_ns))
 

@@ -14,7 +14,7 @@ OPEN, CLOSE = "09:30", "16:00"
 
 @dataclass(frozen=True)
 class DemoOrder:
-    """A parent order, and the time up to which history is replayed for it."""
+    """A parent order, and the time until which history is replayed for it."""
 
     symbol: str
     side: str

@@ -19,7 +19,7 @@ def run(source: Source, speed: str, output: Path) -> Iterator[str]:
     clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
     began, is_new = time.perf_counter(), not is_kept("book")
     with contextlib.ExitStack() as stack:
-        # our own folder, so it is removed even if the exchange is killed
+        # a folder of our own, so that it is removed even if the exchange is killed
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-")))
         exchange = stack.enter_context(child(
             folder, "exchange", "exchange", "start", "--symbols", source.symbols, "--endpoint", endpoint, "--journal", str(folder / "journal"),
@@ -48,7 +48,7 @@ def run(source: Source, speed: str, output: Path) -> Iterator[str]:
 
 
 def _compile_benchmark(source: Source) -> None:
-    """Compiles what the executor will need, while the exchange compiles what it needs: both are kept on the disk."""
+    """Compiles what the executor will need while the exchange compiles what it needs. Both are cached on disk."""
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.policies.schedules import Twap
     from serl.history.day import read_day

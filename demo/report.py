@@ -18,7 +18,7 @@ FIGURES = {
 
 
 def write_report(scene: Scene) -> Path:
-    """Write the report of the executions and the research, if any, as far as they have ended. Returns the path of the page."""
+    """Write the report of the executions and of the research, if any, as far as they are finished. Returns the path of the page."""
     plan = scene.plan
     found = {name: _execution(plan.output / name) for name in scene.executed}
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
@@ -50,7 +50,7 @@ def _row(summary: dict[str, Any]) -> list[str]:
 
 
 def _research(scene: Scene) -> tuple[dict[str, Any], str]:
-    """What is known of the research."""
+    """The figures of the research so far, and their text for the page."""
     if scene.research_failure is not None:
         return _failed(scene.research_failure)
     if not scene.research_ended:

@@ -19,8 +19,8 @@ def require_packages() -> None:
 
 
 def options(source: Source, output: Path) -> Iterator[str]:
-    """Options of `serl researcher start`. It trains in the market in which its policy trades later: history, or a population, whose settings
-    are written to `output`."""
+    """Options of `serl researcher start`. The researcher trains in the market in which its policy trades later: history, or a population, whose
+    settings are written to `output`."""
     if source.day is not None:
         yield from ("--config", SETTINGS, "--market", str(source.day))
         return

@@ -20,7 +20,7 @@ COLUMNS_MIN = 40
 def show(plan: Plan) -> None:
     """Run the demo and print its progress; with a dashboard, stay until Ctrl-C. Raises ProcessFailed at the end if the researcher failed."""
     console, began = Console(), time.perf_counter()
-    os.environ["COLUMNS"] = str(console.width)  # children print tables to files, which are shown on this terminal
+    os.environ["COLUMNS"] = str(console.width)  # child processes print tables to files that this terminal shows
 
     def print_line(line: str) -> None:
         console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"), soft_wrap=True)
@@ -47,7 +47,7 @@ def show(plan: Plan) -> None:
 
 
 def _stay(scene: Scene, live: Live | None) -> None:
-    """Keep the demo running until Ctrl-C, which is how it is meant to end from here on."""
+    """Keep the demo running until Ctrl-C, which from here on is the regular way to end it."""
     with contextlib.suppress(KeyboardInterrupt):
         for _ in scene.stay():
             if live is not None:

@@ -12,7 +12,7 @@ from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 
 HOSTS = 1
-"""Host processes for the traders of a population: each takes a turn of the lockstep clock, and one is not near its limit."""
+"""Number of host processes for the traders of a population. Each takes a turn of the lockstep clock, and one is not near its limit."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Source:
     symbols: str
     """Symbols with tick sizes, as for `serl exchange start --symbols`."""
     data: str
-    """Names and fingerprints, for reports."""
+    """Names and fingerprints of the data, for reports."""
     seed: int | None
     """None if nothing is random."""
     day: Path | None = None

@@ -1,4 +1,4 @@
-"""A market maker in thirty lines: quotes one tick inside the best prices of others, and requotes when they move.
+"""A market maker in thirty lines: quotes one tick inside the best prices of other participants, and requotes when they move.
 
 serl exchange start --symbols DEMO          # in one terminal
 python examples/bot.py                      # in another

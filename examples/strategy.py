@@ -1,4 +1,4 @@
-"""A market maker that is backtested and trades on a server, from one file.
+"""A market maker in one file that can be backtested and can trade on a server.
 
 serl backtest examples/strategy.py --population liquid --window 09:30-10:30 --seeds 20
 serl run examples/strategy.py               # on a running exchange
@@ -27,7 +27,7 @@ class Maker(serl.Strategy):
         self.quote(market, "sell", ask, position > -POSITION_MAX_LOTS)
 
     def quote(self, market, side, price_ticks, wanted):
-        """Has one order at this price, or none if it is not wanted."""
+        """Keep one order on this side at this price, or none if `wanted` is false."""
         order = self.quotes[side]
         if order is not None and order.state in ("sent", "open"):
             if wanted and order.price_ticks == price_ticks:

@@ -27,8 +27,8 @@ from serl.history.tape import HASH, Tape, public_view
 EXCHANGE = "exchange"
 """Name of the exchange itself, participant 0."""
 LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "participants_max", "display_divisor_max")
-"""Limits of the exchange that decide what it accepts; they are parameters of the day. Older days lack the last one, and older exchanges
-have no such limit."""
+"""Limits of the exchange that decide what it accepts, stored as parameters of the day. Older days lack the last one, because older exchanges
+had no such limit."""
 PHASE_SIDE = 16
 """On the tape a phase is a PRINT of its auction, with this number plus the phase as its side."""
 BLOCK_COMMANDS = 1 << 16
@@ -55,7 +55,7 @@ def effective_commands(commands: Rows, events: Rows) -> Rows:
 
 
 def to_time_of_day(commands: Rows, midnight_ns: int) -> None:
-    """Converts exchange time to time after midnight, also the expiry of GTT orders."""
+    """Converts exchange time to time after midnight, including the expiry of GTT orders."""
     commands["time_ns"] -= midnight_ns
     expiries = (commands["kind"] == CommandKind.TERM) & (commands["flags"] == Term.EXPIRE_NS)
     commands["price_ticks"][expiries] = np.maximum(commands["price_ticks"][expiries], midnight_ns) - midnight_ns
@@ -110,14 +110,14 @@ def market_of_accounts(day: Day) -> Market:
 
 
 def events_of(day: Day) -> Iterator[Rows]:
-    """All EVENT rows of the day, block by block."""
+    """All EVENT rows of the day's replay, block by block."""
     market = market_of_accounts(day)
     for first in range(0, len(day), BLOCK_COMMANDS):
         yield market.submit(day.commands[first : first + BLOCK_COMMANDS])
 
 
 def single_symbol_reference(day: Day, name: str) -> tuple[Reference, int]:
-    """(reference data with this symbol only, the symbol's number). Raises `ExportError`."""
+    """(reference data with only this symbol, the symbol's number). Raises `ExportError`."""
     names = [symbol.name for symbol in day.reference.symbols]
     if name not in names:
         raise ExportError(f"--symbol: expected one of {', '.join(names)}, got {name}")
@@ -126,7 +126,7 @@ def single_symbol_reference(day: Day, name: str) -> tuple[Reference, int]:
 
 
 def public_events(day: Day, symbol: int | None = None) -> Iterator[Rows]:
-    """The public EVENT rows; symbol: of this symbol only, renumbered to 0."""
+    """The public EVENT rows of the day's replay. symbol: only rows of this symbol, which is renumbered to 0."""
     for events in events_of(day):
         events = public_view(events)
         if symbol is not None:
@@ -136,7 +136,7 @@ def public_events(day: Day, symbol: int | None = None) -> Iterator[Rows]:
 
 
 def verify_accounts(day: Day) -> tuple[str, str]:
-    """Tape hashes of a day: (as recorded, of its replay through a market)."""
+    """Tape hashes of a day: (as recorded, from its replay through a market)."""
     tape = AccountsTape()
     for events in events_of(day):
         tape.update(events)

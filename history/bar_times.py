@@ -11,14 +11,14 @@ from serl.history.table_rows import RowCheck
 
 EPOCH_UNITS = ("s", "ms", "us", "ns")
 EPOCH_UNIT_MIN = np.array([10**11, 10**14, 10**17])
-"""A count from 1970 that is at least this large is in the next finer unit."""
+"""A count since 1970 of at least this size is in the next finer unit."""
 TIME_FORM = "a time like 2018-02-16 09:30:00, with an offset in all rows or in none"
 
 
 def date_and_time(table: pa.Table, names: dict[str, str], time_zone: str, check: RowCheck) -> tuple[Any, Any]:
     """(date, time of day at which the bar begins) as texts. Raises `BarsError`.
 
-    names: the table's column by canonical name. time_zone: the zone to convert UTC times to, empty for UTC.
+    names: the table's column names by canonical name. time_zone: the zone to convert UTC times to, empty for UTC.
     """
     split = "date" in names and "clock" in names
     name = "date and time" if split else names.get("moment", names.get("date", ""))
@@ -50,7 +50,7 @@ def _date_with_time(date: Any, clock: Any, check: RowCheck) -> Any:
 
 
 def _from_epoch(counts: Any, name: str, check: RowCheck) -> Any:
-    """UTC timestamps of counts from 1970; their magnitude implies the unit."""
+    """UTC timestamps from counts since 1970; the magnitude of the counts implies their unit."""
     values = check.cast(name, counts, pa.int64(), "a count from 1970").to_numpy()
     check(name, values < 0, "a count from 1970, not below 0", counts)
     unit = np.searchsorted(EPOCH_UNIT_MIN, values, side="right")
@@ -60,7 +60,7 @@ def _from_epoch(counts: Any, name: str, check: RowCheck) -> Any:
 
 
 def _parsed(texts: Any, name: str, check: RowCheck) -> Any:
-    """Timestamps; in UTC if the first text has an offset."""
+    """Timestamps parsed from texts; in UTC if the first text has an offset."""
     try:
         pc.cast(texts.slice(0, 1), pa.timestamp("ns", "UTC"))
         kind = pa.timestamp("ns", "UTC")

@@ -38,7 +38,7 @@ ALIASES = {
 
 
 def _names(columns: list[str]) -> dict[str, str]:
-    """The table's column by canonical name."""
+    """The table's column names by canonical name."""
     lower = {name.strip().lower(): name for name in columns}
     return {
         canonical: next(lower[alias] for alias in aliases if alias in lower)
@@ -129,7 +129,7 @@ def _read(path: Path, start: bytes) -> pa.Table:
 
 
 def _symbols(table: pa.Table, names: dict[str, str], options: Options, check: RowCheck) -> Any:
-    """[row] the symbol, null where it is not selected."""
+    """[row] the symbol, null if it is not selected."""
     if "symbol" in names:
         symbols = pc.cast(table[names["symbol"]], pa.string())
         check(names["symbol"], pc.equal(pc.fill_null(symbols, ""), "").to_numpy(), "a symbol", symbols)
@@ -149,7 +149,7 @@ def _select(path: Path, symbols: Any, names: tuple[str, ...]) -> Any:
 
 
 def _numbers(columns: dict[str, Any], selected: NDArray[np.bool_], check: RowCheck) -> dict[str, Any]:
-    """The columns as floats. Raises `BarsError` for a selected row with invalid numbers."""
+    """The columns as floats. Raises `BarsError` if a selected row has invalid numbers."""
     numbers: dict[str, Any] = {}
     for name, column in columns.items():
         numbers[name] = check.cast(name, column, pa.float64(), "a number").to_numpy()
@@ -160,7 +160,7 @@ def _numbers(columns: dict[str, Any], selected: NDArray[np.bool_], check: RowChe
 
 
 def _beyond_high_low(bars: pa.Table) -> int:
-    """How many bars open or close above their high or below their low."""
+    """Number of bars that open or close above their high or below their low."""
     low, high = bars["low"].to_numpy(), bars["high"].to_numpy()
     prices = np.stack([bars["open"].to_numpy(), bars["close"].to_numpy()])
     return int(((prices < low) | (prices > high)).any(axis=0).sum())

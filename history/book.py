@@ -34,7 +34,7 @@ class HistoryBook(NamedTuple):
     previous_order: NDArray[np.int64]
     open_lots: NDArray[np.int64]
     source_lots: NDArray[np.int64]
-    """[order] open at the source; 0: anonymous, the source has no id for it (any more)."""
+    """[order] lots open at the source; 0: anonymous, because the source has no id for the order, or no longer has one."""
     side: NDArray[np.uint8]
     rank: NDArray[np.int64]
     commands: Rows
@@ -123,7 +123,7 @@ def _remove_lots(book: HistoryBook, order: int, qty_lots: int) -> None:
 
 @allocating_inner
 def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Matches an incoming order against the other side in price-time priority; returns the lots that are left."""
+    """Matches an incoming order against the other side in price-time priority; returns its remaining lots."""
     other = 1 - side
     while qty_lots > 0:
         best = book.best[other]
@@ -184,7 +184,7 @@ def reduce_order(book: HistoryBook, order: int, qty_lots: int) -> int:
 
 @allocating_inner
 def reduce_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Removes lots from a level: anonymous orders first, then named ones, each from the newest; returns how many are missing."""
+    """Removes lots from a level: first from anonymous orders, then from named ones, newest first; returns how many lots were missing."""
     for named in range(2):
         order = book.tail[side, rank]
         while order and qty_lots > 0:

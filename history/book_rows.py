@@ -1,4 +1,4 @@
-"""The book of a day as rows: its best levels after every change of them, or at given times."""
+"""The book of a day as rows: its best levels after each change to them, or at given times."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ EVENT_ROWS = 4096
 ROWS_FULL = -1
 """Status: the arrays of rows are too small."""
 COMMAND_AT, ROW_AT, CHANGED, TIME_AT = range(4)
-"""Of `at`: the next command, the rows written, the symbols whose levels the present command changed, the next time."""
+"""Indices of `at`: the next command, the rows written, the number of symbols whose levels the present command changed, the next time."""
 
 
 class BookRows(NamedTuple):
@@ -29,7 +29,7 @@ class BookRows(NamedTuple):
     time_ns: NDArray[np.int64]
     """(n,)"""
     sequence: NDArray[np.int64]
-    """(n,) of the last command before, 1, 2, 3 ...; 0: none."""
+    """(n,) sequence of the last command before the row, 1, 2, 3 ...; 0 if there is none."""
     symbol: NDArray[np.int64]
     """(n,)"""
     ticks: NDArray[np.int64]
@@ -38,14 +38,14 @@ class BookRows(NamedTuple):
 
 
 def _allocate(rows: int, depth: int) -> BookRows:
-    """Arrays of zeros, whose memory is not taken before it is used."""
+    """Arrays of zeros; their memory is not allocated before it is used."""
     line, block = (rows,), (2, depth, rows)
     return BookRows(*(np.zeros(shape, np.int64) for shape in (line, line, line, block, block)))
 
 
 @inlined
 def _read_side(state: Any, symbol: int, side: int, best_levels: Any, book: Any) -> bool:
-    """Reads the best levels of a side into book[side, level, (ticks, lots)]; whether they differ from what was there."""
+    """Reads the best levels of a side into book[side, level, (ticks, lots)]; returns whether they changed."""
     changed = False
     count = levels(state, symbol, side, best_levels)
     for level in range(best_levels.size):
@@ -59,7 +59,7 @@ def _read_side(state: Any, symbol: int, side: int, best_levels: Any, book: Any) 
 
 @inlined
 def _update_level(state: Any, symbol: int, side: int, price: int, book: Any) -> bool:
-    """Brings the level at a price up to date in book[side, level, (ticks, lots)]; whether that changed it."""
+    """Updates the level at a price in book[side, level, (ticks, lots)]; returns whether the book changed."""
     last, level = book.shape[1] - 1, 0
     while book[side, level, 0] != 0 and (book[side, level, 0] > price if side == BID else book[side, level, 0] < price):
         level += 1
@@ -92,12 +92,12 @@ def _update_level(state: Any, symbol: int, side: int, price: int, book: Any) -> 
 
 @inlined
 def _update(state: Any, event: Any, symbol: int, best_levels: Any, book: Any) -> bool:
-    """Brings a book up to date with what an event changed; whether that changed it (docs/orders.md: effect of an event on the displayed book).
+    """Updates a book by an event; returns whether the book changed (docs/orders.md: effect of an event on the displayed book).
 
-    The state is that after the whole command, and so is what each of its events makes of a level."""
+    The state is that after the whole command, so each of its events sets a level to what it is after the command."""
     kind, flags, side = event.kind, event.flags, int64(event.side)
     if kind == FILL:
-        if flags & AUCTION:  # it takes its lots off at the price where the order rests, which the event does not have
+        if flags & AUCTION:  # its lots are removed at the price where the order rests, which the event does not contain
             return _read_side(state, symbol, side, best_levels, book)
         if flags & MAKER == 0:
             return False
@@ -121,7 +121,8 @@ def _write(out: BookRows, row: int, time_ns: int, sequence: int, symbol: int, bo
 def _record_changes(
     state: Any, commands: Any, only: int, events: Any, best_levels: Any, books: Any, changed: Any, is_changed: Any, out: BookRows, at: Any,
 ) -> int:  # fmt: skip
-    """Continues at `at`: DONE, ROWS_FULL, or what the market needs (GROW). A row for each command and symbol whose best levels it changed."""
+    """Records a row for each command and each symbol whose best levels it changed. Continues at `at`; returns DONE, ROWS_FULL, or what the market
+    needs (GROW)."""
     while at[COMMAND_AT] < commands.size:
         if at[ROW_AT] + books.shape[0] > out.time_ns.size:
             return ROWS_FULL
@@ -152,7 +153,7 @@ def _record_changes(
 def _record_times(
     state: Any, commands: Any, only: int, events: Any, best_levels: Any, books: Any, times_ns: Any, stops: Any, out: BookRows, at: Any,
 ) -> int:  # fmt: skip
-    """Continues at `at`, as _record_changes: rows of all symbols at each time, after the commands before its stop."""
+    """As `_record_changes`, but records rows of all symbols at each time, after the commands before that time's stop."""
     while at[TIME_AT] < stops.size:
         stop = stops[at[TIME_AT]]
         while at[COMMAND_AT] < stop:
@@ -175,9 +176,9 @@ def book_rows(
     """Executes COMMAND rows with sequences 1, 2, 3 ... in an empty market, and records the best `depth` levels.
 
     Args:
-        only: number of the one symbol to record, -1: all.
-        times_ns: (m,) increasing; a row for each time and symbol, after all commands up to and at the time. Without it a row after each
-            command that changed a symbol's recorded levels.
+        only: number of the one symbol to record; -1 records all.
+        times_ns: (m,) increasing; a row for each time and symbol, after all commands up to and including that time. Without it, a row after
+            each command that changed a symbol's recorded levels.
     """
     symbols, at = len(market.names), np.zeros(4, np.int64)
     buffers = np.zeros(EVENT_ROWS, EVENT), np.zeros(depth, LEVEL), np.zeros((symbols, 2, depth, 2), np.int64)
@@ -191,7 +192,7 @@ def book_rows(
             status = _record_times(market.state, commands, only, *buffers, times_ns, stops, out, at)
         if status == DONE:
             break
-        if status == ROWS_FULL:  # commands that change several symbols
+        if status == ROWS_FULL:  # possible if commands change several symbols
             longer = _allocate(2 * len(out.time_ns), depth)
             for new, old in zip(longer, out, strict=True):
                 new[..., : old.shape[-1]] = old

@@ -128,7 +128,7 @@ def import_(
 
 
 def _day_path(reference: "Reference") -> Path:
-    """The file of a day without --output. Raises UsageError if it exists, unless it is a day file, which a new import may replace."""
+    """The output file if --output is not given. Raises UsageError if it exists, unless it is a day file, which a new import may replace."""
     from serl.history.importing import is_day_file
 
     symbol = re.sub(r"[/\\\0\ud800-\udfff]", "-", reference.symbols[0].name)
@@ -220,7 +220,7 @@ def info(file: Path) -> None:
 
 
 def _name(kind: type[IntEnum], number: int) -> str:
-    """The name of a number, or the number: a market rejects such commands, and this shows why."""
+    """The name of a number, or the number if it has none. A market rejects such commands, and the number shows why."""
     return next((known.name for known in kind if known == number), str(number))
 
 

@@ -1,4 +1,4 @@
-"""Reads a day of CoinAPI's flat files T-LIMITBOOK_FULL, updates of orders or of levels; docs/history.md has the rules."""
+"""Reads a day of CoinAPI's flat files T-LIMITBOOK_FULL: updates of orders or of levels. docs/history.md has the rules."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ NAME = re.compile(r"SC-([A-Za-z0-9_]+)\+")
 FOLDER = re.compile(r"D-(\d{4})(\d\d)(\d\d)")
 """The folder of a day."""
 LATE = "23:59"
-"""How times of day begin that may be of the day before."""
+"""Start of times of day that may belong to the day before."""
 NOON_NS = DAY_NS // 2
 
 
@@ -73,7 +73,7 @@ class _Reader:
         self._days = ("", 0)
         """Date of the last row, and how many days it is after the first."""
         self._rows_before = 0
-        """Rows from the start of the file that are of the day before; files of times of day do not say so."""
+        """Number of first rows in the file that belong to the day before; files without dates do not show this."""
 
     def read(self) -> None:
         """Reads the file. Raises `CoinApiError`."""
@@ -89,7 +89,7 @@ class _Reader:
         self.book.finish()
 
     def _read_rows(self) -> Iterator[Row]:
-        """The rows of the file. Updates of the last minute before midnight that an update of the morning follows are of the day before."""
+        """The rows of the file. Updates of the last minute before midnight belong to the day before if an update of the morning follows them."""
         rows = read_rows(self._path)
         late: list[Row] = []
         for row in rows:
@@ -112,8 +112,8 @@ class _Reader:
             self.book = CoinApiLevels(self._sink, self.book.steps)
 
     def _snapshot(self, rows: list[Row]) -> None:
-        """Everything before it is discarded: what is not in it is gone. The first one waits for the time of the first update; a later one
-        shows what a lost connection has missed, and no orders of its moment."""
+        """Replaces the book by a snapshot: whatever is not in it is removed. The first snapshot waits for the time of the first update. A later
+        snapshot shows what was missed during a lost connection; its rows are not new orders at that moment."""
         self._choose(rows[0])
         self.snapshots += 1
         is_opening = self.rows == 0
@@ -127,7 +127,7 @@ class _Reader:
         self._each(rows, self.book.enter)
 
     def _enter_opening(self, first: Row) -> None:
-        """The opening book, whose own times are of the day before."""
+        """Enters the opening book, whose own times belong to the day before."""
         self._stamp(first, OPENING_ROW)
         rows, self._opening = self._opening, []
         self._each(rows, self.book.enter)

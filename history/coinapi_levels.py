@@ -17,12 +17,12 @@ class CoinApiLevels:
         self._counts = dict.fromkeys(COUNT_NAMES, 0)
         self._writer = LevelWriter(sink)
         self._units: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        """[side][price_ticks] exact size."""
+        """[side][price_ticks] exact size of the level."""
         self._pending: list[Level] = []
         self._row = self._last_ns = 0
 
     def stamp(self, number: int, time_ns: int) -> None:
-        """The number and the time after midnight of the next row."""
+        """Sets the number and the time after midnight of the next row."""
         require_raisable(time_ns, self._last_ns)
         self._counts["times_raised"] += time_ns < self._last_ns
         if time_ns > self._last_ns or (self._row == OPENING_ROW) != (number == OPENING_ROW):
@@ -47,7 +47,7 @@ class CoinApiLevels:
             self._change(row.side, ticks, max(0, now - row.size_units))
 
     def enter(self, row: Row) -> None:
-        """A level of a snapshot."""
+        """Enters a level of a snapshot."""
         self._change(row.side, self._ticks(row), row.size_units)
 
     def remove_others(self, snapshot: list[Row]) -> None:
@@ -88,7 +88,7 @@ class CoinApiLevels:
         self._counts["levels"] += 1
 
     def _trade(self, row: Row, ticks: int) -> None:
-        """An order of the other side takes from the level."""
+        """Sends an order of the other side, which takes lots from the level."""
         self._set_levels()
         lots = self.steps.lots(row.size_units)
         require_tradable(ticks, lots)
@@ -96,7 +96,7 @@ class CoinApiLevels:
         self._counts["trades_unfilled"] += self._writer.trade(row.side, ticks, lots) > 0
 
     def _set_levels(self) -> None:
-        """Gives the market the levels of a message; levels that it reaches on the other side are out of date."""
+        """Sets the market's levels to those of a message. Levels of the other side that these lock or cross are out of date, and are removed."""
         if not self._pending:
             return
         stale = self._writer.source.uncross(self._pending[-1][0])

@@ -18,7 +18,7 @@ class CoinApiOrders:
         """[order_id] exact open size."""
 
     def stamp(self, number: int, time_ns: int) -> None:
-        """The number and the time after midnight of the next row."""
+        """Sets the number and the time after midnight of the next row."""
         self._writer.stamp(number, time_ns)
 
     def update(self, row: Row) -> None:
@@ -37,7 +37,7 @@ class CoinApiOrders:
             self._leave(row.order_id, max(0, open_units - row.size_units), traded=row.kind == MATCH)
 
     def enter(self, row: Row) -> None:
-        """An order enters, or gets another size or price."""
+        """Enters an order, or changes its size or price."""
         _require_order(row)
         ticks, lots = self.steps.ticks(row), self.steps.lots(row.size_units)
         order = self._writer.orders.get(row.order_id)
@@ -69,7 +69,7 @@ class CoinApiOrders:
         return self._writer.all_counts() | self._counts
 
     def _leave(self, order_id: str, units: int, *, traded: bool) -> None:
-        """Leaves an order so much of its size."""
+        """Reduces an order to this size, by a trade or a cancellation; 0 removes it."""
         lots = self._writer.orders[order_id].lots - self.steps.lots(units)
         if lots and traded:
             self._writer.execute(order_id, lots)

@@ -27,7 +27,7 @@ TYPES: dict[str, pa.DataType] = {
     "time_exchange": pa.string(), "is_buy": pa.string(), "update_type": pa.string(), "entry_px": DECIMAL, "entry_sx": DECIMAL,
     "order_id": pa.string(),
 }  # fmt: skip
-"""Of the columns that are read."""
+"""Types of the columns that are read."""
 SIDES = ("1", "0", "true", "false", "True", "False")
 UPDATES = ("SNAPSHOT", "ADD", "SUB", "MATCH", "SET", "DELETE")
 SNAPSHOT, ADD, SUB, MATCH, SET, DELETE = range(len(UPDATES))
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     """An update. Prices and sizes in UNIT, sides as of `stream_book`."""
 
     number: int
-    """From 0."""
+    """Row number, from 0."""
     time: str
     side: int
     kind: int
@@ -60,27 +60,27 @@ class Steps:
     tick_units: int
     lot_units: int
     rounded: int = 0
-    """How many sizes were."""
+    """Number of sizes that were rounded."""
 
     @property
     def tick_size(self) -> str:
-        """As a decimal."""
+        """The tick size as a decimal."""
         return f"{(self.tick_units * UNIT).normalize():f}"
 
     @property
     def lot_size(self) -> str:
-        """As a decimal."""
+        """The lot size as a decimal."""
         return f"{(self.lot_units * UNIT).normalize():f}"
 
     def ticks(self, row: Row) -> int:
-        """The price of a row. Raises `InvalidOrder` off the tick."""
+        """The price of a row in ticks. Raises `InvalidOrder` for a price off the tick."""
         ticks, between = divmod(row.price_units, self.tick_units)
         if between:
             raise InvalidOrder(f"a price at a multiple of the tick {self.tick_size}")
         return ticks
 
     def lots(self, units: int) -> int:
-        """A size to the nearest lot, at least 1 if not 0."""
+        """A size rounded to the nearest lot; at least 1 lot unless the size is 0."""
         lots, between = divmod(units, self.lot_units)
         self.rounded += between != 0
         return max(1, lots + (2 * between >= self.lot_units)) if between else lots
@@ -93,7 +93,7 @@ def is_coinapi(head: bytes) -> bool:
 
 
 def time_of(text: str) -> tuple[str, int]:
-    """(date, or '' if the text has none; ns after midnight). Raises `InvalidOrder`."""
+    """(date, or '' if the text has none; time in ns after midnight). Raises `InvalidOrder`."""
     match = TIME.fullmatch(text)
     if match is None:
         raise InvalidOrder("hours, minutes and seconds with up to nine decimals, perhaps after a date")
@@ -121,7 +121,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def steps_of(path: Path) -> tuple[int, int]:
-    """The largest steps of which all prices, and all sizes, are multiples, in UNIT. Raises `CoinApiError`."""
+    """(the largest step that divides all prices, the largest that divides all sizes), in UNIT. Raises `CoinApiError`."""
     price_step = size_step = 0
     for _, table, check in _tables(path):
         price_step = gcd(price_step, *set(_units(check, "entry_px", table["entry_px"])))
@@ -139,7 +139,7 @@ def _tables(path: Path) -> Iterator[tuple[int, pa.Table, RowCheck]]:
 
 def _units(check: RowCheck, name: str, column: Any) -> list[int]:
     """A column of decimals in UNIT, 0 to 2^53 of the whole."""
-    encoded = column.combine_chunks().dictionary_encode()  # prices and sizes come again and again
+    encoded = column.combine_chunks().dictionary_encode()  # prices and sizes repeat often
     values = [int(value / UNIT) for value in encoded.dictionary.to_pylist()]
     rows = encoded.indices.to_numpy()
     bad = np.array([not 0 <= value <= CASH_MAX * int(1 / UNIT) for value in values])[rows]

@@ -1,4 +1,4 @@
-"""What the counts of an import are called in print, where their names in a day file do not say it. docs/history.md defines them."""
+"""Printed labels for the counts of an import whose names in a day file are not clear enough. docs/history.md defines the counts."""
 
 LABELS = {
     "unnamed_cancels": "cancels of orders that the file never introduced",
@@ -16,5 +16,5 @@ LABELS = {
 
 
 def label(name: str) -> str:
-    """The words for a count, by its name in a day file."""
+    """The label of a count, by its name in a day file."""
     return LABELS.get(name, name.replace("_", " "))

@@ -23,7 +23,7 @@ from serl.extras import require_day_files
 from serl.history.day_news import news_metadata, news_of
 from serl.history.errors import DayError, DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 
-if TYPE_CHECKING:  # an optional package: only the files of days need it, not the days of simulated markets
+if TYPE_CHECKING:  # an optional package: only day files need it, not the days of simulated markets
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +82,7 @@ class Reference:
     date: str
     """Trading day, YYYY-MM-DD; empty for a generated one."""
     source: str
-    """The format it was read from: 'lobster', 'generated', ..."""
+    """The format that the day was read from: 'lobster', 'generated', ..."""
     files: tuple[SourceFile, ...] = ()
     first_time_ns: int = 0
     """Like all times of a day, in nanoseconds after midnight in the exchange's time zone."""
@@ -95,7 +95,7 @@ class Reference:
     parameters: dict[str, int | float | str] = field(default_factory=dict)
     """Parameters of a generated or recorded day."""
     participants: tuple[str, ...] = ()
-    """Names by COMMAND.participant, the exchange itself first. Empty for a day of one participant, which all days are but those of
+    """Names by COMMAND.participant, the exchange itself first. Empty for a day of one participant: every day except those of
     `serl record --accounts`."""
 
     def to_json(self, commands: int) -> str:
@@ -124,7 +124,7 @@ class Day:
     """Source row (from 0) of each command, -1 for the opening book."""
     reference: Reference
     news: tuple[News, ...] = ()
-    """Messages about the world, in order of time."""
+    """News, in order of time."""
 
     def __len__(self) -> int:
         """Number of commands."""

@@ -47,7 +47,7 @@ PRICE_UNIT = Decimal("0.000000001")
 NO_PRICE = (1 << 63) - 1
 LAST, TOP, SNAPSHOT, LEVEL, MAYBE_BAD = 128, 64, 32, 16, 4
 """Flags: the last record of an event; an order that is the whole best level of its side; a record of the initial snapshot; a whole level
-instead of an order; a record after a gap of the feed that nobody could fill."""
+instead of an order; a record after an unrecoverable gap in the feed."""
 DAY_NS = 86_400 * 1_000_000_000
 COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id", "publisher_id")
 TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT, PUBLISHER = range(len(COLUMNS))
@@ -64,7 +64,7 @@ COUNT_NAMES = (
     "orders_held",  # crossing orders of a call phase, which enter when they no longer cross
     "cancels_unknown",
     "cancels_beyond_open",  # of more lots than the order had: it is cancelled
-    "records_maybe_bad",  # after a gap of the feed: the source's own book may be wrong
+    "records_maybe_bad",  # after a gap in the feed: the source's own book may be wrong
     "clears",
     "records_left_out",
     "prints_rounded",  # trades between ticks
@@ -87,7 +87,7 @@ EXPECTED = {
 
 @inlined
 def _enter(book: StreamBook, name: int, symbol: int, side: int, ticks: int, lots: int, counts: Any) -> None:
-    """Holds an order that crosses: it is of a call phase, since in continuous trading an order that trades is removed first."""
+    """Enters an order, or holds it if it crosses: it then belongs to a call phase, since in continuous trading an order that trades is removed first."""
     if crosses(book, symbol, side, ticks):
         counts[ORDERS_HELD] += 1
         hold_order(book, name, symbol, side, ticks, lots)
@@ -107,7 +107,7 @@ def _print(book: StreamBook, symbol: int, side: int, price: int, lots: int, unit
 
 @inner
 def _fill(book: StreamBook, slot: int, record: Any, symbol: int, units: int, counts: Any) -> None:
-    """F: trades without a change of the source's book; the cancel or modify that follows removes only what exceeds these fills."""
+    """F: trades, without changing the source's book. The cancel or modify that follows removes only what exceeds these fills."""
     side = SELL if record[SIDE] == ASK else BUY
     if slot == 0:
         counts[FILLS_UNKNOWN] += 1
@@ -213,7 +213,7 @@ def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts
 
 @inner
 def _end_event(book: StreamBook, record: Any, symbol: int) -> bool:
-    """At the last record of an event the held orders enter that would not trade. False if there is no room for them."""
+    """At the last record of an event, enters the held orders that would not trade. Returns False if there is no room for them."""
     if symbol >= 0 and record[FLAGS] & LAST and book.held_orders[symbol, 2]:
         if not has_room_to_enter(book, symbol):
             return False
@@ -225,7 +225,7 @@ def _end_event(book: StreamBook, record: Any, symbol: int) -> bool:
 def _apply(
     book: StreamBook, records: Any, first: int, row: int, numbers: Any, units: int, midnight_ns: int, counts: Any
 ) -> tuple[int, int]:
-    """Applies records[first:]; returns (where it stopped and must go on after NEEDS_ROOM, why). row: of records[0]. numbers: [record] symbol, -1 = excluded."""
+    """Applies records[first:]; returns (where it stopped, why); continue there after NEEDS_ROOM. row: of records[0]. numbers: [record] symbol, -1: excluded."""
     if first > 0 and not _end_event(book, records[first - 1], int64(numbers[first - 1])):
         return first, NEEDS_ROOM
     for index in range(first, records.shape[0]):
@@ -285,7 +285,7 @@ def read_records(path: Path) -> Iterator[tuple[Any, NDArray[np.int64]]]:
                 for r in records if type(r).__name__ == "MBOMsg"
             ]  # fmt: skip
             columns = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
-        except (OverflowError, ValueError, TypeError) as error:  # a time without a value, an action of another letter
+        except (OverflowError, ValueError, TypeError) as error:  # a time without a value, or an unknown action
             raise DbnError(
                 f"{path}: expected records with time, action and side, got others ({error}); download it again"
             ) from None
@@ -300,7 +300,7 @@ def _signed(number: int) -> int:
 
 
 def _tick_units(path: Path, symbols: frozenset[str]) -> int:
-    """The largest step of which the price of every order of these symbols is a multiple (all symbols if there are none)."""
+    """The largest step that divides the price of every order of these symbols (of all symbols if `symbols` is empty)."""
     step, names = 0, None
     for metadata, records in read_records(path):
         names = names or _names(metadata)
@@ -311,7 +311,7 @@ def _tick_units(path: Path, symbols: frozenset[str]) -> int:
 
 
 def _names(metadata: Any) -> dict[str, str]:
-    """[instrument_id] the name that the file's metadata has for it first."""
+    """[instrument_id] its first name in the file's metadata."""
     names: dict[str, str] = {}
     for raw, spans in metadata.mappings.items() if metadata else ():
         for span in spans:
@@ -320,7 +320,7 @@ def _names(metadata: Any) -> dict[str, str]:
 
 
 def _are_included(names: dict[str, str], symbols: frozenset[str], records: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """[record] whether it is of one of these symbols."""
+    """[record] whether it belongs to one of these symbols."""
     if not symbols:
         return np.ones(len(records), np.bool_)
     instruments, where = np.unique(records[:, INSTRUMENT], return_inverse=True)
@@ -350,7 +350,7 @@ class _Reader:
         """Converts a block."""
         if self.midnight_ns < 0 and len(records):
             self.midnight_ns = int(records[0, TIME]) // DAY_NS * DAY_NS
-        if self._names is None and metadata is not None:  # of many symbols it is longer than the first block
+        if self._names is None and metadata is not None:  # with many symbols, the metadata exceeds the first block
             self._names = _names(metadata)
         numbers = np.array([self._number(instrument) for instrument in records[:, INSTRUMENT].tolist()], np.int64)
         self._require_publisher(records, numbers)
@@ -381,7 +381,7 @@ class _Reader:
         return self._numbers[instrument]
 
     def _require_publisher(self, records: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Each publisher is a venue with a book of its own: together they would cross, and one's clear would remove the other's orders."""
+        """Requires a single publisher: each is a venue with its own book. Together they would cross, and one's clear would remove the other's orders."""
         for publisher in np.unique(records[numbers >= 0, PUBLISHER]).tolist():
             if self._publisher not in (-1, publisher):
                 raise DbnError(

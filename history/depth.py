@@ -36,7 +36,7 @@ class _Reader:
         )
         self._early: list[Line] = []
         self._trade_stream = ""
-        """Whose trades are read: a recording of both streams has each trade twice."""
+        """The stream whose trades are read: a recording of both streams contains each trade twice."""
 
     def read(self, line: Line) -> None:
         """Converts a line. Raises `DepthError`."""
@@ -83,7 +83,7 @@ class _Reader:
         self.counts["opening_orders"] = len(targets)
 
     def _update_source(self, bids: Any, asks: Any) -> list[tuple[int, int, int]]:
-        """Applies a message's levels to the source's book; returns them."""
+        """Applies a message's levels to the source's book; returns the levels."""
         changes = self.units.levels(Side.BUY, bids) + self.units.levels(Side.SELL, asks)
         for change in changes:
             self.source.change(*change)

@@ -15,7 +15,7 @@ from serl.history.table_rows import LINE_BYTES_MAX
 LINE = re.compile(rb'\d{16,19} \{"')
 TIME_NS_MAX = (1 << 63) - 1
 UNITS_NS = {16: 1000, 19: 1}
-"""By the digits of a time: those since 2001 are microseconds or nanoseconds."""
+"""ns per unit by number of digits of a time: since 2001, 16 digits are microseconds and 19 are nanoseconds."""
 TRADES = ("trade", "aggTrade")
 MARKET = "MARKET"
 """Kind of a trade in the book; futures also report transfers of the insurance fund."""
@@ -31,15 +31,14 @@ class Line(NamedTuple):
     """One line of the file."""
 
     number: int
-    """From 1."""
+    """Line number, from 1."""
     time_ns: int
-    """Since 1970."""
+    """Time of arrival, since 1970."""
     message: dict[str, Any]
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a recording, whose times are in ns or us as the first is. Raises `DepthError` for a malformed line or a time that runs
-    backwards."""
+    """The lines of a recording. Times are in ns or us, like the first one. Raises `DepthError` for a malformed line or a time that runs backwards."""
     rest, number, last_ns, unit_ns = b"", 0, 0, 0
     for block in (*read_blocks(path), b""):
         *complete, rest = (rest + block).split(b"\n")
@@ -79,7 +78,7 @@ class Units:
         self.sizes_rounded = 0
 
     def level(self, price: str, size: str) -> tuple[int, int]:
-        """(price_ticks, qty_lots); rounds sizes to the nearest lot, at least 1 if not 0. Raises ValueError."""
+        """(price_ticks, qty_lots). Sizes are rounded to the nearest lot, at least 1 unless the size is 0. Raises ValueError."""
         try:
             ticks, lots = Decimal(price) / self.tick_size, Decimal(size) / self.lot_size
             largest = max(ticks, lots, ticks * lots)
@@ -121,16 +120,18 @@ class Diff(NamedTuple):
 
     symbol: str
     first: int
-    """Number of the first update that it contains."""
+    """Number of the first update in the diff."""
     last: int
     previous: int | None
-    """Of futures: the last update of the diff before, as their numbers have gaps. None for spot, whose numbers have none."""
+    """For futures, whose update numbers have gaps: the last update of the diff before. None for spot, whose numbers have no gaps."""
     bids: Any
     asks: Any
 
     def follows(self, update_id: int, *, first: bool) -> bool:
-        """Whether nothing is missing between the book at this update and the diff; first: the first diff after the snapshot, which may
-        contain updates that the snapshot has too. By Binance's rules of a local order book, for spot and for futures."""
+        """Whether nothing is missing between the book at this update and the diff, by Binance's rules for a local order book, spot and futures.
+
+        first: whether this is the first diff after the snapshot, which may contain updates that the snapshot already includes.
+        """
         before = self.first - 1 if self.previous is None else self.previous
         return before <= update_id if first else before == update_id
 
@@ -143,7 +144,7 @@ class Trade(NamedTuple):
     size: Any
     buyer_rests: bool
     stream: str
-    """trade, or aggTrade: the fills of an aggressor at a price as one."""
+    """`trade`, or `aggTrade`, which combines the fills of an aggressor at a price."""
 
 
 def parse_message(line: Line) -> Snapshot | Diff | Trade | None:

@@ -24,7 +24,7 @@ class DayOfAccounts(DayError):
 
 
 class SourceError(SerlError, ValueError):
-    """A source that cannot be read: not found, in an unknown format, or incomplete."""
+    """The source cannot be read: it is not found, in an unknown format, or incomplete."""
 
 
 class LobsterError(SourceError):
@@ -36,7 +36,7 @@ class ItchError(SourceError):
 
 
 class SourceRejected(SourceError):
-    """A market rejects too many of the commands that were made of a source."""
+    """A market rejects too many of the commands that were made from a source."""
 
 
 class ExportError(SerlError, ValueError):

@@ -27,9 +27,9 @@ from serl.history.tardis_rows import is_tardis
 from serl.history.verdict import Verdict, verdict
 
 SHOWN_BYTES = 24
-"""Of a file in an unknown format."""
+"""Number of bytes of a file in an unknown format that the error shows."""
 UNJUDGED = ".importing"
-"""Ending of a day file until the market has judged it."""
+"""Suffix of a day file until the market has judged it."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ def is_bars_source(path: Path) -> bool:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether it is a file without a byte, whatever its name says."""
+    """Whether the file is empty, whatever its name."""
     return path.is_file() and path.stat().st_size == 0
 
 
 def _all_formats() -> str:
-    """A line for each."""
+    """A line for each format."""
     bars = ("bars", "a table (Parquet or CSV) with open, high, low, close, volume and their times")
     return "\n".join(f"  {name}: {text}" for name, text in (*((each.name, each.description) for each in FORMATS), bars))
 
@@ -139,7 +139,7 @@ def import_day(path: Path | str, options: Options = DEFAULTS) -> Day:
 
 
 def convert_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
-    """Writes the day file of a source; returns reference data and number of commands. Streaming readers need bounded memory."""
+    """Writes the day file of a source; returns its reference data and number of commands. Streaming readers need bounded memory."""
     source_format = detect_format(Path(path))
     with day_writer(output) as writer:
         reference = source_format.read(Path(path), writer, options)
@@ -148,7 +148,7 @@ def convert_file(path: Path | str, output: Path | str, options: Options = DEFAUL
 
 
 def _require_orders(path: Path | str, reference: Reference, commands: int) -> None:
-    """SourceError for a source of which no commands were made but halts and resumes."""
+    """SourceError for a source that gave no commands other than halts and resumes."""
     if commands <= sum(reference.counts.get(name, 0) for name in ("halts", "resumes")):
         raise SourceError(
             f"{path}: expected orders, got {reference.source_rows:,} rows of {reference.source} without one; give a file that covers the trading hours, and "
@@ -163,14 +163,14 @@ def import_file(
     *,
     allow_rejected: bool = False,
 ) -> tuple[Reference, Verdict]:
-    """`convert_file`, and plays the day through a market; returns the reference data and what the market made of it.
+    """Converts a source as `convert_file` does, and replays the day through a market; returns the reference data and the market's verdict.
 
-    output: the file to write, or a function that names it, in the current folder, when the reference data is known.
-    Raises `SourceError`, and writes no file, if the source has no orders, or the market rejects more than a hundredth of the commands and `allow_rejected` is false.
+    output: the file to write, or a function that names it, in the current folder, when the reference data is known. Raises `SourceError`, and
+    writes no file, if the source has no orders, or if the market rejects more than a hundredth of the commands and `allow_rejected` is false.
     The market needs memory for its open orders.
     """
     folder = Path() if callable(output) else Path(output).parent
-    # a name of its own: another import may write the same output at the same time. Without the source's, which may be as long as a name can be
+    # a unique name: another import may write the same output at the same time. It omits the source's name, which may already have the maximum length
     unjudged = folder / f".{token_hex(8)}{UNJUDGED}"
     try:
         reference, commands = convert_file(path, unjudged, options)

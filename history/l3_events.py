@@ -32,7 +32,7 @@ EVENT_TYPES: dict[str, pa.DataType] = {
     "id": pa.int64(), "timestamp": pa.int64(), "price": DECIMAL, "volume": pa.string(), "action": pa.string(),
     "direction": pa.string(),
 }  # fmt: skip
-"""Of the columns that are read."""
+"""Types of the columns that are read."""
 ID, TIME_MS, KIND, SIDE, PRICE_TICKS, LOTS = range(6)
 
 
@@ -44,7 +44,7 @@ def is_l3_csv(head: bytes) -> bool:
 
 
 def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray[np.int64], int]:
-    """([row, column] of ID .. LOTS, times in ms after midnight UTC of the first row; that midnight in ms since 1970)."""
+    """(rows, midnight): [row, column] of ID .. LOTS, with times in ms after midnight UTC of the first row; that midnight in ms since 1970."""
     data = b"".join(read_blocks(path))
     table = read_columns(path, data, EVENT_TYPES, L3CsvError)
     if table.num_rows == 0:
@@ -68,14 +68,14 @@ def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray
 
 
 def _volume(column: Any, check: RowCheck) -> NDArray[np.int64]:
-    """In hundred-millionths: as they are in a file of integers, and by their decimal point where one volume has one."""
+    """Volumes in hundred-millionths. A file of integers is taken as such units; if any volume has a decimal point, all are decimals."""
     unit = LOT if pc.any(pc.match_substring(column, ".")).as_py() else Decimal(1)
     decimals = check.cast("volume", column, DECIMAL, f"a decimal with up to {DECIMAL.scale} places")
     return _multiples(check, "volume", decimals, unit, f"0 to 2^53 of {unit:f}", least=0)
 
 
 def _multiples(check: RowCheck, name: str, column: Any, unit: Decimal, expected: str, least: int) -> NDArray[np.int64]:
-    """A column of decimals as exact multiples of a unit, at least `least` and at most 2^53 of it."""
+    """A column of decimals as exact multiples of a unit, at least `least` and at most 2^53."""
     encoded = column.combine_chunks().dictionary_encode()  # a day has few distinct prices
     units = [value / unit for value in encoded.dictionary.to_pylist()]
     row = encoded.indices.to_numpy()
@@ -85,7 +85,7 @@ def _multiples(check: RowCheck, name: str, column: Any, unit: Decimal, expected:
 
 
 def _created_twice(ids: NDArray[np.int64], kind: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """[row] whether the order is created although it is open."""
+    """[row] whether the row creates an order that is already open."""
     ends = np.flatnonzero(kind != CHANGED)
     before, after = _successive(ids, ends)
     bad = np.zeros(len(ids), np.bool_)
@@ -94,7 +94,7 @@ def _created_twice(ids: NDArray[np.int64], kind: NDArray[np.int64]) -> NDArray[n
 
 
 def _changed_side(ids: NDArray[np.int64], kind: NDArray[np.int64], side: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """[row] whether the order changes its side without being created again."""
+    """[row] whether the order's side changes without the order being created again."""
     before, after = _successive(ids, np.arange(len(ids)))
     bad = np.zeros(len(ids), np.bool_)
     bad[after] = (side[before] != side[after]) & (kind[after] != CREATED)
@@ -102,7 +102,7 @@ def _changed_side(ids: NDArray[np.int64], kind: NDArray[np.int64], side: NDArray
 
 
 def _successive(ids: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All pairs (row, next row of the same order) among these rows."""
+    """All pairs (row, next row of the same order) within these rows."""
     ordered = rows[np.argsort(ids[rows], kind="stable")]
     before, after = ordered[:-1], ordered[1:]
     same = ids[before] == ids[after]

@@ -54,7 +54,7 @@ class SourceBook:
         return bids[bisect_left(bids, asks[0]) :] if side == BUY else asks[: bisect_right(asks, bids[-1])]
 
     def uncross(self, newer: int) -> list[Level]:
-        """Removes the levels that the best of the side `newer`, which was just heard of, reaches; returns the removals."""
+        """Removes the levels that the best price of side `newer`, which was updated last, locks or crosses; returns the removals."""
         stale = [(1 - newer, price, 0) for price in self.crossing(1 - newer)]
         for level in stale:
             self.change(*level)
@@ -63,8 +63,8 @@ class SourceBook:
 
 @compiled
 def _set_levels_of(book: StreamBook, targets: Any) -> bool:
-    """Sets levels [(side, price_ticks, lots)]; False if the book needs room: then call it again."""
-    for adding in range(2):  # first remove, then add: what is gone must not trade
+    """Sets levels [(side, price_ticks, lots)]. Returns False if the book needs room; call it again then."""
+    for adding in range(2):  # first remove, then add, so that removed lots do not trade
         for index in range(targets.shape[0]):
             side, price_ticks, lots = targets[index]
             at = find_level(book, 0, side, price_ticks)
@@ -75,15 +75,15 @@ def _set_levels_of(book: StreamBook, targets: Any) -> bool:
 
 
 class LevelWriter:
-    """Writes the commands that give the market a source's levels. A trade takes from them at once, and the next change, which the source
-    may have cut for that trade already, sets them right."""
+    """Writes the commands that give the market a source's levels. A trade takes lots from them at once; the next change, which may already
+    reflect that trade at the source, corrects them."""
 
     def __init__(self, sink: Sink) -> None:
         self.source = SourceBook()
         self.book = empty_book(1)
         self._sink = sink
         self._traded: dict[int, int] = {}
-        """Side: worst price at which trades took something since the last change."""
+        """By side: the worst price at which trades took lots since the last change."""
 
     @property
     def first_time_ns(self) -> int:
@@ -95,7 +95,7 @@ class LevelWriter:
         self.book.counter[ROW], self.book.counter[TIME_NS] = row, time_ns
 
     def set_levels(self, levels: Sequence[Level]) -> None:
-        """Gives levels, which the source's book has already, and those that trades took from, the source's quantities."""
+        """Sets levels to the quantities of the source's book, which already contains them, and also the levels from which trades took lots."""
         places = dict.fromkeys([*((side, price) for side, price, _ in levels), *self._taken()])
         self._traded.clear()
         targets = np.array(
@@ -105,13 +105,13 @@ class LevelWriter:
             self.book = make_room(self.book, self._sink)
 
     def _taken(self) -> list[tuple[int, int]]:
-        """(side, price) of the levels that trades took from."""
+        """(side, price) of the levels from which trades took lots."""
         return [
             (side, price) for side, worst in self._traded.items() for price in self.source.prices_up_to(side, worst)
         ]
 
     def trade(self, resting: int, price_ticks: int, lots: int) -> int:
-        """An IOC order takes lots from the resting side; returns the lots that nothing filled."""
+        """Sends an IOC order that takes lots from the resting side; returns the unfilled lots."""
         self._make_room()
         unfilled = int(send_ioc(self.book, 0, 1 - resting, price_ticks, lots))
         worst = self._traded.get(resting, price_ticks)
@@ -119,7 +119,7 @@ class LevelWriter:
         return unfilled
 
     def print(self, side: int, price_ticks: int, lots: int) -> None:
-        """A trade beside the displayed book; side: that of the resting order."""
+        """Prints a trade outside the displayed book; side: that of the resting order."""
         self._make_room()
         print_trade(self.book, 0, side, price_ticks, lots)
 

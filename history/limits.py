@@ -1,4 +1,4 @@
-"""The limits of a market for a day: they reject as few of its commands as limits can."""
+"""Limits of a market that reject as few of a day's commands as possible."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,22 +10,22 @@ from serl.exchange.limits import LOTS_MAX, MarketLimits
 from serl.exchange.records import ALL_SYMBOLS, CASH_MAX, CommandKind, Rows, TimeInForce
 
 LIMIT_MAX = 1 << 40
-"""Of quantity and price each, as in the exchange's configuration."""
+"""Maximum of the quantity limit and of the price limit, as in the exchange's configuration."""
 LEVELS_MAX = 1 << 24
-"""Likewise."""
+"""Maximum of the limit of levels, as in the exchange's configuration."""
 LIMITED = CommandKind.NEW, CommandKind.REDUCE, CommandKind.REPLACE, CommandKind.PRINT
-"""Commands whose price and quantity are these; in others the columns hold values of terms, rules and settings."""
+"""Commands whose price and quantity columns hold prices and quantities; in others they hold values of terms, rules and settings."""
 Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """(distinct values in order, how often each)."""
 
 
 def limits_for(blocks: Iterable[Rows], participants_max: int = MarketLimits.participants_max) -> MarketLimits:
-    """Limits for COMMAND rows, block by block. A market that replays a day without them rejects some of its orders, and nobody is told.
+    """Limits for COMMAND rows, block by block. Without them, a market that replays a day would silently reject some of its orders.
 
-    The defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the largest
-    quantity and the largest price is limited: where both do not fit, the limits reject as few rows as any. One absurd order then costs
-    itself, and not the room of all others. A symbol never has more levels than orders that may rest. O(n log n) time; memory grows with
-    the distinct values only.
+    The limits are the defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the
+    largest quantity and the largest price is limited: if both do not fit, the limits reject as few rows as possible. A single absurd order is
+    then rejected, instead of lowering the limits for all others. A symbol never has more levels than orders that may rest. O(n log n) time;
+    memory grows only with the number of distinct values.
     """
     quantities, prices, resting = _none(), _none(), np.zeros(ALL_SYMBOLS + 1, np.int64)
     for commands in blocks:
@@ -51,7 +51,7 @@ def _counted(so_far: Counted, column: NDArray[np.int64]) -> Counted:
 
 
 def _above(counted: Counted, thresholds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[threshold] how many values are larger."""
+    """[threshold] number of larger values."""
     values, counts = counted
     not_above = np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(values, thresholds, side="right")]
     return counts.sum() - not_above
@@ -63,7 +63,7 @@ def _fitting(quantities: Counted, prices: Counted, defaults: MarketLimits) -> Ma
     candidates = np.unique(candidates.clip(1, LIMIT_MAX))
     rejected = _above(quantities, candidates) + _above(prices, np.minimum(CASH_MAX // candidates, LIMIT_MAX))
     best = candidates[rejected == rejected.min()]
-    largest = int(best[np.argmin(np.abs(best - default))])  # the defaults where they do
+    largest = int(best[np.argmin(np.abs(best - default))])  # the default if it is among the best
     highest = min(max(defaults.price_ticks_max, int(prices[0].max(initial=1))), CASH_MAX // largest, LIMIT_MAX)
     return MarketLimits(
         qty_lots_max=largest,

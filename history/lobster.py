@@ -24,9 +24,9 @@ from serl.history.lobster_check import check_book, check_messages, describe_malf
 from serl.history.source import is_date
 
 TIME_DIGITS, TIME_DECIMALS = 18, 12
-"""Of a time in seconds, so that 64 bits hold its picoseconds."""
+"""Digits and decimals of a time in seconds, so that 64 bits hold it in picoseconds."""
 COLUMNS = 6
-"""Of a message. A seventh, who sent an attributed order, is in some files and is not read."""
+"""Columns of a message. Some files have a seventh, the sender of an attributed order, which is not read."""
 TICK_UNITS = 100
 """Price units of a tick: prices are in 1/10000 of a dollar, the tick is a cent."""
 EMPTY_PRICE = 9_999_999_999
@@ -141,7 +141,7 @@ def _files(path: Path, contents: dict[str, bytes]) -> tuple[SourceFile, ...]:
 
 
 def _message_columns(data: bytes) -> int:
-    """How many columns the first message has, if that is a number that occurs."""
+    """The number of columns of messages: 7 if the first message has seven, else 6."""
     return COLUMNS + (data.partition(b"\n")[0].count(b",") == COLUMNS)
 
 

@@ -89,7 +89,7 @@ class _Files:
         self.message(time_ns, CROSS, 0, lots, price_ticks * TICK_UNITS, -1)
 
     def state(self, time_ns: int, halted: bool | None = None, phase: int | None = None) -> None:
-        """A halt, a resume or a phase; written if the trading state changes."""
+        """Applies a halt, a resume or a phase; writes a message if the trading state changes."""
         before = self._state()
         self._halted = self._halted if halted is None else halted
         self._phase = self._phase if phase is None else phase

@@ -1,6 +1,6 @@
 """Keeps the orders of a source by their ids, and writes the commands that give the market the same book.
 
-For readers in plain Python: they name changes of orders, which reach the compiled book in batches, as the records of Databento's reader.
+For readers in plain Python: they report changes of orders, which are passed to the compiled book in batches, as records of Databento's reader.
 """
 
 from collections.abc import Hashable
@@ -32,7 +32,7 @@ COUNT_NAMES = (
 
 
 class InvalidOrder(ValueError):
-    """An event that cannot be; its text says what was expected. The reader adds where it is."""
+    """An invalid event. The text says what was expected; the reader adds the position."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class Order:
 class OrderWriter:
     """Writes the commands of a source's orders. Events name orders by the source's ids and raise `InvalidOrder`.
 
-    removes_crossed: orders that a new one of the other side would trade with are out of date, and are removed; otherwise the new one is
-    held until it would not trade.
+    removes_crossed: if true, orders with which a new order of the other side would trade are out of date, and are removed. If false, the new
+    order is held until it would not trade.
     """
 
     def __init__(self, sink: Sink, symbols_max: int, *, removes_crossed: bool) -> None:
@@ -63,7 +63,7 @@ class OrderWriter:
         self._removes_crossed = removes_crossed
         self._levels: dict[int, SourceBook] = {}
         self._ids: dict[int, dict[int, Hashable]] = {}
-        """[symbol] ids of the open orders, by their numbers."""
+        """[symbol] ids of the open orders by order number."""
         self._halted: set[int] = set()
         self._records: list[tuple[int, ...]] = []
         self._rows: list[int] = []
@@ -80,7 +80,7 @@ class OrderWriter:
             self.last_time_ns = time_ns
 
     def add(self, order_id: Hashable, symbol: int, side: int, price_ticks: int, lots: int) -> None:
-        """A new order."""
+        """Adds a new order."""
         if order_id in self.orders:
             raise InvalidOrder("an order id that is not open yet")
         require_tradable(price_ticks, lots)
@@ -100,20 +100,20 @@ class OrderWriter:
             self._cancel(order_id, order, lots)
 
     def delete(self, order_id: Hashable) -> None:
-        """Cancels what is left of an order."""
+        """Cancels the rest of an order."""
         order = self._open(order_id)
         if order is not None:
             self._cancel(order_id, order, order.lots)
 
     def execute(self, order_id: Hashable, lots: int) -> None:
-        """An order trades at its price."""
+        """Executes lots of an order at its price."""
         order = self._open(order_id, lots)
         if order is not None:
             self._record(dbn.FILL, order, order.price_ticks, lots)
             self._cancel(order_id, order, lots)
 
     def execute_at(self, order_id: Hashable, lots: int, price_ticks: int, lots_left: int) -> None:
-        """An order trades at a price that may not be its own; lots_left: open after it."""
+        """Executes lots of an order at a price that may differ from its own; lots_left: open after the trade."""
         order = self._open(order_id, lots)
         if order is None:
             return
@@ -123,13 +123,14 @@ class OrderWriter:
         self._cancel(order_id, order, lots)
         if order.lots > lots_left:
             self._cancel(order_id, order, order.lots - lots_left)
-        elif order.lots < lots_left:  # more is displayed than before the trade: it joins the queue
+        elif order.lots < lots_left:  # more is displayed than before the trade: the order joins the end of the queue
             if order.lots:
                 self._cancel(order_id, order, order.lots)
             self.add(order_id, order.symbol, order.side, order.price_ticks, lots_left)
 
     def modify(self, order_id: Hashable, price_ticks: int, lots: int, *, keeps_priority: bool) -> None:
-        """An order gets another price or size. It keeps its place in the queue only if its size decreases at the same price."""
+        """Changes the price or size of an order. It keeps its place in the queue only with `keeps_priority`, at the same price, and if its size does
+        not increase."""
         order = self._open(order_id)
         if order is None:
             return
@@ -143,7 +144,7 @@ class OrderWriter:
         self.add(order_id, order.symbol, order.side, price_ticks, lots)
 
     def trade_hidden(self, symbol: int, side: int, price_ticks: int, lots: int) -> None:
-        """A trade against an order of `side` that was not displayed."""
+        """Prints a trade against an order of `side` that was not displayed."""
         require_tradable(price_ticks, lots)
         self.counts["trades_hidden"] += 1
         self._record(dbn.FILL, Order(0, symbol, side, price_ticks, lots), price_ticks, lots)
@@ -179,7 +180,7 @@ class OrderWriter:
         symbols = np.ascontiguousarray(records[:, dbn.INSTRUMENT])
         at, why = 0, dbn.APPLIED
         while at < len(records) or why == dbn.NEEDS_ROOM:
-            # private, because a change of its file compiles everything anew
+            # private, because any change in its file recompiles everything
             at, why = dbn._apply(self._book, records, at, 0, symbols, 1, 0, self._dbn_counts)
             if why not in (dbn.APPLIED, dbn.NEEDS_ROOM):
                 raise AssertionError(f"record {at}: {dbn.EXPECTED[why]}")
@@ -199,7 +200,7 @@ class OrderWriter:
         return dict(zip(stream_book.COUNT_NAMES, self._book.counts.tolist(), strict=True)) | self.counts
 
     def _open(self, order_id: Hashable, lots: int = 1) -> Order | None:
-        """The order, of which `lots` are about to leave; None, and counted, if the source has not shown it."""
+        """The order, from which `lots` are about to be removed; None, and counted, if the source has not shown it."""
         order = self.orders.get(order_id)
         if order is None:
             self.counts["orders_unknown"] += 1
@@ -229,7 +230,7 @@ class OrderWriter:
                 self._cancel(order_id, order, order.lots)
 
     def _level(self, order: Order, lots: int) -> None:
-        """Changes the quantity at the price of an order, where it is needed."""
+        """Changes the quantity at the price of an order; only needed with `removes_crossed`."""
         if not self._removes_crossed:
             return
         levels = self._levels.get(order.symbol)
@@ -250,7 +251,7 @@ class OrderWriter:
 
 
 def require_raisable(time_ns: int, last_ns: int) -> None:
-    """Raises `InvalidOrder` if a time is too far behind the one before for the difference to be a delay."""
+    """Raises `InvalidOrder` if a time is so far behind the previous one that the difference cannot be a delay."""
     if last_ns - time_ns > RAISED_NS_MAX:
         seconds = (last_ns - time_ns) / 1_000_000_000
         raise InvalidOrder(
@@ -267,7 +268,7 @@ def require_tradable(price_ticks: int, lots: int) -> None:
 
 
 class _RowSink:
-    """Passes commands on with the rows of the source, instead of the positions in a batch."""
+    """Passes commands on with the rows of the source instead of their positions in a batch."""
 
     def __init__(self, sink: Sink) -> None:
         self.rows: NDArray[Any] = np.zeros(0, np.int64)

@@ -9,7 +9,7 @@ from serl.history.decompress import read_blocks
 from serl.history.errors import SourceError
 
 PCAP = {b"\xd4\xc3\xb2\xa1": ("<", 1_000), b"\x4d\x3c\xb2\xa1": ("<", 1), b"\xa1\xb2\xc3\xd4": (">", 1_000), b"\xa1\xb2\x3c\x4d": (">", 1)}  # fmt: skip
-"""By the first bytes of a pcap file: byte order, and the unit of its times in ns."""
+"""Byte order and time unit in ns, by the first bytes of a pcap file."""
 PCAPNG = b"\x0a\x0d\x0d\x0a"
 PCAP_HEADER_BYTES, PACKET_HEADER_BYTES = 24, 16
 PACKET_BYTES_MAX = 1 << 20
@@ -22,18 +22,18 @@ class Datagram(NamedTuple):
     """The payload of a UDP packet."""
 
     offset: int
-    """Of the payload in the (decompressed) file."""
+    """Position of the payload in the (decompressed) file."""
     stream: bytes
-    """Address and port that it was sent to."""
+    """Destination address and port."""
     payload: bytes
     size: int
-    """Of the payload as it was sent; more than its length if the capture cut it."""
+    """Size of the payload as sent; larger than its length if the capture truncated it."""
     time_ns: int
-    """Of the capture, since 1970; NAIVE_NS in a pcapng file."""
+    """Time of the capture, since 1970; NAIVE_NS in a pcapng file."""
 
 
 def is_capture(head: bytes) -> bool:
-    """Whether a (decompressed) file begins as a capture does."""
+    """Whether a (decompressed) file begins like a capture."""
     return head[:4] in PCAP or head[:4] == PCAPNG
 
 
@@ -59,7 +59,7 @@ def read_datagrams(path: Path, error: type[SourceError]) -> Iterator[Datagram]:
 
 
 def head_datagrams(head: bytes) -> Iterator[Datagram]:
-    """The datagrams of the whole packets at the start of a capture, up to damage."""
+    """The datagrams of the complete packets at the start of a capture, up to the first damaged one."""
     name = Path()
     try:
         split = _Pcapng(name, SourceError) if head[:4] == PCAPNG else _Pcap(name, SourceError, head)
@@ -88,7 +88,7 @@ class _Pcap:
             raise error(f"{path}: byte 20: expected packets of Ethernet (link type 1), got link type {link}")
 
     def next(self, data: bytes, at: int, offset: int) -> tuple[int, Datagram | None] | None:
-        """(where the next packet begins, the datagram of this one); None if it is not whole."""
+        """(position of the next packet, the datagram of this one); None if this packet is incomplete."""
         if at + PACKET_HEADER_BYTES > len(data):
             return None
         seconds, fraction, length, size = self._header.unpack_from(data, at)
@@ -106,7 +106,7 @@ class _Pcap:
 
 
 class _Pcapng:
-    """Blocks, of which the enhanced packets (type 6) have data; little-endian."""
+    """Little-endian blocks; only enhanced packets (type 6) contain data."""
 
     header_bytes = 0
     _words = Struct("<II")
@@ -115,7 +115,7 @@ class _Pcapng:
         self._path, self._error = path, error
 
     def next(self, data: bytes, at: int, offset: int) -> tuple[int, Datagram | None] | None:
-        """As of `_Pcap`."""
+        """See `_Pcap.next`."""
         if at + 12 > len(data):
             return None
         kind, length = self._words.unpack_from(data, at)

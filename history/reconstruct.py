@@ -41,7 +41,7 @@ COUNT_NAMES = (
     "refresh_adds",
     "refresh_cuts",
     "unexplained",
-    "missing_lots",  # lots that a message removes from a level without them
+    "missing_lots",  # lots that a message removes from a level that lacks them
 )
 """Counts of the reconstruction."""
 (
@@ -56,7 +56,7 @@ def _opening_book(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Adds one anonymous order per level of the first row; if the first message is a type 1, its order is separate."""
+    """Adds one anonymous order per level of the first row. If the first message has type 1, its order is separate."""
     kind, order, lots, rank, side = message[1], message[2], message[3], message[4], message[5]
     for level in range(view_rank.shape[1]):
         for at in range(2):
@@ -78,7 +78,7 @@ def _add_order(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Type 1. Removes excess lots at a price that was out of view first, because they would be ahead of the order."""
+    """Type 1. First removes excess lots at a price that was out of view, because they would be ahead of the order."""
     lots, rank, side = message[3], message[4], message[5]
     if book.level_lots[side, rank] > 0 and (rank < edge[side] if side == BUY else rank > edge[side]):
         for level in range(view_rank.shape[1]):
@@ -95,7 +95,7 @@ def _add_order(
 def _cancel(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
-    """Types 2 and 3: removes lots from the order, and what it lacks from the rest of its level."""
+    """Types 2 and 3: removes lots from the order, and lots that the order lacks from the rest of its level."""
     kind, lots, rank, side = message[1], message[3], message[4], message[5]
     order = order_of[message[2]]
     counts[CANCELS] += 1
@@ -127,7 +127,7 @@ def _execute(
 
 @allocating_inner
 def _print_trade(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    """Types 5 and 6; their price is in ticks already."""
+    """Types 5 and 6; their price is already in ticks."""
     if message[3] == 0:
         counts[CROSSES_EMPTY] += 1
         return
@@ -155,7 +155,7 @@ def _remove_excess(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Removes what the book has beyond the row, within the row's view of this side."""
+    """Removes the lots that exceed those of the row, within the row's view of this side."""
     levels, sign = view_rank.shape[1], -1 if side == BUY else 1
     rank, level = book.best[side], 0
     while 0 <= rank < book.price_ticks.shape[0]:
@@ -177,7 +177,7 @@ def _add_missing(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Adds what the book lacks compared with the row, one anonymous order per level."""
+    """Adds the lots that the book lacks compared with the row, one anonymous order per level."""
     sign = -1 if side == BUY else 1
     for level in range(view_rank.shape[1]):
         rank = view_rank[side, level]
@@ -245,7 +245,7 @@ def _run(
             if before and not halted:  # the whole book may have changed during the halt
                 edge[BUY], edge[SELL] = ranks, -1
             if not halted:
-                for side in range(2):  # first remove, then add: what is gone must not trade
+                for side in range(2):  # first remove, then add, so that removed lots do not trade
                     _remove_excess(book, side, view_rank[row], view_lots[row], edge[side], counts)
                 for side in range(2):
                     _add_missing(book, side, view_rank[row], view_lots[row], edge[side], counts)

@@ -1,4 +1,4 @@
-"""What all readers share: their options, and the sink that they write commands to."""
+"""What all readers share: their options, and the sink to which they write commands."""
 
 import hashlib
 from dataclasses import dataclass, field, fields
@@ -16,22 +16,22 @@ from serl.history.errors import SourceError
 from serl.history.stream_book import FREE_ORDERS, HEADROOM, WRITTEN, StreamBook, grow, lacks_levels, take_commands
 
 SIZE_MIN = Decimal("1e-18")
-"""Of a tick or lot; the largest is its inverse. Others are no sizes, and their quotients leave the range of decimals."""
+"""Smallest size of a tick or lot; the largest is its inverse. Beyond these, quotients leave the range of decimals."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the source itself does not contain. A reader refuses options that do not apply to its format."""
+    """Options that supply what the source itself does not contain. A reader refuses options that do not apply to its format."""
 
     symbols: tuple[str, ...] = ()
-    """Symbols to import, all if empty; or the name of the symbol, if the source does not contain it."""
+    """Symbols to import (all if empty), or the name of the symbol if the source does not contain it."""
     tick_size: str = ""
     """Decimal; empty for the format's default."""
     lot_size: str = ""
     date: str = ""
     """YYYY-MM-DD, if the source does not contain it."""
     time_zone: str = ""
-    """IANA name of the zone to convert UTC times of bars to. Empty for UTC."""
+    """IANA name of the time zone to which UTC times of bars are converted. Empty for UTC."""
 
     def __post_init__(self) -> None:
         """Raises `SourceError` for an invalid value."""
@@ -131,7 +131,7 @@ def source_file(path: Path) -> SourceFile:
 
 
 def units_of(name: str, text: str, unit: Decimal) -> int:
-    """How many of the source's units a tick or lot is; text is an option's value. Raises `SourceError` unless it is an integer."""
+    """Number of the source's units in a tick or lot; text is an option's value. Raises `SourceError` unless the number is an integer."""
     units = Decimal(text) / unit
     if units != int(units) or units > CASH_MAX:
         raise SourceError(

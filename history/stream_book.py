@@ -1,8 +1,8 @@
 """The order book of streaming readers: orders under their source ids, several symbols, unbounded length.
 
 Like `serl.history.book`, it mirrors the exchange's book after the commands written so far, and every change writes the COMMAND with the
-same effect. Unlike there, prices and ids need not be known in advance: hash tables find orders and levels, and the commands are taken
-in blocks (`take_commands`). Callers check for room first (`has_room`), so that no function here stops in the middle of a message.
+same effect. Unlike there, prices and ids need not be known in advance: hash tables find orders and levels, and commands are taken in blocks
+(`take_commands`). Callers check for room first (`has_room`), so that no function here stops in the middle of a message.
 """
 
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ COUNT_NAMES = (
     "prints",
     "halts",
     "resumes",
-    "missing_lots",  # lots that the source removes from a level without them
+    "missing_lots",  # lots that the source removes from a level that lacks them
 )
 """Counts of the book; readers add their own."""
 (
@@ -74,7 +74,7 @@ time of the first, and how many held orders are about to enter, each perhaps at 
 NEWEST, SLOTS_USED = 2, 3
 """Columns of `best` and `held_orders`."""
 NEAR_STEPS = 16
-"""From the best level; so far away the place of a new one is searched from the newest."""
+"""Levels from the best one after which the place of a new level is searched from the newest level."""
 HEADROOM = 4
 """Free orders and levels that a message may need, and commands in addition to one for each order of a level."""
 
@@ -91,8 +91,8 @@ class StreamBook(NamedTuple):
     level_table: NDArray[np.int32]
     """Hash table of (symbol, side, price): slots of levels."""
     best: NDArray[np.int32]
-    """[symbol, side] slot of the best level; [symbol, NEWEST + side] that of the level that was inserted last, or of one beside it that is
-    still there. 0 = no levels. In one array, as each array more makes all calls slower."""
+    """[symbol, side] slot of the best level; [symbol, NEWEST + side] slot of the level that was inserted last, or of a neighbour that still exists.
+    0 = no levels. They share an array, because each further array makes all calls slower."""
     held_orders: NDArray[np.int32]
     """[symbol, 3] first, last and number of the orders that are held until the end of a halt; [symbol, SLOTS_USED] how many slots of
     `orders` have an order of the symbol."""
@@ -102,7 +102,7 @@ class StreamBook(NamedTuple):
     rows: NDArray[np.int64]
     counter: NDArray[np.int64]
     counts: NDArray[np.int64]
-    """By COUNT_NAMES."""
+    """Counts by COUNT_NAMES."""
 
 
 def empty_book(symbols: int, *, orders: int = 1 << 16, levels: int = 1 << 14, block: int = 1 << 18) -> StreamBook:
@@ -134,7 +134,7 @@ def _free(rows: Any, link: str, first: int, head: NDArray[np.int64], length: NDA
 
 
 def grow(book: StreamBook) -> StreamBook:
-    """Grows whatever is short: orders, levels, else the block, whose commands must have been taken. Returns the new book."""
+    """Grows what is exhausted: orders, levels, or else the block, whose commands must have been taken. Returns the new book."""
     counter, orders, levels = book.counter, len(book.orders), len(book.levels)
     short = False
     if counter[FREE_ORDERS] < HEADROOM:
@@ -218,7 +218,7 @@ def find_order(book: StreamBook, source_id: int) -> int:
 
 @inlined
 def find_order_of(book: StreamBook, source_id: int, symbol: int) -> int:
-    """The same where the ids of a symbol are its own: another symbol may have an order with this id."""
+    """As `find_order`, but for ids that are unique only within a symbol: another symbol may have an order with this id."""
     size = book.id_table.size
     place = hash_position(source_id, size)
     while True:
@@ -290,10 +290,10 @@ def find_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> in
 
 @inlined
 def _neighbours(book: StreamBook, symbol: int, side: int, price_ticks: int) -> tuple[int, int]:
-    """(the level that is next better than a price without one, the next worse one), 0 for none.
+    """(the next better level, the next worse level) of a price without a level, 0 for none.
 
-    Searched from the best level and, if it is far from there, from the newest: snapshots come in order of price, and each of their levels
-    would be as many steps from the best as there are before it.
+    The search starts at the best level and, if the price is far from it, continues at the newest: snapshots come in order of price, and from the
+    best level each new level would be as many steps away as there are levels before it.
     """
     levels = book.levels
     better, worse, steps = int64(0), int64(book.best[symbol, side]), 0
@@ -309,7 +309,7 @@ def _neighbours(book: StreamBook, symbol: int, side: int, price_ticks: int) -> t
 
 @inner
 def _nearer(book: StreamBook, symbol: int, side: int, price_ticks: int, level: int) -> int:
-    """The newest level instead of this one if it is nearer to a price, or the worst level beside it that is not better than the price."""
+    """This level, or if the newest level is nearer to the price, the first level from there on that is not better than the price."""
     levels, newest = book.levels, int64(book.best[symbol, NEWEST + side])
     if level == 0 or abs(levels[newest].price_ticks - price_ticks) >= abs(levels[level].price_ticks - price_ticks):
         return level

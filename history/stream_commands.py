@@ -91,7 +91,7 @@ def _remove_lots(book: StreamBook, slot: int, lots: int) -> None:
 
 @inlined
 def _match(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
-    """Matches an incoming order against the other side in price-time priority; returns the lots that are left."""
+    """Matches an incoming order against the other side in price-time priority; returns its remaining lots."""
     while lots > 0:
         best = int64(book.best[symbol, 1 - side])
         if best == 0:
@@ -156,7 +156,7 @@ def _allocate_order(book: StreamBook, source_id: int, symbol: int, side: int, pr
 
 @inner
 def enter_order(book: StreamBook, source_id: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
-    """A new order; it is held while its symbol is halted. source_id 0: the source has no id for it."""
+    """Enters a new order, which is held while its symbol is halted. source_id 0: the source has no id for it."""
     if book.halted[symbol]:
         hold_order(book, source_id, symbol, side, price_ticks, lots)
     else:
@@ -165,7 +165,7 @@ def enter_order(book: StreamBook, source_id: int, symbol: int, side: int, price_
 
 @inner
 def hold_order(book: StreamBook, source_id: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
-    """A new order of the source that is held: it does not enter the exchange yet."""
+    """Holds a new order of the source: it does not enter the exchange yet."""
     slot = _allocate_order(book, source_id, symbol, side, price_ticks, lots)
     order = book.orders[slot]
     order.is_held, order.source_lots = 1, lots
@@ -223,7 +223,7 @@ def _reduce(book: StreamBook, slot: int, lots: int) -> int:
 
 @inner
 def reduce_level(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
-    """Removes lots from a level: first those unknown to the source, then others, each from the newest; returns how many are missing."""
+    """Removes lots from a level: first from orders unknown to the source, then from others, newest first; returns how many lots were missing."""
     for known in range(2):
         at = find_level(book, symbol, side, price_ticks)
         slot = int64(book.levels[at].tail) if at else 0
@@ -237,7 +237,7 @@ def reduce_level(book: StreamBook, symbol: int, side: int, price_ticks: int, lot
 
 @inlined
 def orders_at_price(book: StreamBook, slot: int) -> int:
-    """Number of orders at the price of an order: as many commands may be needed to cancel its lots."""
+    """Number of orders at the price of an order. Cancelling its lots may need that many commands."""
     order = book.orders[slot]
     at = find_level(book, int64(order.symbol), int64(order.side), order.price_ticks)
     return int64(book.levels[at].orders) if at else 0
@@ -245,7 +245,7 @@ def orders_at_price(book: StreamBook, slot: int) -> int:
 
 @inlined
 def forget_order(book: StreamBook, slot: int) -> None:
-    """The source has no such order any more; what the exchange still has of it becomes anonymous."""
+    """Forgets an order that the source no longer has; lots that the exchange still has of it become anonymous."""
     order = book.orders[slot]
     order.source_lots = order.filled_lots = 0
     if order.is_held:
@@ -383,7 +383,7 @@ def set_level_lots(book: StreamBook, symbol: int, side: int, price_ticks: int, l
 def cancel_all(book: StreamBook, symbol: int, first: int) -> int:
     """Cancels all orders of a symbol from slot `first` on; returns the slot where it needs room, or the number of slots."""
     for slot in range(first, book.orders.size):
-        if book.held_orders[symbol, SLOTS_USED] == 0:  # a snapshot of thousands of symbols clears each of them first
+        if book.held_orders[symbol, SLOTS_USED] == 0:  # a snapshot of thousands of symbols first clears each
             break
         order = book.orders[slot]
         if order.symbol == symbol and (order.open_lots > 0 or order.source_id != 0):

@@ -18,7 +18,7 @@ from serl.history.errors import SourceError
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LINE_BYTES_MAX = 1 << 24
 LINE_ENDS = b"\r\n"
-"""A blank last line is no row."""
+"""Characters of line ends; a blank last line is not a row."""
 
 
 class RowCheck:
@@ -30,7 +30,7 @@ class RowCheck:
         self._error, self._first = error, first
 
     def __call__(self, column: str, invalid: NDArray[np.bool_], expected: str, values: Any) -> None:
-        """invalid: [row]; expected: what a cell of the column must be; values: [row] the cells."""
+        """Raises the error if any row is invalid. invalid: [row]; expected: what a cell of the column must be; values: [row] the cells."""
         if invalid.any():
             row = int(np.argmax(invalid))
             raise self._error(
@@ -57,7 +57,7 @@ class RowCheck:
 def read_columns(
     path: Path, data: bytes, kinds: dict[str, pa.DataType], error: type[SourceError], first: int = 0
 ) -> pa.Table:
-    """The columns of a CSV with these types. Raises `error` with the first malformed row; first: as in `first_malformed_row`."""
+    """The columns of a CSV with these types. Raises `error` with the first malformed row. first: as in `first_malformed_row`."""
     try:
         return csv.read_csv(
             io.BytesIO(data.rstrip(LINE_ENDS) + b"\n"),
@@ -66,7 +66,7 @@ def read_columns(
                 column_types=kinds, include_columns=list(kinds), null_values=[], strings_can_be_null=False
             ),
         )
-    except pa.ArrowKeyError as reason:  # a header with quotes within its names is none that names them
+    except pa.ArrowKeyError as reason:  # a header with quotes inside its names does not contain the expected names
         raise error(f"{path}: header: expected the columns {', '.join(kinds)}; {reason.args[0]}") from None
     except pa.ArrowInvalid as reason:
         raise error(f"{path}: {first_malformed_row(data, kinds, first) or reason}") from None
@@ -78,7 +78,7 @@ def read_tables(
     error: type[SourceError],
     clean: Callable[[bytes], bytes] = lambda lines: lines,
 ) -> Iterator[tuple[int, pa.Table, RowCheck]]:
-    """A CSV block by block: (number of the first row of the block, its columns, their check). Raises `error` as `read_columns`.
+    """Reads a CSV block by block: (number of the block's first row, its columns, their check). Raises `error` like `read_columns`.
 
     kinds: the types of the columns, by the header. clean: changes whole lines before they are parsed.
     """
@@ -98,13 +98,13 @@ def _line_blocks(path: Path) -> Iterator[bytes]:
     rest = b""
     for block in read_blocks(path):
         rest += block
-        text_end = len(rest.rstrip(LINE_ENDS))  # blank lines behind it may be the last ones
+        text_end = len(rest.rstrip(LINE_ENDS))  # blank lines after it may be the last ones of the file
         newline = rest.find(b"\n", text_end)
         stop = (rest.rfind(b"\n", 0, text_end) if newline < 0 else newline) + 1
         if rest[:stop].strip(LINE_ENDS):
             yield rest[:stop]
             rest = rest[stop:]
-        elif len(rest) > LINE_BYTES_MAX:  # a small compressed file may hold a line that no memory has room for
+        elif len(rest) > LINE_BYTES_MAX:  # a small compressed file may contain a line that does not fit into memory
             raise SourceError(f"{path}: expected lines of at most {LINE_BYTES_MAX:,} bytes, got a longer one")
     if rest.strip(LINE_ENDS):
         yield rest
@@ -124,7 +124,7 @@ def first_uncastable(column: Any, kind: pa.DataType) -> int:
 
 
 def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType], first: int = 0) -> str:
-    """Describes the first row of a CSV with another number of cells than its header, or a cell of the wrong type; '' if there is none.
+    """Describes the first row of a CSV that has another number of cells than its header, or a cell of the wrong type; '' if there is none.
 
     first: number of the row after the header in the file, from 0.
     """
@@ -141,13 +141,13 @@ def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType], first: int =
     try:
         table = csv.read_csv(
             io.BytesIO(data),
-            read_options=csv.ReadOptions(use_threads=False),  # with threads rows have no numbers
+            read_options=csv.ReadOptions(use_threads=False),  # with threads, rows have no numbers
             parse_options=csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=skip),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(kinds, pa.string()), strings_can_be_null=False
             ),
         )
-    except pa.ArrowInvalid:  # a table of uneven rows alone is no table
+    except pa.ArrowInvalid:  # only uneven rows do not form a table
         table = None
     if uneven:
         row = uneven[0]

@@ -1,4 +1,4 @@
-"""Days as tables: what was sent, what came of it, trades, quotes and books. docs/tables.md lists their columns."""
+"""Days as tables: commands, events, trades, quotes and books. docs/tables.md lists their columns."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,9 @@ EVERY_S_MAX, TIMES_MAX = 1_000_000, 100_000_000
 
 
 def orders(day: Day, symbol: str | None = None) -> Table:
-    """What was sent: a row for each command of the day (new order, cancellation, change, halt ...); of one symbol, or of all without one.
+    """A row for each command of the day (new order, cancellation, change, halt ...), of one symbol or of all.
 
-    ConfigError if the day does not have the symbol; so do the other tables.
+    ConfigError if the day does not have the symbol; the other tables raise the same.
     """
     number = _symbol(day, symbol)
     rows = _numbered(day)
@@ -30,7 +30,7 @@ def orders(day: Day, symbol: str | None = None) -> Table:
 
 
 def events(day: Day, symbol: str | None = None) -> Table:
-    """What came of it: a row for each event of the day's replay, in which nobody else trades."""
+    """A row for each event of the day's replay, in which nobody else trades."""
     number = _symbol(day, symbol)
     market, commands = _market(day)
     rows = market.submit(commands)
@@ -38,7 +38,7 @@ def events(day: Day, symbol: str | None = None) -> Table:
 
 
 def trades(day: Day, symbol: str | None = None) -> Table:
-    """A row for each trade of the day's replay, prints included; `side` is the aggressor's."""
+    """A row for each trade of the day's replay, including prints; `side` is the aggressor's."""
     number = _symbol(day, symbol)
     makers, takers = matches(day)
     taker = find(takers["match_id"], makers["match_id"])
@@ -85,11 +85,11 @@ def book(
 ) -> Table:  # fmt: skip
     """The best `depth` levels of each side: a row after each command that changed them.
 
-    Or, with one of these, a row for each time and symbol, after all commands up to and at it:
-        every_s: seconds; at their multiples after midnight, from the first command on until after the last.
+    With one of these arguments, a row for each time and symbol instead, after all commands up to and including that time:
+        every_s: seconds; the times are its multiples after midnight, from the first command until after the last.
         times_ns: (m,) nanoseconds after midnight, increasing.
 
-    ConfigError for settings that cannot be.
+    ConfigError for invalid settings.
     """
     if not 1 <= depth <= DEPTH_MAX:
         raise ConfigError(f"depth: expected 1 to {DEPTH_MAX} levels, got {depth}")
@@ -121,7 +121,7 @@ def _context(day: Day) -> RowContext:
 
 
 def _symbol(day: Day, symbol: str | None) -> int:
-    """The number of a symbol; -1 for None. ConfigError unless the day is one that has been read, and has the symbol."""
+    """The number of a symbol; -1 for None. ConfigError unless `day` is a Day that was read and has the symbol."""
     if not isinstance(day, Day):
         raise ConfigError(f"day: expected a Day, got {day!r}; read it with serl.history.day.read_day")
     names = [one.name for one in day.reference.symbols]
@@ -133,12 +133,12 @@ def _symbol(day: Day, symbol: str | None) -> int:
 
 
 def _only(table: Table, symbols: NDArray[np.integer], number: int) -> Table:
-    """The rows of one symbol's number; all with -1."""
+    """The rows of the symbol with this number; all rows for -1."""
     return table if number < 0 else table.rows(symbols == number)
 
 
 def _numbered(day: Day) -> Rows:
-    """The day's commands with their sequences, 1, 2, 3 ..."""
+    """The day's commands with sequences 1, 2, 3 ..."""
     rows = day.commands.copy()
     rows["sequence"] = np.arange(1, len(rows) + 1)
     return rows
@@ -174,7 +174,7 @@ def _first_columns(rows: BookRows, context: RowContext) -> dict[str, Column]:
 
 
 def _grid(day: Day, every_s: float) -> NDArray[np.int64]:
-    """Multiples of a time from the first command on until after the last, ns."""
+    """Multiples of `every_s` in ns, from the first command until after the last."""
     if not 1 <= every_s * SECOND_NS <= EVERY_S_MAX * SECOND_NS:
         raise ConfigError(f"every_s: expected a time of a nanosecond or more, up to {EVERY_S_MAX:,} s, got {every_s} s")
     step_ns = round(every_s * SECOND_NS)

@@ -1,7 +1,7 @@
 """The public tape of a market: the public part of its events, and the commands that reproduce it.
 
-A live session and the replay of its recording have the same tape hash. The tape contains what was added, traded and removed, but not by
-whom, nor the exchange's order numbers.
+A live session and the replay of its recording have the same tape hash. The tape contains what was added, traded and removed, but neither the
+participants nor the exchange's order numbers.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ HASH = "tape_sha256"
 
 
 def public_view(events: Rows) -> Rows:
-    """The public part of events: the trade of a hidden order as a PRINT, of an iceberg only the displayed part."""
+    """The public part of events: a hidden order's trade is a PRINT, and an iceberg shows only its displayed part."""
     kind, flags = events["kind"], events["flags"]
     hidden = ((flags & _HIDDEN) > 0) & (kind <= _RESTED)
     printed = hidden & (kind == _FILL) & ((flags & _MAKER) > 0)
@@ -68,7 +68,7 @@ class Tape:
         self.rows = 0
         self._hash = hashlib.sha256()
         self._orders: dict[int, tuple[int, int]] = {}
-        """Of the displayed orders by the exchange's number: number on the tape, displayed lots."""
+        """Displayed orders by the exchange's number: (number on the tape, displayed lots)."""
         self._added = 0
 
     def update(self, events: Rows) -> None:

@@ -1,7 +1,7 @@
-"""Reads a day of Tardis: the CSV file of book updates (incremental_book_L2), and the trades that lie beside it.
+"""Reads a day of Tardis: the CSV file of book updates (incremental_book_L2), and the file of trades next to it.
 
-Rows with one time of arrival are one message. A row's amount is the new quantity of its level, 0 removes it. A snapshot after other rows
-begins the book anew: the connection was lost in between (docs.tardis.dev, "Order Books").
+Rows with the same time of arrival are one message. A row's amount is the new quantity of its level; 0 removes the level. A snapshot after other rows
+resets the book: the connection was lost in between (docs.tardis.dev, "Order Books").
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class _Update(NamedTuple):
 class _Trade(NamedTuple):
     local_us: int
     resting: int
-    """Side; -1 if it is unknown who was the aggressor."""
+    """Side of the resting order; -1 if the aggressor is unknown."""
     price_ticks: int
     lots: int
 
@@ -65,7 +65,7 @@ def _updates(blocks: Iterator[Rows]) -> Iterator[_Update]:
 
 
 def _trades(path: Path, tick_size: Decimal, lot_size: Decimal) -> Iterator[_Trade]:
-    """The trades of a file; the aggressor's side is named there. bid and buy are 0, as BUY is."""
+    """The trades of a file, which contains the aggressor's side. bid and buy are 0, like BUY."""
     for rows in read_rows(path, tick_size, lot_size):
         resting = np.array([SELL, BUY, -1])[rows.side]
         for values in zip(
@@ -109,21 +109,21 @@ class _Reader:
         stale = self.writer.source.uncross(update.levels[-1][0])
         self.counts["levels_crossed"] += len(stale)
         levels += stale
-        # what a snapshot corrects after a lost connection are no orders of its moment
+        # corrections by a snapshot after a lost connection are not orders of that moment
         self._stamp(OPENING_ROW if update.is_snapshot else update.row, update.local_us)
         self.writer.set_levels(levels)
         if opening:
             self.counts["opening_orders"] = len(update.levels)
 
     def _gone(self, snapshot: list[Level]) -> list[Level]:
-        """Removals of the levels that a snapshot does not have."""
+        """Removals of the levels that are not in a snapshot."""
         kept = {(side, price) for side, price, _ in snapshot}
         return [
             (side, price, 0) for side in (BUY, SELL) for price in self.writer.source.prices[side] if (side, price) not in kept
         ]  # fmt: skip
 
     def trade(self, trade: _Trade) -> None:
-        """Applies a trade; those before the first message of the book have nothing to take from."""
+        """Applies a trade. Before the first message of the book, there is nothing to take from."""
         if not self.midnight_us:
             return
         if trade.resting < 0:
@@ -160,7 +160,7 @@ def read_tardis(path: Path, sink: Sink, options: Options = DEFAULTS) -> Referenc
     trades = _trades(trades_path, tick, lot) if trades_path else iter(())
     trade = next(trades, None)
     for update in _updates(blocks()):
-        while trade and trade.local_us <= update.local_us:  # the update has it already
+        while trade and trade.local_us <= update.local_us:  # the update already reflects the trade
             reader.trade(trade)
             trade = next(trades, None)
         reader.update(update)

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     """Consecutive rows of a file, as columns."""
 
     first: int
-    """Number of the first of them, from 0."""
+    """Number of the first row, from 0."""
     symbol: str
     local_us: NDArray[np.int64]
     """Time of arrival since 1970."""
@@ -69,7 +69,7 @@ def read_rows(path: Path, tick_size: Decimal, lot_size: Decimal) -> Iterator[Row
 
 
 def tick_size_of(path: Path) -> Decimal:
-    """The largest step of which all prices are multiples. Raises as `read_rows`."""
+    """The largest step that divides all prices. Raises as `read_rows`."""
     unit = 0
     for _, table, check in _tables(path):
         for price in pc.unique(table["price"]).to_pylist():
@@ -79,7 +79,7 @@ def tick_size_of(path: Path) -> Decimal:
                 check(
                     "price", np.arange(len(table)) == row, "a decimal above 0 with at most nine places", table["price"]
                 )
-            unit = gcd(unit, int(units))  # numpy's has 64 bits
+            unit = gcd(unit, int(units))  # numpy's gcd is limited to 64 bits
     if not unit:
         raise TardisError(f"{path}: expected at least one row, got a header alone; download the day again")
     return unit * PRICE_UNIT
@@ -129,5 +129,5 @@ def _is_snapshot(table: pa.Table, check: RowCheck) -> NDArray[np.bool_]:
 
 def _units(column: Any, unit: Decimal) -> NDArray[np.float64]:
     """A column of decimals in units of a tick or lot; whole numbers up to 2^53 are exact."""
-    encoded = column.combine_chunks().dictionary_encode()  # prices and sizes come again and again
+    encoded = column.combine_chunks().dictionary_encode()  # prices and sizes repeat often
     return np.array([float(value / unit) for value in encoded.dictionary.to_pylist()])[encoded.indices.to_numpy()]

@@ -1,4 +1,4 @@
-"""What a market makes of a day: how much of it is accepted, how much of the time the book has two sides, where nothing happens."""
+"""The verdict of a market on a day: the share of commands it accepts, the share of time with a two-sided book, and gaps without commands."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -19,14 +19,14 @@ from serl.history.verify import HISTORY
 
 REJECTED, NEW, IOC = int(EventKind.REJECTED), int(CommandKind.NEW), int(TimeInForce.IOC)
 REJECTED_SHARE_MAX = 0.01
-"""More than that, and a source was misread, or is damaged."""
+"""Above this share of rejected commands, a source was misread or is damaged."""
 GAP_NS = 60_000_000_000
 EVENT_ROWS = 4096
 ONE_SIDED, CROSSED, TWO_SIDED, EMPTY = range(4)
 """States of a symbol's book. Crossed: its best bid is at or above its best ask."""
 LAST_NS, GAPS, LONGEST_NS = range(3)
 LIMITS = ("qty_lots_max", "price_ticks_max", "levels_max")
-"""What a day may need more of than an exchange has by default. Large quantities lower a fourth limit, that of the open orders."""
+"""Limits of which a day may need more than an exchange's defaults. Large quantities lower a fourth limit, that of open orders."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,27 +34,27 @@ class Verdict:
     """What a market made of a day's commands."""
 
     rows: int
-    """Of the source."""
+    """Number of rows of the source."""
     commands: int
     rejected: dict[str, int]
-    """Reason: how many commands."""
+    """Number of rejected commands by reason."""
     one_sided_share: float
-    """Of the time from each symbol's first command to its last, with orders on one side only."""
+    """Share of the time from each symbol's first command to its last in which only one side has orders."""
     crossed_share: float
     empty_share: float
     gaps: int
     """Stretches of over a minute without a command."""
     longest_gap_s: float
     limits: MarketLimits
-    """Of the market, as the day needs them."""
+    """Limits of the market, as the day needs them."""
 
     @property
     def rejected_share(self) -> float:
-        """Of the commands."""
+        """Share of the commands that the market rejected."""
         return sum(self.rejected.values()) / max(self.commands, 1)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The verdict as lines of text."""
         reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in self.rejected.items())
         lowered = ("orders_open_max",) if self.limits.orders_open_max < MarketLimits().orders_open_max else ()
         limits = ", ".join(f"{name} {getattr(self.limits, name):,}" for name in (*LIMITS, *lowered))
@@ -86,15 +86,15 @@ def _walk(
     state: Any, commands: Any, at: int, events: Any, gaps: NDArray[np.int64], changed_ns: NDArray[np.int64], sides: NDArray[np.int64],
     time_ns: NDArray[np.int64], rejections: NDArray[np.int64], levels_most: NDArray[np.int64],
 ) -> tuple[int, int]:  # fmt: skip
-    """Executes commands[at:] one by one; returns (the next one, DONE or what the market needs).
+    """Executes commands[at:] one by one; returns (index of the next command, DONE or what the market needs).
 
-    gaps as LAST_NS .. LONGEST_NS; [symbol] changed_ns and sides, time and state of its last command; [symbol, state] time_ns;
-    [reason] rejections. levels_most: [0] the least levels_max that no order exceeds.
+    gaps: by LAST_NS .. LONGEST_NS. changed_ns, sides: [symbol] time and state of its last command. time_ns: [symbol, state].
+    rejections: [reason]. levels_most: [0] the smallest levels_max that no order exceeds.
     """
     while at < commands.size:
         order = commands[at]
         if order.kind == NEW and order.time_in_force < IOC and order.symbol < changed_ns.size:
-            # an order that may rest needs room for a level, also where it joins one
+            # an order that may rest needs room for a level, even if it joins an existing one
             levels_most[0] = max(levels_most[0], state.level_count[order.symbol] + 1)
         at, count, status = execute_batch(state, commands, at, at + 1, events, 0)
         for index in range(count):
@@ -123,7 +123,7 @@ def _walk(
 
 
 class _Trial:
-    """A market, and what it has made of the blocks so far."""
+    """A market, and its results for the blocks so far."""
 
     def __init__(self, symbols: int, limits: MarketLimits) -> None:
         self._market = Market(symbols, limits=limits)
@@ -153,9 +153,9 @@ class _Trial:
 
 
 def verdict(reference: Reference, blocks: Callable[[], Iterable[Rows]]) -> Verdict:
-    """What a market makes of a day. blocks: gives the day's COMMAND rows anew, block by block, at each call."""
+    """Replays a day through a market; returns the verdict. blocks: returns the day's COMMAND rows, block by block, again at each call."""
     limits = limits_for(blocks())
-    trial = _Trial(max(len(reference.symbols), 1), limits)  # a file without orders may have none
+    trial = _Trial(max(len(reference.symbols), 1), limits)  # a file without orders may have no symbols
     for block in blocks():
         trial.submit(block)
     levels_max = min(max(MarketLimits().levels_max, int(trial.levels_most[0])), limits.levels_max)

@@ -23,7 +23,7 @@ REJECTED = int(EventKind.REJECTED)
 EVENT_ROWS = 4096
 BLOCK_COMMANDS = 1 << 16
 HISTORY = 1
-"""The participant of history's commands."""
+"""Number of the participant that sends history's commands."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Difference:
     """A source row after which the book differs from the source's."""
 
     row: int
-    """From 1, as in the source file."""
+    """Row number, from 1 as in the source file."""
     expected: tuple[tuple[tuple[int, int], ...], ...]
     """(bids, asks) of the source: (price_ticks, qty_lots), best first."""
     actual: tuple[tuple[tuple[int, int], ...], ...]
@@ -125,7 +125,7 @@ def _replay(
 def verify(
     day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], view_rows: NDArray[np.int64] | None = None
 ) -> VerifyResult:
-    """Compares after the source rows `view_rows`, by default every row. Views as from `serl.history.lobster_day.book_view`."""
+    """Compares the books after the source rows `view_rows`, by default every row. Views are as from `serl.history.lobster_day.book_view`."""
     started_s = time.perf_counter()
     views = (view_ticks, view_lots, np.arange(len(view_ticks)) if view_rows is None else view_rows)
     at = np.zeros(4, np.int64)
@@ -137,7 +137,7 @@ def verify(
 
 
 def verify_tape(day: Day) -> tuple[str, str]:
-    """Tape hashes of a recorded day: (as recorded, of its replay). Raises `SourceError` for another day."""
+    """Tape hashes of a recorded day: (as recorded, from its replay). Raises `SourceError` if the day is not a recording."""
     if HASH not in day.reference.parameters:
         _require_files(day)
         raise SourceError(

@@ -1,4 +1,4 @@
-"""Checks of a decision before anything is sent: what a mind owns, sensible prices, its own orders."""
+"""Checks of a decision before anything is sent: what the mind owns, sensible prices, its own orders."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def check_order(
     open_orders: int,
     config: MindsConfig,
 ) -> OrderPlan:
-    """The order of a decision to buy or sell. symbol, shown: the exchange's name and that of the prompt. Raises DecisionRefused.
+    """The order of a decision to buy or sell. symbol, shown: the symbol's name on the exchange and in the prompt. Raises DecisionRefused.
 
     A market order is sent as an immediate-or-cancel limit order at most `market_slippage` behind the touch, so that its cost has a bound.
     """
@@ -74,7 +74,7 @@ def market_limit_ticks(view: SymbolView, side: Side, slippage: float) -> int | N
 
 
 def price_bounds_ticks(view: SymbolView, band: float) -> tuple[Decimal, Decimal | None]:
-    """The lowest and the highest limit price; None for no highest, if nothing is known about the symbol's price."""
+    """The lowest and the highest allowed limit price. The highest is None if nothing is known about the symbol's price."""
     reference = view.reference_ticks
     if reference is None:
         return Decimal(1), None
@@ -82,7 +82,7 @@ def price_bounds_ticks(view: SymbolView, band: float) -> tuple[Decimal, Decimal 
 
 
 def _limit_price(price: Decimal, view: SymbolView, side: Side, shown: str, band: float) -> int:
-    """In ticks, rounded away from the market: never worse than what the mind asked for."""
+    """The limit price in ticks, rounded away from the market: never worse than what the mind asked for."""
     exact = price / view.instrument.tick_size
     low, high = price_bounds_ticks(view, band)
     if exact < low or (high is not None and exact > high):

@@ -35,8 +35,8 @@ def start(
 ) -> None:  # fmt: skip
     """Start the minds; they stop at the end of their hours, when their budget is spent, or with Ctrl-C.
 
-    At the end their statistics are printed and written to statistics.json. In lockstep the market waits for the slowest mind; a repeated run
-    whose prompts are the same is answered from the record of calls.
+    At the end their statistics are printed and written to statistics.json. In lockstep the market waits for the slowest mind. A repeated run with
+    the same prompts is answered from the record of calls.
     """
     import asyncio
     import shlex
@@ -84,8 +84,8 @@ def start(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="HTML file  [default: FOLDER/report.html]"
 )
 def report(folder: Path, output: Path | None) -> None:
-    """Write a page about the run in FOLDER, also while it is under way: personas, wealth, events, the forum, and every decision with what
-    the mind saw and its reason. A JSON file with the figures is written beside it."""
+    """Write a page about the run in FOLDER, also while it is in progress: personas, wealth, events, the forum, and every decision with what
+    the mind saw and its reason. A JSON file with the figures is written next to it."""
     from serl.agents.pages.page import check_path
     from serl.minds.errors import MindsError
     from serl.minds.files import DECISIONS, STATISTICS

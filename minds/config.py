@@ -30,7 +30,7 @@ class _Settings(BaseModel):
 
 
 class PersonaConfig(_Settings):
-    """A kind of mind: its character, and what each of its minds starts with."""
+    """A kind of mind: its character, and what each mind of this kind starts with."""
 
     name: str = Field(pattern=NAME, description="its minds are the participants NAME-0, NAME-1, ...")
     count: int = Field(1, ge=1, le=MINDS_MAX, description="number of minds")
@@ -66,7 +66,7 @@ class LayerConfig(_Settings):
 
 
 class MemoryConfig(_Settings):
-    """The layered memory; the defaults are FinMem's, with one decision for one of its days."""
+    """The layered memory. The defaults are FinMem's, with a decision in place of a day."""
 
     working: LayerConfig = LayerConfig(stability=14, importance_decay=0.9, promote_at=60)
     short: LayerConfig = LayerConfig(stability=90, importance_decay=0.967, promote_at=80)
@@ -76,7 +76,7 @@ class MemoryConfig(_Settings):
 
 
 class LoansConfig(_Settings):
-    """Loans: what minds may borrow, and at which rate."""
+    """Loans: how much minds may borrow, and at which rate."""
 
     rate_per_year: float = Field(
         0.05, ge=0, le=LOAN_RATE_MAX, description="interest; events of kind loan_rate change it"
@@ -86,7 +86,7 @@ class LoansConfig(_Settings):
 
 
 class BudgetConfig(_Settings):
-    """What may be spent on a model. An answer that is asked for twice counts once."""
+    """Limits on what may be spent on a model. An answer that is requested twice counts once."""
 
     tokens_max: int | None = Field(None, gt=0, description="prompt and completion tokens, the next call included")
     calls_max: int | None = Field(None, gt=0)
@@ -173,7 +173,7 @@ class MindsConfig(_Settings):
 
 
 def load_minds(source: str) -> tuple[MindsConfig, Path]:
-    """The settings in a YAML file or of a shipped name, and the folder that their paths are relative to. Raises MindsConfigError."""
+    """(settings from a YAML file or by the name of a shipped one, the folder that their paths are relative to). Raises MindsConfigError."""
     values = read_yaml(source, MINDS, MindsConfigError, "personas and a model or an endpoint")
     try:
         config = MindsConfig.model_validate(values)

@@ -1,4 +1,4 @@
-"""What a mind may answer: one decision as JSON. The schema constrains models that support it; every answer is validated all the same."""
+"""What a mind may answer: one decision as JSON. The schema constrains models that support schemas; every answer is validated regardless."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -14,7 +14,7 @@ from serl.researcher.llm.errors import UnusableAnswerError
 
 INSIGHT_LENGTH_MAX = 300
 SYMBOL_LENGTH_MAX = 80
-"""Of every text, pydantic also checks that it is Unicode."""
+"""Maximum length of a symbol's name. With a maximum, pydantic also checks that a text is valid Unicode."""
 QUANTITY_MAX = 10**12
 DIGITS_MAX = 40
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -48,7 +48,10 @@ class Reflection(BaseModel):
 def decision_schema(
     symbols: Sequence[str], quantity_max: int, *, forum: bool, loans: bool, text_length_max: int = TEXT_LENGTH_MAX
 ) -> dict[str, Any]:
-    """The JSON schema of a decision. symbols: as the prompt shows them. text_length_max: of the reason and the post. All fields are required, as OpenAI's strict mode demands."""
+    """The JSON schema of a decision. All fields are required, as OpenAI's strict mode demands.
+
+    symbols: as the prompt shows them. text_length_max: of the reason and of the post.
+    """
     actions = ["buy", "sell", "cancel", "nothing", *(["borrow", "repay"] if loans else [])]
     properties: dict[str, Any] = {
         "reason": {"type": "string", "maxLength": text_length_max},

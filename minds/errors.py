@@ -4,7 +4,7 @@ from serl.exchange.errors import ConfigError, SerlError
 
 
 class MindsConfigError(ConfigError):
-    """Raised for invalid settings of LLM traders, or a file of events that cannot be read."""
+    """Raised for invalid settings of LLM traders, or for a file of events that cannot be read."""
 
 
 class MindsError(SerlError, RuntimeError):
@@ -12,9 +12,9 @@ class MindsError(SerlError, RuntimeError):
 
 
 class DecisionRefused(Exception):
-    """A decision that is not carried out. `reason` is the name under which statistics count it; the text is told to the mind.
+    """A decision is not carried out. `reason` is the name under which statistics count it; the text is shown to the mind.
 
-    Nothing that users see: it never leaves the run.
+    Users do not see this error: it never leaves the run.
     """
 
     def __init__(self, reason: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """Events that minds read: news, fundamentals, macro figures and changes of the loan rate, each at a time of the exchange's clock.
 
-A mind sees an event once the exchange's clock has reached its time. `EventSource` is all that a mind knows of where events come from: a file
-(`FileEvents`), the exchange's news channel (`news_events.py`), or both (`MergedEvents`).
+A mind sees an event once the exchange's clock has reached its time. Minds get events through an `EventSource`: a file (`FileEvents`), the exchange's
+news channel (`news_events.py`), or both (`MergedEvents`).
 """
 
 import json
@@ -30,17 +30,17 @@ class MarketEvent:
     kind: EventKind
     text: str
     symbol: str = ""
-    """The symbol it is about; "" for all."""
+    """The symbol that the event is about; "" for all symbols."""
     value: float | None = None
-    """Its figure: earnings, an index, the loan rate per year, what the symbol is worth in money."""
+    """The event's figure: earnings, an index, the loan rate per year, or the symbol's value in money."""
     importance: float | None = None
-    """From 0 to 100, for the memory; None: that of its kind."""
+    """Importance from 0 to 100, for the memory; None for that of the event's kind."""
     contradicts: bool = False
-    """Whether an earlier event of the same time, kind and symbol has another value."""
+    """Whether an earlier event with the same time, kind and symbol has another value."""
 
 
 class EventSource(Protocol):
-    """Where the events of one mind come from."""
+    """The source of one mind's events."""
 
     async def new(self, time_ns: int) -> Sequence[MarketEvent]:
         """The events up to a time of the exchange's clock that no call has returned before, oldest first."""
@@ -73,7 +73,7 @@ class EventLine(BaseModel):
         return self
 
     def at(self, start_ns: int, midnight_ns: int) -> MarketEvent:
-        """The event in a run that starts at `start_ns`; `midnight_ns`: the start of the exchange's day."""
+        """The event of this line in a run that starts at `start_ns`. midnight_ns: the start of the exchange's day."""
         if self.time is not None:
             time_ns = midnight_ns + self.day * DAY_NS + time_of_day_ns(self.time)
         else:
@@ -106,7 +106,7 @@ def read_event_lines(path: Path, symbols: Collection[str]) -> list[EventLine]:
 
 
 class FileEvents:
-    """The events of a file, for one mind; those of the same time stay in the order of the file."""
+    """The events of a file, for one mind. Events with the same time stay in the order of the file."""
 
     def __init__(self, lines: Sequence[EventLine], start_ns: int, midnight_ns: int) -> None:
         self._events = sorted((line.at(start_ns, midnight_ns) for line in lines), key=lambda event: event.time_ns)
@@ -119,7 +119,7 @@ class FileEvents:
 
 
 class MergedEvents:
-    """The events of several sources in order of time. What a source learns late comes late, and nothing comes twice."""
+    """The events of several sources in order of time. An event that a source learns late is returned late, and none is returned twice."""
 
     def __init__(self, sources: Sequence[EventSource]) -> None:
         self._sources = sources
@@ -131,7 +131,7 @@ class MergedEvents:
 
 
 def mark_contradictions(events: Sequence[MarketEvent]) -> list[MarketEvent]:
-    """The same events; one whose value differs from that of an earlier one of the same time, kind and symbol says so."""
+    """The same events, with `contradicts` set where an earlier event with the same time, kind and symbol has another value."""
     first_values: dict[tuple[int, str, str], float] = {}
     marked = []
     for event in events:

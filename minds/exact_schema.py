@@ -1,7 +1,7 @@
 """A JSON schema of exactly the decisions that are possible now: symbols with quotes, prices within the band, what the mind owns, its orders.
 
-Models under a grammar then answer nothing that must be refused, however small they are. OpenAI's API has no choices at the root of a schema,
-and prepares each new schema for seconds; there, `decision_schema` is used and the checks do the rest.
+Under a grammar, even small models then give no answer that must be refused. OpenAI's API does not allow alternatives at the root of a schema, and
+takes seconds to prepare each new schema; there, `decision_schema` is used and the checks do the rest.
 """
 
 import math
@@ -61,7 +61,7 @@ def _lots_max(
 
 
 def _prices(view: SymbolView, low: Decimal, high: Decimal) -> dict[str, Any] | None:
-    """Prices on the grid of the ticks, which also bounds the digits; None if there is none."""
+    """The schema of prices on the tick grid, which also bounds their digits; None if there is no such price."""
     tick = view.instrument.tick_size
     first, last = math.ceil(low), math.floor(high)
     if first > last:

@@ -31,7 +31,7 @@ def start_row(config: MindsConfig, model: str, disguise: Disguise, schedule: Sch
 def decision_row(
     mind: str, persona: str, seen: Observation, decision: Decision | None, refused: str
 ) -> dict[str, object]:
-    """A decision as a row: what the mind saw, owned and answered. decision: None for an unusable answer."""
+    """A decision as a row: what the mind saw, owned and answered. decision is None for an unusable answer."""
     return {
         "row": "decision", "time_ns": seen.time_ns, "mind": mind, "persona": persona, "refused": refused,
         **({} if decision is None else decision.model_dump(mode="json")), **_owned(seen.portfolio),
@@ -54,7 +54,7 @@ def _owned(portfolio: Portfolio) -> dict[str, object]:
 
 
 class DecisionFile:
-    """A JSONL file of what the minds do, written as it happens. Its first row replaces the files of an earlier run."""
+    """A JSONL file of what the minds do, written as it happens. The first row replaces the files of an earlier run."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / DECISIONS

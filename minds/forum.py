@@ -1,4 +1,4 @@
-"""The forum: short posts that minds write for each other (StockAgent, arXiv 2407.18957)."""
+"""The forum: short posts that minds write to each other (StockAgent, arXiv 2407.18957)."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Post:
 
 
 class Forum:
-    """Posts in the order in which they came. A mind sees a post in its first decision after the post's time."""
+    """Posts in order of arrival. A mind sees a post at its first decision after the post's time."""
 
     def __init__(self) -> None:
         self._posts: list[Post] = []
@@ -25,14 +25,14 @@ class Forum:
         return len(self._posts)
 
     def post(self, time_ns: int, author: str, text: str) -> None:
-        """Publishes a post; beyond POSTS_MAX there are no more."""
+        """Publishes a post; posts beyond POSTS_MAX are dropped."""
         if len(self._posts) < POSTS_MAX:
             self._posts.append(Post(time_ns, author, text))
 
     def unread(self, first: int, before_ns: int, reader: str) -> tuple[list[Post], int]:
-        """The posts of others from number `first` on that were written before `before_ns`, and the number of the next post.
+        """(posts of others from number `first` on that were written before `before_ns`, number of the next post).
 
-        Those of one time come by author: in lockstep the order does not depend on which model answered first.
+        Posts with the same time are sorted by author, so that in lockstep their order does not depend on which model answered first.
         """
         end = first
         while end < len(self._posts) and self._posts[end].time_ns < before_ns:

@@ -4,9 +4,9 @@ For a symbol in a period, with B of N traders as net buyers, the others as net s
 
     H = |B/N - p| - E|B/N - p|    with B of the expectation binomial (N, p)
 
-p is the share of buyers that is expected without herding. In the paper it is the mean over all stocks of the quarter; a market of a few symbols
-has none to speak of, so here it is the mean over all symbols and periods of the run, also those of few traders. The measure is the mean of H over
-all symbols and periods with at least TRADERS_MIN traders: 0 if traders decide independently, larger if they buy or sell together. It is biased
+p is the expected share of buyers without herding. In the paper it is the mean over all stocks of the quarter. A market with a few symbols gives no
+meaningful such mean, so here it is the mean over all symbols and periods of the run, including those with few traders. The measure is the mean of H
+over all symbols and periods with at least TRADERS_MIN traders: 0 if traders decide independently, larger if they buy or sell together. It is biased
 towards 0 if there are few traders (Bellando, The bias in a standard measure of herding, 2012).
 """
 
@@ -19,18 +19,18 @@ TRADERS_MIN = 5
 
 @dataclass(frozen=True)
 class Herding:
-    """The measure and what it rests on."""
+    """The measure and the figures that it is based on."""
 
     mean: float | None
     """None if no symbol had TRADERS_MIN traders in any period."""
     buyers_share: float | None
-    """p of the module's text; None with `mean`."""
+    """p of the module's docstring; None if `mean` is None."""
     symbol_periods: int
     """Number of symbols and periods in the mean."""
 
 
 def herding(net_lots: Iterable[tuple[str, int, str, int]]) -> Herding:
-    """The measure of (symbol, period, trader, lots bought minus lots sold); several rows of a trader in a period are added up."""
+    """The herding measure of rows (symbol, period, trader, lots bought minus lots sold). Several rows of a trader in a period are added up."""
     totals: dict[tuple[str, int, str], int] = {}
     for symbol, period, trader, lots in net_lots:
         key = (symbol, period, trader)

@@ -11,7 +11,7 @@ from serl.clients.session import Instrument
 from serl.clients.values import Trade
 
 TRADES_ASKED = 1000
-"""Last trades requested at each decision; if more happened since the decision before, the oldest are missing in the bars."""
+"""Number of last trades requested at each decision. If there were more since the previous decision, the oldest are missing from the bars."""
 TRADES_KEPT = 50_000
 IN_BOOK = (0, 2)
 """Values of `Trade.off_book` that count: continuous trades and auctions, not prints."""
@@ -19,7 +19,7 @@ IN_BOOK = (0, 2)
 
 @dataclass(frozen=True)
 class Bar:
-    """The trades from `start_ns` on, over one interval: prices in ticks, volume in lots."""
+    """The trades of one interval that starts at `start_ns`: prices in ticks, volume in lots."""
 
     start_ns: int
     open_ticks: int
@@ -30,7 +30,7 @@ class Bar:
 
 
 class Tape:
-    """The trades of one symbol, for all minds of a process: what one of them has requested, the others need not."""
+    """The trades of one symbol, shared by all minds of a process, so that each trade is requested only once."""
 
     def __init__(self) -> None:
         self._trades: deque[Trade] = deque(maxlen=TRADES_KEPT)
@@ -46,7 +46,7 @@ class Tape:
         return self._trades[-1].price_ticks if self._trades else None
 
     def bars(self, now_ns: int, interval_ns: int, count: int) -> list[Bar]:
-        """The last `count` intervals up to `now_ns`, oldest first; those without trades are left out."""
+        """Bars of the last `count` intervals up to `now_ns`, oldest first; intervals without trades are left out."""
         start_ns = now_ns - count * interval_ns
         found: dict[int, list[Trade]] = {}
         for trade in reversed(self._trades):
@@ -77,7 +77,7 @@ class SymbolView:
 
     @property
     def reference_ticks(self) -> Decimal | None:
-        """The last trade, else the mid, else the configured price, else the only side; None without any."""
+        """The price of the last trade, else the mid, else the configured price, else the best price of the only side; None without any of these."""
         if self.last_ticks is not None:
             return Decimal(self.last_ticks)
         touch = [side[0].price_ticks for side in (self.bids, self.asks) if side]
@@ -105,7 +105,7 @@ async def see_market(
     bars: int,
     interval_ns: int,
 ) -> dict[str, SymbolView]:
-    """Queries the exchange for what a mind sees now."""
+    """Queries the exchange for what a mind sees now, by symbol."""
     views = {}
     for symbol in symbols:
         bids, asks = await client.book(symbol, levels)

@@ -8,8 +8,8 @@ A memory m of layer l, age δ (in decisions), importance v from 0 to 100, is ret
 the sum of three terms between 0 and 1, each with weight 1 as in both papers; Q_l and α_l are settings of the layer (FinMem: 14, 90, 365 and
 0.9, 0.967, 0.988). Relevance is the cosine of word counts, so that no second model is needed for embeddings.
 
-A memory that was in the prompt of a decision with an order gains importance; from `promote_at` on it moves to the next layer, where its age
-starts anew. A memory is forgotten when its recency or its importance has faded, or when its layer is full and its score is the lowest.
+A memory in the prompt of a decision with an order gains importance. Once it reaches `promote_at`, it moves to the next layer, where its age starts
+at 0 again. A memory is forgotten when its recency or its importance has faded, or when its layer is full and its score is the lowest.
 """
 
 import math
@@ -24,7 +24,7 @@ Layer = Literal["working", "short", "long"]
 LAYERS: tuple[Layer, ...] = ("working", "short", "long")
 IMPORTANCE_MAX = 100.0
 RECENCY_MIN, IMPORTANCE_MIN = 0.05, 5.0
-"""Below either a memory is forgotten (FinMem's thresholds)."""
+"""A memory below either value is forgotten (FinMem's thresholds)."""
 USED_BONUS = 5.0
 """Importance that a memory gains when a decision with an order has used it (FinMem)."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
@@ -44,7 +44,7 @@ def cosine(one: Counter[str], other: Counter[str]) -> float:
 
 @dataclass
 class MemoryItem:
-    """One memory. `importance` is as of `decision`, the number of the decision from which its age counts."""
+    """One memory. `importance` is its value at `decision`, the number of the decision from which its age counts."""
 
     text: str
     importance: float
@@ -79,12 +79,12 @@ class Memory:
         return item.importance * self.layer_config(item.layer).importance_decay ** (decision - item.decision)
 
     def score(self, item: MemoryItem, query: Counter[str], decision: int) -> float:
-        """γ of the module's text."""
+        """γ of the module's docstring."""
         faded = self.importance(item, decision) / IMPORTANCE_MAX
         return self.recency(item, decision) + cosine(query, item.words) + faded
 
     def retrieve(self, query: str, decision: int) -> list[MemoryItem]:
-        """The `top_k` memories of each layer with the highest scores, best first; the long layer comes first."""
+        """The `top_k` memories with the highest scores of each layer, best first; the long layer comes first."""
         words = word_counts(query)
         found = []
         for layer in reversed(LAYERS):
@@ -94,17 +94,17 @@ class Memory:
         return found
 
     def reinforce(self, items: list[MemoryItem], decision: int) -> None:
-        """Gives memories that a decision with an order has used more importance, and moves those that reach `promote_at`."""
+        """Increases the importance of memories that a decision with an order used, and promotes those that reach `promote_at`."""
         for item in items:
             item.importance = min(self.importance(item, decision) + USED_BONUS, IMPORTANCE_MAX)
             promote_at = self.layer_config(item.layer).promote_at
-            # importance is now as of this decision; recency counts from here too, as after an access in Generative Agents
+            # importance is now that at this decision; recency restarts here too, as after an access in Generative Agents
             item.decision = decision
             if promote_at is not None and item.importance >= promote_at and item.layer != "long":
                 item.layer = LAYERS[LAYERS.index(item.layer) + 1]
 
     def forget(self, decision: int) -> int:
-        """Removes what has faded, and the lowest scores of layers that are too full. Returns the number removed."""
+        """Removes memories that have faded, and those with the lowest scores in layers that are too full. Returns the number removed."""
         before = len(self.items)
         self.items = [
             item

@@ -1,4 +1,4 @@
-"""One mind: what it knows, how it decides, and how its decisions become orders."""
+"""One mind: what it knows, how it decides, and how decisions become orders."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,14 +32,14 @@ EVENT_MEMORY: dict[EventKind, tuple[Layer, float]] = {
     "news": ("short", 50.0), "macro": ("short", 60.0), "loan_rate": ("short", 60.0), "fundamental": ("long", 70.0),
     "value": ("long", 70.0),
 }  # fmt: skip
-"""Layer and importance of what an event leaves in the memory; a forecast leaves nothing, for it is soon over."""
+"""Layer and importance of an event in the memory. Forecasts are not remembered, because they soon expire."""
 OUTCOME_IMPORTANCE, POST_IMPORTANCE = 50.0, 40.0
 ENDPOINT = "endpoint"
-"""Under this name decisions are counted for which the model gave no answer."""
+"""Name under which decisions without an answer of the model are counted."""
 
 
 class Mind:
-    """A persona with a session of its own."""
+    """A trader of a persona, with a session of its own."""
 
     def __init__(
         self, number: int, persona: PersonaConfig, client: AsyncExchange, events: EventSource, shared: Shared, start_ns: int
@@ -51,13 +51,13 @@ class Mind:
         self.loan = Loan(persona.loan, loans.rate_per_year, start_ns)
         self.ledger = Ledger(self.name, config.budget_per_mind)
         self.counts = Counts()
-        #: why it trades no more; "" while it does
+        #: why the mind stopped trading; "" while it trades
         self.ended = ""
         self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number
         self._random = np.random.default_rng((config.seed, number))
         self._prompt_name = "" if config.shared_answers else self.name
         self._first_post = 0
-        #: its wealth at the first decision
+        #: wealth at the first decision
         self.first_wealth: Decimal | None = None
         self._orders = OrderLog(client.session, shared.disguise)
         self._refusals: list[str] = []
@@ -70,7 +70,8 @@ class Mind:
         )
 
     async def decide(self, now_ns: int) -> None:
-        """Looks, asks the model, acts. A refused decision is counted and told at the next one; once the budget is spent, nothing more happens."""
+        """Looks, asks the model, and acts. A refused decision is counted, and the mind is told at its next decision. Once the budget is spent, nothing
+        more happens."""
         config, counts = self._shared.config, self.counts
         number = counts.decisions
         events, posts = await self._new_events(now_ns), self._new_posts(now_ns)
@@ -99,7 +100,7 @@ class Mind:
         await self._reflect(portfolio, now_ns)
 
     async def _answer(self, seen: Observation) -> Answer:
-        """That of the model, or one drawn at random. Raises LlmError."""
+        """The model's answer, or one drawn at random. Raises LlmError."""
         shared, is_random = self._shared, self.persona.decides == "random"
         exact = exact_schema(seen, shared.config, shared.disguise) if is_random or shared.calls.has_grammars else None
         if is_random:
@@ -111,7 +112,7 @@ class Mind:
         return await shared.calls.ask(self.ledger, messages, exact or self._schema, self._seed)
 
     async def look(self, now_ns: int) -> tuple[dict[str, SymbolView], Portfolio]:
-        """The market and the portfolio now."""
+        """(the market by symbol, the portfolio), both now."""
         shared = self._shared
         views = await see_market(
             self.client, shared.symbols, shared.tapes, shared.config.prices, now_ns,
@@ -125,22 +126,22 @@ class Mind:
         return views, portfolio_of(self.persona, self.loan, balances, own, instruments, prices)
 
     async def last_look(self, now_ns: int) -> Decimal:
-        """Its wealth at the end, which is logged with what became of its last orders."""
-        await self._events_with_rates(now_ns)  # which may have changed since its last decision
+        """The mind's wealth at the end, which is logged together with what became of its last orders."""
+        await self._events_with_rates(now_ns)  # loan rates may have changed since the last decision
         _, portfolio = await self.look(now_ns)
         outcomes = self._orders.news(self.counts.rejected)
         self._shared.log(end_row(now_ns, self.name, self.persona.name, portfolio, outcomes))
         return portfolio.wealth
 
     async def _new_events(self, now_ns: int) -> Sequence[MarketEvent]:
-        """Events since the last decision, counted."""
+        """Events since the last decision, which are also counted."""
         events = await self._events_with_rates(now_ns)
         self.counts.events += len(events)
         self.counts.contradictions += sum(event.contradicts for event in events)
         return events
 
     async def _events_with_rates(self, now_ns: int) -> Sequence[MarketEvent]:
-        """Events since they were last asked for; loan rates change at their times."""
+        """Events since the last call; loan rates are changed as of the events' times."""
         events = await self._events.new(now_ns)
         for event in events:
             if event.kind == "loan_rate" and event.value is not None:
@@ -153,7 +154,7 @@ class Mind:
         return found[-limit:] if limit else []
 
     async def _act(self, answer: Answer | LlmError, seen: Observation, now_ns: int) -> None:
-        """Carries out an answer, or counts why not."""
+        """Carries out an answer, or counts why it is not carried out."""
         decision: Decision | None = None
         refused = ""
         try:
@@ -178,7 +179,7 @@ class Mind:
         self._shared.log(decision_row(self.name, self.persona.name, seen, decision, refused))
 
     async def _carry_out(self, decision: Decision, seen: Observation) -> None:
-        """Raises DecisionRefused. What the exchange rejects is told at the next decision."""
+        """Carries out a decision. Raises DecisionRefused. The mind is told at its next decision what the exchange rejects."""
         config, loans = self._shared.config, self._shared.config.loans
         if decision.action == "nothing":
             return
@@ -203,7 +204,7 @@ class Mind:
         )  # fmt: skip
         send = self.client.buy if decision.action == "buy" else self.client.sell
         self.counts.orders += 1
-        with self._orders.sending(), suppress(Rejected):  # the order says so itself
+        with self._orders.sending(), suppress(Rejected):  # the order's state shows the rejection
             await send(plan.symbol, plan.qty_lots, plan.price_ticks, time_in_force=plan.time_in_force)
 
     def _remember(self, seen: Observation, outcomes: Sequence[str], number: int) -> None:
@@ -220,7 +221,7 @@ class Mind:
         self.memory.forget(number)
 
     async def _reflect(self, portfolio: Portfolio, now_ns: int) -> None:
-        """Every `reflect_every` decisions of a model: asks for a lesson, which goes into the long layer."""
+        """Every `reflect_every` decisions of a model, asks it for a lesson, which is stored in the long layer."""
         every, number = self._shared.config.memory.reflect_every, self.counts.decisions
         if not every or number % every or not self.memory.items or self.persona.decides == "random":
             return
@@ -247,7 +248,7 @@ class Mind:
             )
 
     async def _end(self, reason: str) -> None:
-        """Trades no more: cancels its open orders and says so."""
+        """Stops trading: cancels the mind's open orders and reports it."""
         self.ended = reason
         if self.client.open_orders():
             await self.client.mass_cancel()
@@ -255,7 +256,7 @@ class Mind:
 
     @property
     def turnover(self) -> Decimal:
-        """Money of all fills so far, bought and sold."""
+        """Total value of all fills so far, bought and sold."""
         total = Decimal(0)
         for fill in self.client.fills():
             instrument = self.client.session.instrument_numbered(fill.symbol)

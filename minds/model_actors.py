@@ -1,4 +1,4 @@
-"""Servers of the minds' model as actors of a Ray cluster: each runs one on its machine, which only it can reach."""
+"""Servers of the minds' model as actors of a Ray cluster: each actor runs a server on its machine, which only that actor can reach."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ADVICE = "run it again; the calls so far are in the record"
 
 
 class ModelActor:
-    """One server and its calls; the first one starts it."""
+    """One server and its calls; the first call starts the server."""
 
     def __init__(self, model: str, threads: int, slots: int) -> None:
         self._arguments, self._running, self._lock = (model, threads, slots), ExitStack(), threading.Lock()
@@ -32,7 +32,7 @@ class ModelActor:
         return answerer(self._served.endpoint)
 
     def endpoint(self) -> Endpoint:
-        """The server, whose URL is of use on its own machine only."""
+        """The server's endpoint, whose URL is valid only on its own machine."""
         return self._served.endpoint
 
     def ask(self, request: dict[str, Any]) -> tuple[Reply, list[dict[str, Any]]]:
@@ -44,7 +44,7 @@ class ModelActor:
 
 
 class RemoteServer:
-    """The calls of an actor. If the cluster loses it, another one is started on a machine that is left, although it may have no CPU to spare."""
+    """The calls of an actor. If the cluster loses the actor, another one is started on a remaining machine, even if that has no free CPU."""
 
     def __init__(self, config: MindsConfig, on: str) -> None:
         self._config, self._ray, self._lock = config, ray_at(on), threading.Lock()
@@ -58,12 +58,12 @@ class RemoteServer:
         return kind.remote(config.model, config.threads, config.slots)
 
     def endpoint(self) -> Endpoint:
-        """See ModelActor; raises what starting the server raises."""
+        """See ModelActor. Raises what starting the server raises."""
         found: Endpoint = ray_result(self.actor.endpoint.remote(), ADVICE)
         return found
 
     def ask(self, request: dict[str, Any], attempts: list[dict[str, Any]]) -> Reply:
-        """See `Ask`. EndpointUnreachableError if the actor is lost again and again."""
+        """See `Ask`. EndpointUnreachableError if the actor is lost repeatedly."""
         asked = self.actor
 
         def answer() -> tuple[Reply, list[dict[str, Any]]]:
@@ -74,7 +74,7 @@ class RemoteServer:
 
         def restart() -> None:
             with self._lock:
-                if self.actor is asked:  # no other call has done it
+                if self.actor is asked:  # no other call has restarted it
                     self.actor = self._start(num_cpus=0)
 
         try:
@@ -91,7 +91,7 @@ class RemoteServer:
 
 @contextmanager
 def model_actors(config: MindsConfig, on: str) -> Iterator[tuple[Endpoint, list[RemoteServer]]]:
-    """(the endpoint of the configured model, its servers on a cluster), which are stopped at the end. ClusterError if there are too few CPUs."""
+    """(the endpoint of the configured model, its servers on a cluster). The servers are stopped at the end. ClusterError if there are too few CPUs."""
     needed, count = config.servers * config.threads, int(ray_at(on).cluster_resources().get("CPU", 0))
     if count < needed:
         raise ClusterError(

@@ -1,4 +1,4 @@
-"""Calls of the language model by many minds: side by side in threads, equal requests once, within budgets."""
+"""Calls of the language model by many minds: concurrent in threads, once for equal requests, within budgets."""
 
 import asyncio
 import threading
@@ -17,22 +17,22 @@ from serl.researcher.llm.usage import estimate_prompt_tokens
 
 
 class Ledger:
-    """What was spent of one budget: calls that were made, and reserved for those under way."""
+    """Spending of one budget: calls that were made, and reservations for calls in progress."""
 
     def __init__(self, whose: str, budget: BudgetConfig) -> None:
         self.whose, self._budget = whose, budget
         self.calls = self.prompt_tokens = self.completion_tokens = 0
-        #: answers that an equal request of this run had before
+        #: answers shared with an equal, earlier request of this run
         self.shared = 0
         self._reserved_tokens = 0
 
     @property
     def is_pending(self) -> bool:
-        """Whether calls are under way."""
+        """Whether calls are in progress."""
         return self._reserved_tokens > 0
 
     def require(self, tokens: int) -> None:
-        """Raises BudgetSpentError if a call that may take so many tokens could exceed the budget."""
+        """Raises BudgetSpentError if a call that may take this many tokens could exceed the budget."""
         tokens_max, calls_max = self._budget.tokens_max, self._budget.calls_max
         spent = self.prompt_tokens + self.completion_tokens
         if calls_max is not None and self.calls >= calls_max:
@@ -43,12 +43,12 @@ class Ledger:
             )
 
     def reserve(self, tokens: int) -> None:
-        """Counts a call that begins."""
+        """Reserves tokens for a call that begins."""
         self.calls += 1
         self._reserved_tokens += tokens
 
     def settle(self, tokens: int, prompt_tokens: int, completion_tokens: int) -> None:
-        """Replaces what was reserved by what the call took; 0 for one that failed."""
+        """Replaces the reserved tokens with those that the call took; 0 for a failed call."""
         self._reserved_tokens -= tokens
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
@@ -64,7 +64,7 @@ class _Line:
 
 
 class ModelCalls:
-    """Asks a model for minds. An answer in the record of an earlier run counts as a call, so that a repeated run ends where that one did."""
+    """Asks a model on behalf of minds. An answer in the record of an earlier run counts as a call, so that a repeated run ends where that run did."""
 
     def __init__(
         self, client: Client, budget: BudgetConfig, *, temperature: float, answer_tokens: int, parallel: int
@@ -78,12 +78,12 @@ class ModelCalls:
 
     @property
     def context_tokens(self) -> int:
-        """Longest prompt and answer together."""
+        """Maximum length of a prompt and its answer together."""
         return self._client.endpoint.context_tokens
 
     @property
     def has_grammars(self) -> bool:
-        """Whether the endpoint takes any JSON schema, choices at its root and multiples included."""
+        """Whether the endpoint accepts any JSON schema, including alternatives at its root and multiples."""
         return self._client.endpoint.dialect == "embedded"
 
     async def ask(self, own: Ledger, messages: list[Message], schema: dict[str, Any], seed: int) -> Answer:
@@ -104,7 +104,7 @@ class ModelCalls:
             except BudgetSpentError:
                 if not self.ledger.is_pending:
                     raise
-                await self._settled.wait()  # a call under way may take less than it reserved
+                await self._settled.wait()  # a call in progress may take less than it reserved
         for ledger in (own, self.ledger):
             ledger.reserve(tokens)
         asked = self._asked[key] = asyncio.get_running_loop().create_future()
@@ -113,9 +113,9 @@ class ModelCalls:
             line = await self._complete(key, messages, schema, seed)
             prompt_tokens, completion_tokens = line.prompt_tokens, line.completion_tokens
         except BaseException as error:
-            del self._asked[key]  # asked again next time
+            del self._asked[key]  # so that the next request asks again
             asked.set_exception(error if isinstance(error, Exception) else BudgetSpentError("the run was stopped"))
-            asked.exception()  # nobody else may be waiting
+            asked.exception()  # marks the exception as retrieved, in case nobody else is waiting
             raise
         finally:
             for ledger in (own, self.ledger):
@@ -156,7 +156,7 @@ async def in_thread(function: Callable[[], Any]) -> Any:
             result = function()
         except BaseException as error:
             failure = error
-        with suppress(RuntimeError):  # the run has ended meanwhile, and the loop is closed
+        with suppress(RuntimeError):  # the run may have ended meanwhile, which closes the loop
             loop.call_soon_threadsafe(deliver, result, failure)
 
     threading.Thread(target=run, name="model-call", daemon=True).start()

@@ -17,7 +17,7 @@ from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.settings import Endpoint
 
 CONTEXT: dict[str, Any] = {"context_tokens": 4096}
-"""Of a model that serl serves, by default."""
+"""Default settings of a model that serl serves."""
 
 
 def with_overrides(
@@ -41,7 +41,7 @@ def with_overrides(
 
 @contextmanager
 def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = LOCAL) -> Iterator[Client]:
-    """A client of the configured model. What serves it here, or as actors of a Ray cluster, is stopped at the end. offline: only the record answers.
+    """A client of the configured model. Servers, on this machine or as actors of a Ray cluster, are stopped at the end. offline: only the record answers.
 
     MindsConfigError for an endpoint on a cluster, ClusterError if the cluster cannot serve the model.
     """
@@ -52,7 +52,7 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = 
             )
         require("language models", "openai", extra="researcher")
         if not offline:
-            config.endpoint.key()  # a missing key is an error before anybody trades
+            config.endpoint.key()  # raises for a missing key before anybody trades
         yield Client(config.endpoint, record=record, offline=offline)
         return
     assert config.model is not None, "settings have a model or an endpoint"

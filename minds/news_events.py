@@ -1,4 +1,4 @@
-"""The exchange's news channel as a source of events: what operators publish, in `serl news send`, a replay or by hand."""
+"""The exchange's news channel as a source of events: what operators publish with `serl news send`, with a replay or manually."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,15 +18,15 @@ SOURCE_LENGTH_MAX = 80
 KINDS: dict[int, EventKind] = {
     NewsKind.NEWS: "news", NewsKind.FUNDAMENTAL: "fundamental", NewsKind.MACRO: "macro", NewsKind.VALUE: "value",
 }  # fmt: skip
-"""What minds read, beside forecasts: of those, of which there may be some each second, only the newest of each symbol."""
+"""Kinds of news that minds read, in addition to forecasts. There may be several forecasts each second, so only each symbol's newest is read."""
 
 
 class NewsEvents:
-    """The news that one mind reads, from its subscription on: each message once, also after the session or the exchange came back.
+    """The news that one mind reads from its subscription on. Each message is read once, even if the session or the exchange reconnects.
 
-    The exchange publishes a message of time t in lockstep once its clock is later than t, and sends it before the next turn. Minds query the
-    messages when they decide, because each subscription to the feed brings the exchange's time at every step of the market. An account with a
-    latency subscribes: its feed is late, a query would not be.
+    In lockstep, the exchange publishes a message of time t once its clock is later than t, and sends it before the next turn. Minds query the messages
+    when they decide, because a subscription to the feed would also send the exchange's time at every step of the market. An account with a latency
+    subscribes instead: its feed is delayed, a query would not be.
     """
 
     def __init__(self, client: AsyncExchange, config: MindsConfig) -> None:
@@ -37,7 +37,7 @@ class NewsEvents:
         self._unread: list[News] = []
 
     async def subscribe(self) -> None:
-        """Messages that are published from now on will be read.
+        """Subscribes to the messages that are published from now on.
 
         The number of the last message is requested first: a subscription "from now on" would begin when the exchange answers it, which in
         lockstep may be after the first turn.
@@ -49,12 +49,12 @@ class NewsEvents:
 
     async def _arrived(self) -> list[News]:
         if self._client.session.topic_prefix:
-            items = await self._client.wait_all(0)  # reports among them have updated the session's orders
+            items = await self._client.wait_all(0)  # reports in these have updated the session's orders
             return [item for item in items if isinstance(item, News)]
         found: list[News] = []
         while True:
             published, items = (await self._client.ask(Kind.NEWS, self._client.session.token, self._last))[5]
-            if published < self._last:  # without its journal, a restarted exchange numbers from 1
+            if published < self._last:  # an exchange restarted without its journal numbers from 1 again
                 self._last = 0
                 continue
             found += [News(*item) for item in items]
@@ -64,12 +64,12 @@ class NewsEvents:
             self._last = found[-1].sequence
 
     async def new(self, time_ns: int) -> Sequence[MarketEvent]:
-        """See `EventSource`: the newest `news_max` messages, all changes of the loan rate, and the newest forecast of each symbol.
+        """See `EventSource`. Returns the newest `news_max` messages, all changes of the loan rate, and the newest forecast of each symbol.
 
-        On a live clock a message may arrive with a time after the one that the mind has asked for; it stays for the next call.
+        On a live clock, a message may arrive with a later time than `time_ns`; it is kept for the next call.
         """
         self._unread += await self._arrived()
-        count = sum(message.time_ns <= time_ns for message in self._unread)  # times never fall
+        count = sum(message.time_ns <= time_ns for message in self._unread)  # times never decrease
         messages, self._unread = self._unread[:count], self._unread[count:]
         events = [self._event(message) for message in messages if message.kind in KINDS]
         rest = [event for event in events if event.kind != "loan_rate"]
@@ -90,7 +90,7 @@ class NewsEvents:
 
 
 def newest_forecasts(messages: Sequence[News]) -> list[MarketEvent]:
-    """The newest forecast of each symbol, as an event. Messages of kind `signal` that are no forecasts are skipped."""
+    """The newest forecast of each symbol, as an event. Messages of kind `signal` that are not forecasts are skipped."""
     found: dict[str, MarketEvent] = {}
     for message in reversed(messages):
         if message.kind == NewsKind.SIGNAL and message.symbol not in found:
@@ -103,7 +103,7 @@ def newest_forecasts(messages: Sequence[News]) -> list[MarketEvent]:
 
 
 def forecast_text(forecast: Forecast) -> str:
-    """A forecast in words, a sentence for each horizon."""
+    """A forecast in words, one sentence per horizon."""
     sentences = []
     for number, (horizon_s, (down, flat, up)) in enumerate(
         zip(forecast.horizons_s, forecast.probabilities, strict=True)

@@ -10,16 +10,16 @@ from serl.minds.prompts import side_text
 
 
 class OrderLog:
-    """The orders of one mind about which there may be news."""
+    """The orders of one mind whose state may still change, or whose changes were not yet reported."""
 
     def __init__(self, session: Session, disguise: Disguise) -> None:
         self._session, self._disguise = session, disguise
-        #: orders that are not done, and the quantity whose fills were told
+        #: orders that are not done, and their filled quantity that was already reported
         self._told_lots: list[tuple[Order, int]] = []
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Notes the order that is sent within, also if the exchange rejects it."""
+        """Records the order that is sent within the context, even if the exchange rejects it."""
         order_id = self._session.next_command_id
         try:
             yield
@@ -28,7 +28,7 @@ class OrderLog:
                 self._told_lots.append((order, 0))
 
     def news(self, rejected: Counter[str]) -> list[str]:
-        """What has happened since the last call, a sentence an order. rejected: counts the exchange's reasons."""
+        """What has happened since the last call, one sentence per order. rejected: counts the exchange's reasons."""
         texts, pending = [], []
         for order, told_lots in self._told_lots:
             instrument = self._session.instrument_numbered(order.symbol)
@@ -43,7 +43,7 @@ class OrderLog:
 
 
 def outcome_text(order: Order, instrument: Instrument, shown: str) -> str:
-    """One sentence about an order that was rejected, filled or cancelled. shown: the symbol's name in prompts."""
+    """A sentence about an order that was rejected, filled or cancelled. shown: the symbol's name in prompts."""
     what = f"your order {order.order_id} to {side_text(order.side)} {order.qty_lots} {shown}"
     if order.state == "rejected":
         return f"The exchange rejected {what}: {order.reason}"

@@ -1,4 +1,4 @@
-"""What a mind owns: its start, changed by the exchange's own figures, and its loan."""
+"""What a mind owns: its initial portfolio plus the exchange's balances, and its loan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ CENT = Decimal("0.01")
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Cash and shares at one time. Money that open buy orders need and lots that open sell orders offer are not free."""
+    """Cash and shares at one time. Money that open buy orders need, and lots that open sell orders offer, are not free."""
 
     cash: Decimal
     free_cash: Decimal
@@ -41,7 +41,7 @@ class Loan:
         return float(self._rate)
 
     def accrue(self, time_ns: int) -> None:
-        """Pays the interest up to a time; earlier times change nothing."""
+        """Charges the interest up to a time; earlier times change nothing."""
         elapsed_ns = max(0, time_ns - self._time_ns)
         self.interest_paid += self.principal * self._rate * elapsed_ns / YEAR_NS
         self._time_ns = max(self._time_ns, time_ns)
@@ -52,7 +52,7 @@ class Loan:
         self._rate = Decimal(str(rate_per_year))
 
     def borrow(self, amount: Decimal, portfolio: Portfolio, share_max: float) -> None:
-        """Raises DecisionRefused beyond `share_max` of the mind's wealth."""
+        """Increases the loan. Raises DecisionRefused if it would exceed `share_max` of the mind's wealth."""
         limit = max(Decimal(0), portfolio.wealth * Decimal(str(share_max)))
         if amount <= 0 or self.principal + amount > limit:
             raise DecisionRefused(
@@ -63,7 +63,7 @@ class Loan:
         self.principal += amount
 
     def repay(self, amount: Decimal, portfolio: Portfolio) -> None:
-        """Raises DecisionRefused if there is no such loan, or not as much free cash."""
+        """Repays a part of the loan. Raises DecisionRefused if the loan or the free cash is smaller."""
         limit = min(self.principal, portfolio.free_cash)
         if not 0 < amount <= limit:
             raise DecisionRefused(
@@ -80,7 +80,7 @@ def portfolio_of(
     instruments: Mapping[str, Instrument],
     prices: Mapping[str, Decimal],
 ) -> Portfolio:
-    """The portfolio by the exchange's balances. prices: to value shares with; a symbol without one counts as worth nothing."""
+    """The portfolio according to the exchange's balances. prices: of the shares, by symbol; shares without a price count as worthless."""
     cash = persona.cash + loan.principal - loan.interest_paid
     cash += sum((balance.cash - balance.fees for balance in balances.values()), Decimal(0))
     names = {instrument.number: name for name, instrument in instruments.items()}
@@ -101,5 +101,5 @@ def portfolio_of(
 
 
 def money(instrument: Instrument, qty_lots: int, price_ticks: int) -> Decimal:
-    """What so many lots cost at a price."""
+    """The value of lots at a price, in money."""
     return qty_lots * instrument.lot_size * price_ticks * instrument.tick_size

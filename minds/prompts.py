@@ -1,4 +1,4 @@
-"""The words in which a mind is told who it is, what it sees, and what it may answer."""
+"""The prompts that tell a mind who it is, what it sees, and what it may answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Observation:
     portfolio: Portfolio
     open_orders: Sequence[Order]
     outcomes: Sequence[str] = ()
-    """What became of its orders since the last decision, and why decisions were refused."""
+    """What became of the mind's orders since the last decision, and why decisions were refused."""
     events: Sequence[MarketEvent] = ()
     memories: Sequence[MemoryItem] = ()
     posts: Sequence[Post] = ()
@@ -42,7 +42,7 @@ class Observation:
 
 
 def persona_text(name: str, persona: PersonaConfig, disguise: Disguise) -> str:
-    """Who the mind is. name: "" for minds that share answers, whose prompts must not differ by it."""
+    """Who the mind is. name: "" for minds that share answers, because their prompts must not differ by name."""
     words = [
         f"You are {name}, a trader on a stock exchange." if name else "You are a trader on a stock exchange.", RISKS[persona.risk], f"Your style: {persona.style}.",
         f"You usually hold positions for {persona.horizon}.", persona.text,
@@ -51,7 +51,7 @@ def persona_text(name: str, persona: PersonaConfig, disguise: Disguise) -> str:
 
 
 def rules_text(config: MindsConfig, disguise: Disguise) -> str:
-    """What it may answer."""
+    """What the mind may answer."""
     lines = [
         "You decide once now. Answer with one JSON object and nothing else. Its fields:",
         f'- "reason": why, at most {config.text_length_max} characters',
@@ -74,7 +74,8 @@ def loan_actions(config: MindsConfig) -> str:
 
 
 def market_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
-    """What all minds that decide at this time are told alike. less: so many of the oldest posts, then of the oldest events are left out."""
+    """The part of the prompt that is the same for all minds that decide at this time. less: number of items to leave out, first the oldest posts, then
+    the oldest events."""
     posts, less = seen.posts[min(less, len(seen.posts)) :], max(0, less - len(seen.posts))
     lines = [f"Time: {disguise.time(seen.time_ns)}"]
     lines += [line for symbol, view in seen.views.items() for line in _market_lines(symbol, view, config, disguise)]
@@ -85,7 +86,7 @@ def market_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, l
 
 
 def own_text(seen: Observation, disguise: Disguise, *, less: int = 0) -> str:
-    """What only this mind is told. less: so many of the least memories are left out."""
+    """The part of the prompt that only this mind gets. less: number of memories to leave out, from the end of the list."""
     memories = seen.memories[: max(0, len(seen.memories) - less)]
     lines = [*_portfolio_lines(seen, disguise), "Your open orders:"]
     lines += _or_none(_order_text(order, seen, disguise) for order in seen.open_orders)
@@ -114,7 +115,7 @@ def _portfolio_lines(seen: Observation, disguise: Disguise) -> list[str]:
 
 
 def _free(owned: str, free: str) -> str:
-    """What of it open orders leave free, if that is less; every word costs time to read."""
+    """The amount that open orders leave free, if it is smaller; empty otherwise, because every word takes time to read."""
     return "" if free == owned else f" (free: {free})"
 
 
@@ -149,12 +150,12 @@ def side_text(side: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text of a model without line breaks, with which it could write sections of others' prompts."""
+    """A model's text without line breaks, with which it could fake sections in other minds' prompts."""
     return " ".join(text.split())
 
 
 def event_text(event: MarketEvent, disguise: Disguise) -> str:
-    """An event in one line."""
+    """An event on one line."""
     about = f" about {disguise.shown(event.symbol)}" if event.symbol else ""
     value = "" if event.value is None else f" [{event.value:g}]"
     contradiction = _CONTRADICTION if event.contradicts else ""
@@ -164,8 +165,9 @@ def event_text(event: MarketEvent, disguise: Disguise) -> str:
 def decision_messages(
     name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
 ) -> list[Message]:
-    """The conversation that asks for a decision. Too long for the context, it lacks the oldest posts, then memories, then the oldest events."""
-    # what is the same for all minds comes first: a model's server evaluates an equal beginning once
+    """The conversation that asks for a decision. If it is too long for the context, the oldest posts, then memories, then the oldest events are
+    left out."""
+    # the part that is the same for all minds comes first: a model's server evaluates a common prefix only once
     system, persona_words = rules_text(config, disguise), persona_text(name, persona, disguise)
     room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
     posts, memories, events = len(seen.posts), len(seen.memories), len(seen.events)

@@ -11,7 +11,7 @@ from serl.researcher.llm.answers import Answer
 
 
 def random_decision(schema: dict[str, Any], random: np.random.Generator) -> Answer:
-    """One of the choices of an `exact_schema`, and each of its values, drawn uniformly. Texts are empty."""
+    """An alternative of an `exact_schema` and each of its values, drawn uniformly. Texts are empty."""
     choices = schema["anyOf"]
     properties = choices[int(random.integers(len(choices)))]["properties"]
     return Answer(json.dumps({name: _value(one, random) for name, one in properties.items()}), "stop")
@@ -24,5 +24,5 @@ def _value(schema: dict[str, Any], random: np.random.Generator) -> Any:
         return ""
     step = schema.get("multipleOf", 1)
     low, high = round(schema["minimum"] / step), round(schema["maximum"] / step)
-    value = int(random.integers(low, high + 1)) * Decimal(str(step))  # in floats, high prices leave the grid
+    value = int(random.integers(low, high + 1)) * Decimal(str(step))  # as floats, high prices would leave the grid
     return float(value) if schema["type"] == "number" else int(value)

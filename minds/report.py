@@ -1,4 +1,4 @@
-"""`serl minds report`: what minds saw, decided and why, as one page. All that a model or a sender of news wrote is escaped."""
+"""`serl minds report`: what minds saw, what they decided and why, as one page. Everything that a model or a sender of news wrote is escaped."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from serl.minds.report_picture import Curve, Mark, wealth_picture
 from serl.minds.report_rows import MindRow, RunFiles, visible
 
 DECISIONS_MAX, EVENTS_MAX, POSTS_MAX = 5_000, 200, 200
-"""The newest rows of all minds together, events and posts on a page; the file of decisions has all of them."""
+"""Maximum number of rows of all minds together, of events and of posts on a page, newest first; the file of decisions contains all."""
 
 
 def write_report(run: RunFiles, path: Path) -> tuple[Path, Path]:
-    """Writes PATH and a JSON file beside it."""
+    """Writes the page and a JSON file next to it. Returns both paths."""
     minds = run.of_mind()
     summary = {name: summary_of(run, name, rows) for name, rows in minds.items()}
     groups = [_group(name, [one for one in summary.values() if one["persona"] == name]) for name in _personas(run)]
@@ -34,7 +34,7 @@ def write_report(run: RunFiles, path: Path) -> tuple[Path, Path]:
 
 
 def summary_of(run: RunFiles, name: str, rows: Sequence[MindRow]) -> dict[str, Any]:
-    """The figures of one mind; turnover and fills are None while the run is under way."""
+    """The figures of one mind; turnover and fills are None while the run is in progress."""
     decisions = [row for row in rows if row.row == "decision"]
     wealth = [row.wealth for row in rows if row.wealth is not None]
     counted: dict[str, Any] = next(
@@ -53,7 +53,7 @@ def _personas(run: RunFiles) -> list[str]:
 
 
 def _group(name: str, minds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The sums of a persona's minds, None where one of them has no figure."""
+    """The sums over a persona's minds; None where one of them lacks a figure."""
     group: dict[str, Any] = {"persona": name, "minds": len(minds)}
     for figure in ("decisions", "first_wealth", "last_wealth", "turnover", "fills"):
         values = [one[figure] for one in minds]
@@ -136,7 +136,7 @@ def _forum(run: RunFiles) -> str:
 
 
 def _timeline(run: RunFiles, name: str, rows: Sequence[MindRow], figures: dict[str, Any], minds: int) -> str:
-    """The newest rows of one mind, in a section that opens."""
+    """The newest rows of one mind, in a collapsible section."""
     count = max(10, DECISIONS_MAX // minds)
     shown = rows[-count:]
     left = f"<p>The last {count:,} of {len(rows):,} rows.</p>" if len(rows) > count else ""
@@ -177,7 +177,7 @@ def _decided(run: RunFiles, row: MindRow) -> str:
 
 
 def action_text(row: MindRow, symbols: dict[str, str]) -> str:
-    """A decision in words, with the exchange's name of the symbol."""
+    """A decision in words, with the symbol's name on the exchange."""
     match row.action:
         case "buy" | "sell":
             price = "at the market" if row.order_type == "market" else f"at {row.price}"

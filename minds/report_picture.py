@@ -9,12 +9,12 @@ from html import escape
 COLOURS = ("#2471a3", "#c0392b", "#1e8449", "#8e44ad", "#d68910", "#117a65", "#555555", "#7b241c")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 960, 360, 64, 16, 30, 34
 LABEL_WIDTH, TIMES = 16, 6
-"""The least distance of two numbers of events in pixels, and the number of times on the axis."""
+"""The minimum distance between two event numbers in pixels, and the number of times on the axis."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The return of one mind since its first decision, at its times."""
+    """The return of one mind since its first decision, at the times of its decisions."""
 
     name: str
     persona: str
@@ -31,7 +31,7 @@ class Mark:
 
 
 class _Axes:
-    """Pixels of times and returns. Times without decisions, as nights, take no room."""
+    """Maps times and returns to pixels. Times without decisions, such as nights, take no space."""
 
     def __init__(self, times_ns: Sequence[int], values: Sequence[float]) -> None:
         self.times_ns = times_ns
@@ -40,7 +40,7 @@ class _Axes:
         self.low, self.high = low - room, high + room
 
     def x(self, time_ns: int) -> float:
-        """Between two decision times in proportion; before the first and after the last at the edge."""
+        """The position of a time: interpolated between two decision times; at the edge before the first and after the last."""
         times = self.times_ns
         after = bisect_left(times, time_ns)
         if after in (0, len(times)):
@@ -55,7 +55,7 @@ class _Axes:
 
 
 def wealth_picture(curves: Sequence[Curve], marks: Sequence[Mark], time_texts: Mapping[int, str]) -> str:
-    """An SVG with a line a mind, in the colour of its persona, and a numbered line an event; the browser shows their names under the pointer.
+    """An SVG with a line per mind, in the colour of its persona, and a numbered line per event; the browser shows their names under the pointer.
 
     time_texts: the texts of all times of the curves.
     """
@@ -75,7 +75,7 @@ def wealth_picture(curves: Sequence[Curve], marks: Sequence[Mark], time_texts: M
 
 
 def _line(axes: _Axes, curve: Curve, colour: str, opacity: float) -> str:
-    """Steps: wealth is known at decisions."""
+    """A step line, because wealth is known only at decisions."""
     path, last = "", 0.0
     for number, (time_ns, value) in enumerate(curve.points):
         x, y = axes.x(time_ns), axes.y(value)

@@ -1,4 +1,4 @@
-"""The files of a run as its report reads them: rows of `decisions.jsonl`, and the statistics once the run is over."""
+"""The files of a run as its report reads them: rows of `decisions.jsonl`, and the statistics once the run has ended."""
 
 import json
 import unicodedata
@@ -18,7 +18,7 @@ from serl.minds.events import DAY_NS, EventKind
 from serl.minds.files import DECISIONS, STATISTICS
 
 Text = Annotated[str, Field(max_length=20_000)]
-"""With a length pydantic also refuses what is no Unicode."""
+"""With a maximum length, pydantic also refuses text that is not valid Unicode."""
 
 
 class _Row(BaseModel):
@@ -50,7 +50,7 @@ class EventOfRow(_Row):
 
 
 class MindRow(_Row):
-    """What a mind saw, owned and answered at a decision; a lesson of a reflection; or what it owned at the end."""
+    """What a mind saw, owned and answered at a decision; or the lesson of a reflection; or what the mind owned at the end."""
 
     row: Literal["decision", "lesson", "end"]
     mind: Text
@@ -77,15 +77,15 @@ class MindRow(_Row):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """A run that is over or under way."""
+    """A run that has ended or is in progress."""
 
     start: StartRow
     rows: Sequence[MindRow]
     statistics: dict[str, Any] | None
-    """None while the run is under way, or if it was killed."""
+    """None while the run is in progress, or if it was killed."""
 
     def of_mind(self) -> dict[str, list[MindRow]]:
-        """The rows of each mind, in order of the personas."""
+        """The rows of each mind, in the order of the personas."""
         order = {persona.name: number for number, persona in enumerate(self.start.personas)}
         found: dict[str, list[MindRow]] = {}
         for row in sorted(self.rows, key=lambda row: order.get(row.persona, len(order))):
@@ -98,7 +98,7 @@ class RunFiles:
         return sorted(found, key=lambda event: event.time_ns)
 
     def time(self, time_ns: int) -> str:
-        """A time of the exchange's clock, with its day if the run has several."""
+        """A time of the exchange's clock as text, with the day if the run has several."""
         day, in_day_ns = divmod(time_ns - self.start.midnight_ns, DAY_NS)
         clock = time_of_day_text(in_day_ns)
         return f"day {day + 1}, {clock}" if self._has_days or day else clock
@@ -109,7 +109,7 @@ class RunFiles:
 
 
 def read_run(folder: Path) -> RunFiles:
-    """The files of a run's folder; a last row that is not complete yet is left out. Raises MindsError."""
+    """The files of a run's folder; an incomplete last row is left out. Raises MindsError."""
     path = folder / DECISIONS
     try:
         text = path.read_text(encoding="utf-8")
@@ -151,5 +151,5 @@ def _statistics(path: Path) -> dict[str, Any] | None:
 
 
 def visible(text: str) -> str:
-    """A text of a model without characters that show nothing or change the direction of what follows."""
+    """A model's text without invisible characters and characters that change the direction of text; spaces replace them."""
     return "".join(" " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") else char for char in text)

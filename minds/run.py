@@ -31,16 +31,16 @@ from serl.minds.statistics import statistics_of
 from serl.researcher.llm.client import Client
 
 FILES_PER_MIND, FILES_BESIDE = 16, 256
-"""Descriptors that the sockets of a session take, rounded up, and those of all else."""
+"""Number of file descriptors for the sockets of a session, rounded up, and for everything else."""
 LOGIN_S_MAX, LOGIN_PAUSE_S = 30.0, 0.2
-"""How long the login of a mind is repeated while the exchange admits no more names, and the time in between."""
+"""How long a mind's login is retried while the exchange admits no more names, and the pause between tries."""
 FINAL_S_MAX = 10.0
 """Longest wait for the last balances of all minds."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where the minds trade, and who is told what."""
+    """Where the minds trade, and callbacks for progress and messages."""
 
     endpoint: str
     token: str = ""
@@ -52,9 +52,9 @@ class RunOptions:
 
 
 async def run_minds(config: MindsConfig, folder: Path, model: Client, options: RunOptions) -> dict[str, Any]:
-    """Runs the minds and returns their statistics. folder: where the events' path begins. SIGINT and SIGTERM end the run early.
+    """Runs the minds and returns their statistics. folder: the folder that the path of the events is relative to. SIGINT and SIGTERM end the run early.
 
-    A mind whose session fails trades no more (`ended` begins with "error"); the others go on. Raises MindsConfigError or MindsError before
+    A mind whose session fails stops trading (`ended` begins with "error"); the others continue. Raises MindsConfigError or MindsError before
     anybody trades, and what `connect` raises.
     """
     stop = asyncio.Event()
@@ -78,7 +78,7 @@ async def run_minds(config: MindsConfig, folder: Path, model: Client, options: R
 
 @contextmanager
 def _set_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """Sets an event on SIGINT and SIGTERM, instead of what they did before. In other threads than the main one, there are no signals."""
+    """Makes SIGINT and SIGTERM set an event instead of what they did before. Has no effect outside the main thread, which alone gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -95,7 +95,7 @@ def _set_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 async def _log_in(config: MindsConfig, options: RunOptions, sessions: AsyncExitStack) -> list[AsyncExchange]:
-    """One session a mind, in a fixed order: at equal times, lockstep executes commands in the order of the first logins."""
+    """One session per mind, in a fixed order: at equal times, lockstep executes commands in the order of the first logins."""
     clients = []
     for persona in config.personas:
         for number in range(persona.count):
@@ -105,7 +105,7 @@ async def _log_in(config: MindsConfig, options: RunOptions, sessions: AsyncExitS
 
 
 async def _connect(name: str, options: RunOptions) -> AsyncExchange:
-    """Logs in. The exchange admits so many new names per second (`new_names_per_s_max`); beyond that it is tried again."""
+    """Logs in. The exchange admits a limited number of new names per second (`new_names_per_s_max`); beyond it, the login is retried."""
     deadline_s = time.monotonic() + LOGIN_S_MAX
     while True:
         try:
@@ -150,7 +150,7 @@ def _event_lines(config: MindsConfig, folder: Path, client: AsyncExchange) -> Se
 async def _events(
     config: MindsConfig, lines: Sequence[EventLine], client: AsyncExchange, schedule: Schedule
 ) -> EventSource:
-    """The events of one mind: those of the file, and the news of its session from now on."""
+    """The events of one mind: those of the file, and the news that its session gets from now on."""
     sources: list[EventSource] = [FileEvents(lines, schedule.start_ns, schedule.midnight_ns)]
     if config.news_max:
         news = NewsEvents(client, config)
@@ -170,14 +170,14 @@ def _minds(
 
 
 async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options: RunOptions) -> None:
-    """Decides at each of its times that is not over yet; the others are left out, as on a clock that is faster than the model."""
+    """Lets a mind decide at each of its times that has not passed yet. Times can pass if the clock is faster than the model."""
     try:
         now_ns = 0
         for time_ns in schedule.times(mind.persona.every):
             if time_ns <= now_ns or mind.ended:
                 continue
             now_ns = await wait_until(mind.client, time_ns)
-            if not schedule.is_open(now_ns):  # a run that begins between two days, or a clock that was set
+            if not schedule.is_open(now_ns):  # the run began between two days, or the clock was set
                 continue
             await mind.decide(now_ns)
             options.on_progress(now_ns - schedule.midnight_ns, sum(one.counts.decisions for one in minds))
@@ -188,12 +188,12 @@ async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options:
     except SerlError as error:
         mind.ended = f"error: {error}"
         options.say(f"{mind.name} trades no more: {error}")
-        with suppress(SerlError):  # in lockstep, the others would wait for its session
+        with suppress(SerlError):  # in lockstep, the others would otherwise wait for its session
             await mind.client.close()
 
 
 async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> bool:
-    """Waits for all tasks, or cancels them when `stop` is set; whether it was. Raises what a task raises."""
+    """Waits for all tasks, or cancels them when `stop` is set; returns whether it was set. Raises what a task raises."""
     stopping = asyncio.create_task(stop.wait())
     running: set[asyncio.Task[Any]] = set(tasks)
     while running and not stopping.done():
@@ -212,7 +212,7 @@ async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) 
 
 
 async def _final_wealth(mind: Mind, schedule: Schedule) -> Decimal | None:
-    """Wealth at the end, by the exchange's balances; None if it does not answer."""
+    """Wealth at the end according to the exchange's balances; None if the exchange does not answer."""
     if mind.ended.startswith("error"):
         return None
     try:

@@ -12,7 +12,7 @@ from serl.minds.errors import MindsError
 from serl.minds.events import DAY_NS
 
 POLL_S = 0.2
-"""Longest time between two looks at a live or scaled clock: it may have been set or paused."""
+"""Longest time between two readings of a live or scaled clock, which may be set or paused."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Schedule:
     midnight_ns: int
 
     def times(self, every: int) -> Iterator[int]:
-        """The decision times of a persona that decides at every n-th."""
+        """The decision times of a persona that decides at every n-th time, n = `every`."""
         for start_ns, end_ns in self.spans:
             yield from range(start_ns, end_ns, every * self.interval_ns)
 
@@ -37,7 +37,7 @@ class Schedule:
 
 
 def schedule_of(config: MindsConfig, now_ns: int, midnight_ns: int, *, lockstep: bool) -> Schedule:
-    """The schedule of a run that begins now. Raises MindsError if its hours are over (in lockstep: if they have begun)."""
+    """The schedule of a run that begins now. Raises MindsError if its hours are over or, in lockstep, if they have already begun."""
     interval_ns = config.interval_ns
     if config.duration_s is not None:
         start_ns = now_ns + interval_ns
@@ -57,13 +57,13 @@ def schedule_of(config: MindsConfig, now_ns: int, midnight_ns: int, *, lockstep:
 
 
 async def exchange_time_ns(client: AsyncExchange) -> int:
-    """The exchange's time, from the exchange: an estimate could run ahead of it and show events too early."""
+    """The exchange's time, queried from the exchange: an estimate could be ahead of it and show events too early."""
     clock = (await client.ask(Kind.INFO))[5][2]
     return int(clock[2])
 
 
 async def wait_until(client: AsyncExchange, time_ns: int) -> int:
-    """Returns when the exchange's clock has reached a time; the time then. In lockstep, promises that nothing arrives from us before."""
+    """Waits until the exchange's clock has reached a time; returns the clock's time then. In lockstep, promises to send nothing before."""
     if client.core.lockstep:
         return (await client.turn(time_ns)).time_ns
     while (now_ns := await exchange_time_ns(client)) < time_ns:

@@ -1,4 +1,4 @@
-"""What the minds of a run have in common, and what each of them counts."""
+"""What the minds of a run share, and what each of them counts."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from serl.minds.model_calls import ModelCalls
 
 @dataclass
 class Shared:
-    """What all minds of a run have in common."""
+    """What all minds of a run share."""
 
     config: MindsConfig
     symbols: Sequence[str]
@@ -22,14 +22,14 @@ class Shared:
     tapes: dict[str, Tape]
     calls: ModelCalls
     say: Callable[[str], None]
-    """Tells the user one line."""
+    """Shows the user one line."""
     log: Callable[[dict[str, object]], None]
-    """Takes each decision as a row."""
+    """Records each decision as a row."""
 
 
 @dataclass
 class Counts:
-    """What a mind did."""
+    """Counts of what a mind did."""
 
     decisions: int = 0
     valid: int = 0

@@ -1,4 +1,4 @@
-"""What a run of minds amounted to: a row for each mind, for each persona and for all, and the herding measure."""
+"""Statistics of a run of minds: a row for each mind, for each persona and for all minds, and the herding measure."""
 
 import dataclasses
 from collections import Counter
@@ -17,7 +17,7 @@ SUMMED = (
     "prompt_tokens", "completion_tokens", "first_wealth", "final_wealth",
 )  # fmt: skip
 DECIDERS = {"model": "with a model", "random": "at random"}
-"""Kinds of minds, and their names in a table."""
+"""How a persona's minds decide, and how a table names it."""
 COUNTED = ("actions", "refused", "rejected")
 COLUMNS = (
     "minds",
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def mind_row(mind: Mind, final_wealth: Decimal | None) -> dict[str, Any]:
-    """The statistics of one mind. final_wealth: None if the exchange was away at the end."""
+    """The statistics of one mind. final_wealth: None if the exchange was unavailable at the end."""
     counts, ledger = mind.counts, mind.ledger
     return {
         "mind": mind.name, "persona": mind.persona.name, "ended": mind.ended,
@@ -51,7 +51,7 @@ def mind_row(mind: Mind, final_wealth: Decimal | None) -> dict[str, Any]:
 
 
 def total_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of rows of minds; wealth is None if one of them has none."""
+    """The sum of the rows of minds; wealth is None if one of them has none."""
     total: dict[str, Any] = {"minds": len(rows)}
     for name in SUMMED:
         values = [row[name] for row in rows]
@@ -68,7 +68,7 @@ def _return(first: float | None, final: float | None) -> float | None:
 def statistics_of(
     minds: Sequence[Mind], wealth: Sequence[Decimal | None], schedule: Schedule, *, stopped: bool
 ) -> dict[str, Any]:
-    """The statistics of a run, as JSON shows them."""
+    """The statistics of a run as plain JSON."""
     rows = [mind_row(mind, final) for mind, final in zip(minds, wealth, strict=True)]
     names = dict.fromkeys(row["persona"] for row in rows)
     kinds = {kind: [mind.persona.decides == kind for mind in minds] for kind in DECIDERS}

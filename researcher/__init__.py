@@ -5,5 +5,5 @@ import os
 if __name__ == "researcher":
     raise ImportError("import serl.researcher, not researcher: install the project first (make test does it)")
 
-# Read when PyTorch is loaded. By default its threads spin while they wait for each other, and so take cores from other programs.
+# PyTorch reads this when it is loaded. By default its threads spin while they wait for each other, which takes cores from other programs.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -29,12 +29,12 @@ class Candidate:
 
     @classmethod
     def of_specifications(cls, values: Mapping[Kind, Mapping[str, Any]]) -> "Candidate":
-        """A candidate of specifications, given as plain values by kind."""
+        """A candidate made of specifications, given as plain values by kind."""
         return cls({kind: Module("spec", json.dumps(spec)) for kind, spec in values.items()})
 
     @property
     def is_rule(self) -> bool:
-        """Whether it is a policy as it stands. Beside modules that training uses, a rule is what the policy learns to correct."""
+        """Whether the candidate is a policy without training. With modules that training uses, its rule is what the policy learns to correct."""
         kinds = set(self.modules)
         return Kind.POLICY in kinds and kinds <= {Kind.POLICY, Kind.INTERFACE}
 
@@ -66,14 +66,15 @@ class Score:
     orders: int
     pa_std_bps: float
     unfilled: float
-    """AFI."""
+    """AFI: mean unfilled share of the orders at the end of the window, before forced completion."""
     impact_bps: float
     advantages_bps: tuple[float, ...] = ()
     """PA of each order in whose window the market traded, in the order of the episodes, for paired comparisons of candidates."""
     clusters: tuple[int, ...] = ()
-    """The date of each of these orders, or where there are few dates its symbol-day or block; equal numbers mean the same in all scores."""
+    """Cluster of each of these orders: its date, or its symbol-day or block where there are few dates. Equal numbers mean the same in all scores."""
     controls_bps: tuple[float, ...] = ()
-    """The market's move over the window of each of these, without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
+    """Move of the market over the window of each of these orders, without our orders, times the order's sign. Its mean is 0, because sides are
+    drawn at random."""
     behaviour: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
     twap_bps: float | None = None
@@ -81,7 +82,7 @@ class Score:
     filled: float | None = None
     """FFR: the share of the orders that was filled, forced completion included; None for scores of older runs."""
     twap_filled: float | None = None
-    """That of the TWAP."""
+    """FFR of that TWAP."""
 
 
 NUMBERS_OF_ORDERS = ("advantages_bps", "clusters", "controls_bps", "behaviour")
@@ -99,9 +100,10 @@ class Paired:
     high_bps: float
     """Ends of the 95 % t-interval."""
     seeds: int
-    """Trainings of each of the two, or batches of orders if neither is trained. The interval of a single one cannot contain the spread between trainings."""
+    """Number of trainings of each of the two, or of batches of orders if neither is trained. The interval of a single training cannot cover the
+    spread between trainings."""
     share: float
-    """Of the training steps, at these trainings."""
+    """Share of the training steps that these trainings took."""
     orders: int
     controlled: bool
     """Whether the control variate lowered the standard error and was used."""
@@ -121,12 +123,12 @@ class Result:
     facts: Mapping[str, Any]
     """Learning curves, seconds by stage, steps."""
     paired: Paired | None = None
-    """Against the incumbent; None without a score, or if there was no incumbent."""
+    """Paired score against the incumbent; None without a score, or if there was no incumbent."""
 
 
 _FORMER_STAGES = {"reading": "static check", "read": "static check", "trial": "dry run"}
 
 
 def current_stage(stage: str) -> str:
-    """The present name of a stage that a run database or a result file holds: older ones have other names of the stages of validation."""
+    """The present name of a stage that is stored in a run database or a result file. Older ones use other names for the stages of validation."""
     return _FORMER_STAGES.get(stage, stage)

@@ -1,31 +1,32 @@
-"""What an observation says about the next prices (measured by inner/signals.py), for all parts of the researcher; imports neither PyTorch nor a market."""
+"""Signals: what observations predict about the next prices (measured by inner/signals.py). Imports neither PyTorch nor a market, so that all parts
+of the researcher can use it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 T_MIN = 2.0
-"""From where on a signal counts."""
+"""Smallest |t| at which a signal counts."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What one standard deviation more of an observation says."""
+    """What an increase of an observation by one standard deviation predicts."""
 
     gain_bps: float
-    """How much more an order's price improves, in its favour, until the mean mid of the rest of its window."""
+    """Additional move from the present mid to the mean mid over the rest of the order's window; positive in the order's favour."""
     t: float
     """gain_bps over its standard error, clustered by day."""
 
     @property
     def counts(self) -> bool:
-        """Whether it is more than noise."""
+        """Whether the signal is more than noise."""
         return abs(self.t) >= T_MIN
 
 
 Signals = Mapping[str, Signal]
-"""By the name of the observation."""
+"""Signals by the name of the observation."""
 
 
 def surest(signals: Signals) -> list[tuple[str, Signal]]:
-    """Those that count, the surest first."""
+    """The signals that count, largest |t| first."""
     return sorted((one for one in signals.items() if one[1].counts), key=lambda one: -abs(one[1].t))

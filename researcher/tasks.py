@@ -1,7 +1,7 @@
 """Tasks: what an algorithm is designed for, in versioned files (`configs/researcher/tasks/`). docs/tasks.md has the ladder.
 
-A task fixes the market, its parts, the budget of a training and the incumbent that candidates must beat. A part of a simulated market consists
-of days of its own: no seed is in two parts.
+A task fixes the market, its parts, the budget of a training and the incumbent that candidates must beat. Each part of a simulated market has its
+own days: no seed is in two parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,8 +88,8 @@ def load_task(source: str) -> Task:
 
 
 def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain settings of the outer loop, with what the task in `task` gives where they give nothing; single settings of `inner` and `budget` may be
-    given. A saved configuration gives all, so it does not change with the task's file."""
+    """Plain settings of the outer loop, completed by those of the task in `task`. Given settings take precedence, also single ones of `inner` and
+    `budget`. A saved configuration contains all settings, so it does not change with the task's file."""
     name = values.get("task")
     if not name or all(key in values for key in FILLED):
         return dict(values)
@@ -104,7 +104,7 @@ def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(default: Any, given: Any) -> Any:
-    """`given`, with the settings of `default` that it leaves out, at any depth."""
+    """`given`, completed by the settings of `default` that it lacks, at any depth."""
     if not isinstance(default, dict) or not isinstance(given, Mapping):
         return given
     return {**default, **{key: _merged(default.get(key), value) for key, value in given.items()}}

@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from serl.exchange.compiling import compiled, inlined, int64
 
 PCAP = {b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"}
-"""First bytes of pcap files, with times in us and in ns, little-endian as all that IEX publishes."""
+"""First bytes of pcap files with times in us and in ns; little-endian, as in everything that IEX publishes."""
 PCAPNG = b"\x0a\x0d\x0d\x0a"
 ETHERNET = 1
 IPV4, IPV6, VLAN, UDP = 0x0800, 0x86DD, 0x8100, 17
 TRANSPORT_BYTES = 40
 DEEP = 0x8004
-"""IEX-TP's number of the protocol DEEP 1.0."""
+"""Protocol number of DEEP 1.0 in IEX-TP."""
 MESSAGE = np.dtype(
     [("kind", "u1"), ("flag", "u1"), ("time_ns", "<i8"), ("symbol", "S8"), ("shares", "<u4"), ("price_units", "<i8")]
 )
-"""The fields that price levels and trades share; a trading status and an operational halt status end behind `symbol`."""
+"""The fields that price levels and trades share; a trading status and an operational halt status end after `symbol`."""
 MESSAGE_BYTES, STATUS_BYTES = MESSAGE.itemsize, 18
 SEGMENT_MESSAGES_MAX = 1 << 16
 PACKET_BYTES_MAX = 1 << 20
@@ -26,11 +26,11 @@ BUY_LEVEL, SELL_LEVEL, TRADE, STATUS, OPERATIONAL = ord("8"), ord("5"), ord("T")
 MORE_DATA, FULL, NO_BLOCK, NO_ETHERNET, NO_DEEP, SHORT_MESSAGE = range(6)
 NEXT_SEQUENCE, SESSION, MESSAGES, MISSING, REPEATED, OTHER_PACKETS = range(6)
 COUNTER_NAMES = ("messages", "messages_missing", "messages_repeated", "other_packets")
-"""Of the counters from MESSAGES on."""
+"""Names of the counters from MESSAGES on."""
 
 
 class Scan(NamedTuple):
-    """Where a scan stands: counters over all blocks, and the positions of the messages that it found in this one."""
+    """The state of a scan: counters over all blocks, and the positions of the messages found in the current block."""
 
     counters: NDArray[np.int64]
     found: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Scan(NamedTuple):
 
 
 def new_scan(room: int = 1 << 17) -> Scan:
-    """A scan that has seen nothing; `room` messages are found at a time."""
+    """The state of a scan before the first block. At most `room` messages are found at a time."""
     return Scan(np.zeros(6, np.int64), np.zeros(room, np.int64), np.zeros(1, np.int64))
 
 
@@ -52,7 +52,7 @@ def _little(data: Any, at: int, size: int) -> int:
 
 @inlined
 def _payload(data: Any, at: int, stop: int) -> int:
-    """Where the UDP payload of an Ethernet frame begins; -1 if it has none."""
+    """Position of the UDP payload of an Ethernet frame; -1 if it has none."""
     kind_at = at + 12
     while kind_at + 2 <= stop and (int64(data[kind_at]) << 8 | int64(data[kind_at + 1])) == VLAN:
         kind_at += 4
@@ -78,7 +78,7 @@ def _is_wanted(data: Any, at: int, symbol: int) -> bool:
 
 @inlined
 def _read_segment(data: Any, at: int, stop: int, symbol: int, scan: Any) -> int:
-    """Notes the messages of one IEX-TP segment. MORE_DATA if it was read."""
+    """Records the messages of one IEX-TP segment. Returns MORE_DATA if the segment was read."""
     counters = scan.counters
     if at < 0 or at + TRANSPORT_BYTES > stop or int64(data[at]) != 1:
         counters[OTHER_PACKETS] += 1

@@ -1,4 +1,4 @@
-"""Reads one symbol of a day of IEX DEEP, the price levels and trades that IEX publishes as captured packets; docs/history.md has the rules."""
+"""Reads one symbol of a day of IEX DEEP: the price levels and trades that IEX publishes as captured packets. docs/history.md has the rules."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ EXPECTED = {
 
 
 def is_iex(head: bytes) -> bool:
-    """Whether a (decompressed) file begins as a capture does."""
+    """Whether a (decompressed) file begins like a capture."""
     return head[:4] in PCAP or head[:4] == PCAPNG
 
 
@@ -92,7 +92,7 @@ def _messages(path: Path, name: str, scan: packets.Scan) -> Iterator[Any]:
             advance, at = (scan_pcapng, 0) if data[:4] == PCAPNG else (scan_pcap, PCAP_HEADER_BYTES)
             if at and int.from_bytes(data[LINK_AT : LINK_AT + 4], "little") & 0xFFFF != packets.ETHERNET:
                 raise IexError(f"{path}: byte {LINK_AT}: expected {EXPECTED[packets.NO_ETHERNET]}, got others")
-        array = np.frombuffer(data + bytes(MESSAGE_BYTES), np.uint8)  # a status is shorter than the others
+        array = np.frombuffer(data + bytes(MESSAGE_BYTES), np.uint8)  # a status is shorter than other messages
         why = packets.FULL
         while why == packets.FULL:
             at, why = advance(array[: len(data)], at, symbol, scan)
@@ -110,7 +110,7 @@ def _messages(path: Path, name: str, scan: packets.Scan) -> Iterator[Any]:
 
 
 class _Reader:
-    """Converts messages to commands: the levels of an event together, trades when they come."""
+    """Converts messages to commands: the levels of an event together, trades immediately."""
 
     def __init__(self, path: Path, sink: Sink, tick_units: int) -> None:
         self.path, self._units = path, tick_units
@@ -161,7 +161,8 @@ class _Reader:
         self._pending = []
 
     def _trade(self, price_units: int, shares: int) -> None:
-        """At the best displayed price or beyond, an order took it; in between, nobody saw the resting order."""
+        """Converts a trade. At the best displayed price or beyond, an order took displayed lots; between the best prices, the resting order was
+        hidden."""
         price_ticks, between = divmod(price_units, self._units)
         bids, asks = self.writer.source.prices
         if bids and price_units <= bids[-1] * self._units:
@@ -183,7 +184,7 @@ class _Reader:
         self.writer.print(BUY, max(1, ticks), shares)
 
     def _set_status(self, kind: int, is_halt: bool) -> None:
-        """Halted while either kind of message reports a halt."""
+        """Sets the halt state: the symbol is halted while either kind of message reports a halt."""
         self._halts = self._halts | {kind} if is_halt else self._halts - {kind}
         halted = bool(self._halts)
         if halted == self._halted:
@@ -198,7 +199,7 @@ class _Reader:
             self._apply_levels(self._pending[-1][0])
 
     def finish(self, name: str, messages: int) -> None:
-        """Writes the last block. Raises `IexError` if no message was of the symbol."""
+        """Writes the last block. Raises `IexError` if there was no message of the symbol."""
         if not self.row:
             raise IexError(
                 f"{self.path}: expected a symbol of this file, got {name!r}, which none of its {messages:,} messages has; check `--symbols`"

@@ -34,7 +34,7 @@ class AuctionEncoder:
         self._names = names
         self._units = units.tolist()
         self._phase = dict.fromkeys(range(len(self._names)), Phase.CONTINUOUS)
-        self._reason: dict[int, str] = {}  # of halted symbols
+        self._reason: dict[int, str] = {}  # by halted symbol
         self._traded: dict[int, dict[int, tuple[int, int]]] = {}  # symbol -> price -> (lots, last match)
 
     def encode(self, event: Any) -> bytes:
@@ -68,7 +68,7 @@ class AuctionEncoder:
         )  # fmt: skip
 
     def _phased(self, event: Any, symbol: int) -> bytes:
-        """Q for each price of an auction (several if orders were cancelled in it), then H for the phase."""
+        """Q for each price of an auction (several if orders were cancelled during it), then H for the phase."""
         before, self._phase[symbol] = self._phase[symbol], Phase(int(event["flags"]))
         messages = [
             self._message(
@@ -94,7 +94,7 @@ class AuctionEncoder:
         return QUOTING, REASONS[HaltReason.VOLATILITY] if phase == Phase.VOLATILITY else ""
 
     def set_status(self, symbol: int, halted: bool, phase: int, reason: int) -> None:
-        """Sets what is known of a symbol whose events were not all encoded."""
+        """Sets the state of a symbol whose events were not all encoded."""
         self._phase[symbol] = Phase(phase)
         self._traded.pop(symbol, None)
         self._reason.pop(symbol, None)

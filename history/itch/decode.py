@@ -20,7 +20,7 @@ MORE_DATA, NEEDS_ROOM, NEW_STOCK, UNKNOWN_TYPE, WRONG_LENGTH, TIME_BACKWARDS, UN
 NO_SHARES, TOO_MANY_SHARES, BAD_SIDE, NO_PRICE = range(8, 12)
 """Why `decode` stopped."""
 UNKNOWN, INCLUDED, EXCLUDED = -3, -2, -1
-"""State of a stock without a number: not seen yet; gets a number with its first order; not selected."""
+"""State of a stock without a number: not seen yet; selected, and gets a number with its first order; not selected."""
 APPLIED = -1
 
 COUNT_NAMES = (
@@ -33,7 +33,7 @@ COUNT_NAMES = (
     "prints_rounded",
     "messages_left_out",  # of stocks that are not selected
     "messages_without_effect",  # directory, imbalance and the like
-    "halts_elsewhere",  # operational halts of another market, which are no halts of this one
+    "halts_elsewhere",  # operational halts of another market, which do not halt this one
 )
 """Counts of the decoder, besides the book's."""
 (
@@ -172,7 +172,7 @@ def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: 
         if shares == 0:
             counts[CROSSES_EMPTY] += 1
             return APPLIED
-    if shares <= 0:  # a cross has eight bytes for them, of which the first bit is the sign here
+    if shares <= 0:  # a cross has eight bytes for the shares; the first bit is read as the sign here
         return NO_SHARES
     if price == 0:
         return NO_PRICE
@@ -189,7 +189,7 @@ def _is_elsewhere(data: Any, at: int, kind: int, market: int) -> bool:
 
 @inner
 def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int, halt_flags: Any) -> int:
-    """H and h: halted while either message type reports a halt; quotation only is a halt, since nothing matches."""
+    """H and h: the stock is halted while either message type reports a halt. Quotation only counts as a halt, since nothing matches."""
     bit = REGULATORY if kind == H else OPERATIONAL
     trading = data[at + (STATE if kind == H else ACTION)] == TRADES
     flags = (halt_flags[symbol] & ~bit) | (0 if trading else bit)
@@ -222,7 +222,7 @@ def _message(
 
 @inlined
 def _needs_number(data: Any, at: int, kind: int, market: int) -> bool:
-    """Whether this message gives a stock its number."""
+    """Whether a stock gets its number with this message."""
     if kind == H or kind == HALT:
         return data[at + (STATE if kind == H else ACTION)] != TRADES and not _is_elsewhere(data, at, kind, market)
     return kind == A or kind == F or kind == P or kind == Q

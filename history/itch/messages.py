@@ -120,7 +120,7 @@ def encode(values: dict[str, Any]) -> bytes:
 
 
 def session_start(names: Sequence[str], time_ns: int) -> bytes:
-    """What a session begins with: start of messages, the directory, and "trading" for every stock, as one that it leaves out counts as
+    """The messages at the start of a session: start of messages, the directory, and "trading" for every stock, because a stock without it counts as
     halted. The stock at position i has the locate i + 1."""
     stocks = [{"locate": locate, "time_ns": time_ns, "stock": name} for locate, name in enumerate(names, 1)]
     start = [{"type": "S", "time_ns": time_ns, "event": "O"}]

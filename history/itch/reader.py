@@ -19,7 +19,7 @@ from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
 LOCATES = 1 << 16
 END_OF_SESSION = b"\0\0"
 MARKET_NAMES = (("BX_ITCH", MARKETS[1]), ("PSX_ITCH", MARKETS[2]))
-"""What the publisher's file names call the other markets."""
+"""Names of the other markets in the publisher's file names."""
 DATES = (
     re.compile(r"(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d{4})"),
     re.compile(r"(?P<year>20\d\d)(?P<month>\d\d)(?P<day>\d\d)"),
@@ -78,7 +78,7 @@ def _date(name: str) -> str:
 
 
 def _market(name: str) -> int:
-    """The letter of the market whose feed a file has, Nasdaq's if its name does not say BX or PSX."""
+    """The letter of the market whose feed a file contains: Nasdaq's unless the file name says BX or PSX."""
     return next((letter for text, letter in MARKET_NAMES if text in name), MARKETS[0])
 
 

@@ -1,4 +1,4 @@
-"""Exports a day as an ITCH 5.0 file: what a market publishes while it replays the day.
+"""Exports a day as an ITCH 5.0 file: the messages that a market publishes while it replays the day.
 
 Importing the file produces the same book after every message (docs/history.md).
 """
@@ -67,7 +67,7 @@ def _order(out: Any, at: int, kind: int, event: Any, lots: int, units: Any, stoc
     """Writes A or P; returns the number of bytes."""
     body = _begin(out, at, kind, event)
     symbol = int64(event.symbol)
-    write_int(out, body + ORDER, 8, 0 if kind == P else event.order_number)  # nothing tells of a hidden order
+    write_int(out, body + ORDER, 8, 0 if kind == P else event.order_number)  # a hidden order must not be identified
     out[body + ADD_SIDE] = SELLS if event.side else BUYS
     write_int(out, body + ADD_SHARES, 4, lots)
     _stock(out, body + ADD_STOCK, symbol, stocks)
@@ -164,7 +164,7 @@ def write_itch(day: Day, path: Path) -> int:
     """Writes the file (compressed if its name ends in .gz), complete or not at all; returns the number of uncompressed bytes."""
     require_times(day, path)
     units = np.array(price_units(day.reference), np.int64)
-    priced = day.commands[day.commands["symbol"] < len(units)]  # others are of all symbols, or are rejected
+    priced = day.commands[day.commands["symbol"] < len(units)]  # the others apply to all symbols, or are rejected
     highest = priced["price_ticks"] * units[priced["symbol"]]
     if len(priced) and max(int(priced["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
         raise ExportError(f"{path}: expected sizes and prices of up to 32 bits, as ITCH has, got larger ones")

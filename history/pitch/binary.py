@@ -25,9 +25,9 @@ COUNT_NAMES = (
     "messages",
     "messages_missing",  # by the sequence numbers of the units
     "messages_repeated",
-    "messages_untimed",  # before the first Time message of their unit: omitted
+    "messages_untimed",  # before the first Time message of their unit; omitted
     "gaps",
-    "seconds_inferred",  # of messages behind a gap that may hold their Time message
+    "seconds_inferred",  # of messages after a gap that may contain their Time message
     "other_packets",
 )
 
@@ -40,7 +40,7 @@ def is_pitch_capture(head: bytes) -> bool:
 
 
 class _Unit:
-    """Where a unit of the exchange stands."""
+    """The state of a unit of the exchange."""
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
@@ -58,7 +58,7 @@ class BinaryReader:
     def __init__(self, path: Path, orders: PitchOrders) -> None:
         self.counts = dict.fromkeys(COUNT_NAMES, 0)
         self.capture_ns = -1
-        """Time of the first packet of the feed, since 1970; -1 if the capture does not say it."""
+        """Time of the first packet of the feed, since 1970; -1 if the capture does not contain it."""
         self._path, self._orders = path, orders
         self._units: dict[int, _Unit] = {}
         self._streams: set[bytes] = set()
@@ -173,7 +173,7 @@ class BinaryReader:
         unit.second_ns, unit.lacks_time = second * SECOND_NS, False
 
     def _infer_second(self, unit: _Unit, offset_ns: int) -> None:
-        """The second that puts a message nearest to the time of the other units, and not before the unit's previous message."""
+        """The second for which a message is closest to the time of the other units, and not before the unit's previous message."""
         time_ns = unit.second_ns + offset_ns
         nearest = (self._orders.writer.last_time_ns - time_ns + SECOND_NS // 2) // SECOND_NS
         later = max(0, nearest, -((time_ns - unit.last_ns) // SECOND_NS))

@@ -1,9 +1,9 @@
 """The binary messages of Multicast PITCH that change a book, from Cboe's "US Equities/Options Multicast Depth of Book (PITCH) Specification",
 version 2.41.64; little-endian.
 
-A datagram begins with the sequenced unit header. Each message begins with its length and its type in a byte each; fields may be added at
-the end of a message, so a longer one is read as far as it is known, and types that are not here are omitted. Long prices have four decimals
-in 8 bytes, short ones two decimals in 2 bytes. Times are nanoseconds after the second of the unit's last Time message.
+A datagram begins with the sequenced unit header. Each message begins with its length and its type, one byte each. Fields may be added at the end
+of a message, so the known part of a longer message is read; types that are not listed here are omitted. Long prices have four decimals in 8 bytes,
+short ones two decimals in 2 bytes. Times are nanoseconds after the second of the unit's last Time message.
 """
 
 from struct import Struct
@@ -26,7 +26,7 @@ MAINTAIN_PRIORITY = 2
 """Bit of a modify's flags: the order keeps its place in the queue."""
 SHORT_PRICES = {ADD_SHORT, MODIFY_SHORT, TRADE_SHORT}
 SHORT_PRICE_UNITS = 100
-"""Units of a ten-thousandth in the unit of a short price."""
+"""Ten-thousandths in one unit of a short price."""
 
 
 class Layout(NamedTuple):
@@ -34,11 +34,11 @@ class Layout(NamedTuple):
 
     name: str
     fields: Struct
-    """From behind the type."""
+    """The fields after the type byte."""
 
     @property
     def length(self) -> int:
-        """Least length of the message, its length and type included."""
+        """Minimum length of the message, including the length and type bytes."""
         return MESSAGE_HEAD + self.fields.size
 
 
@@ -73,7 +73,7 @@ LAYOUTS = {
 
 
 def tiles(payload: bytes) -> bool:
-    """Whether a datagram is a sequenced unit header and as many whole messages as it says."""
+    """Whether a datagram is a sequenced unit header followed by as many complete messages as the header says."""
     if len(payload) < UNIT_HEADER.size:
         return False
     length, count, _, _ = UNIT_HEADER.unpack_from(payload)

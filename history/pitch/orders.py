@@ -1,4 +1,4 @@
-"""What the messages of both forms of PITCH do to the orders of the symbols that are imported; docs/history.md has the rules."""
+"""Applies the messages of both forms of PITCH to the orders of the imported symbols. docs/history.md has the rules."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -44,12 +44,12 @@ class PitchOrders:
         self._statuses: dict[str, str] = {}
 
     def stamp(self, time_ns: int) -> None:
-        """The next message, and its time after midnight."""
+        """Starts the next message, at a time after midnight."""
         self.writer.stamp(self.rows, time_ns)
         self.rows += 1
 
     def add(self, order_id: int, side: str, shares: int, symbol: str, price_units: int) -> int:
-        """A displayed order; returns the number of its symbol."""
+        """Adds a displayed order; returns the number of its symbol, OMITTED if that is not imported."""
         number = self._number(symbol)
         if number == OMITTED:
             return OMITTED
@@ -61,7 +61,8 @@ class PitchOrders:
         return number
 
     def knows(self, order_id: int) -> bool:
-        """Whether the order is open; counts the message otherwise: without a selection as unknown, else it may be of other symbols."""
+        """Whether the order is open. If not, the message is counted: as unknown without a selection of symbols, else as left out, because the order
+        may belong to another symbol."""
         if order_id in self.writer.orders:
             return True
         if self._wanted:
@@ -71,22 +72,23 @@ class PitchOrders:
         return False
 
     def execute_at(self, order_id: int, shares: int, price_units: int, shares_left: int) -> None:
-        """A displayed order trades at a price of its own."""
+        """Executes a displayed order at a price that may differ from its own."""
         self.writer.execute_at(order_id, shares, self._print_ticks(price_units), shares_left)
 
     def modify(self, order_id: int, shares: int, price_units: int, *, keeps_priority: bool) -> None:
-        """A displayed order gets another price or size."""
+        """Changes the price or size of a displayed order."""
         ticks = self._resting_ticks(price_units, self.writer.orders[order_id].side)
         self.writer.modify(order_id, ticks, shares, keeps_priority=keeps_priority)
 
     def trade(self, side: str, shares: int, symbol: str, price_units: int) -> None:
-        """A trade with an order that was not displayed."""
+        """Prints a trade with an order that was not displayed."""
         number = self._number(symbol)
         if number != OMITTED:
             self.writer.trade_hidden(number, _side(side), self._print_ticks(price_units), shares)
 
     def set_status(self, symbol: str, status: str) -> None:
-        """Every status but trading is a halt. A symbol gets its number with its first order or trade, not with a status."""
+        """Applies a trading status: every status other than trading is a halt. A symbol gets its number with its first order or trade, not with a
+        status."""
         if status not in STATUSES:
             raise InvalidOrder(f"a trading status ({', '.join(STATUSES)})")
         if not self._is_wanted(symbol):
@@ -96,7 +98,7 @@ class PitchOrders:
             self.writer.set_halted(self._numbers[symbol], status != TRADING)
 
     def clear_symbol(self, symbol: str) -> None:
-        """All orders of a symbol are gone."""
+        """Removes all orders of a symbol."""
         if symbol in self._numbers:
             self.writer.clear(self._numbers[symbol])
 
@@ -137,13 +139,13 @@ class PitchOrders:
         return number
 
     def _resting_ticks(self, price_units: int, side: int) -> int:
-        """Rounded away from the other side, so that rounding never crosses the book; 0 only for a price of 0."""
+        """The price in ticks, rounded away from the other side, so that rounding never crosses the book; 0 only for a price of 0."""
         ticks, between = divmod(price_units, self._units)
         self.counts["prices_rounded"] += between != 0
         return max(1, ticks if side == BUY else ticks + 1) if between else ticks
 
     def _print_ticks(self, price_units: int) -> int:
-        """Rounded to the nearest, half to even; 0 only for a price of 0."""
+        """The price in ticks, rounded to the nearest, half to even; 0 only for a price of 0."""
         ticks = round(Decimal(price_units) / self._units)
         self.counts["prints_rounded"] += ticks * self._units != price_units
         return max(ticks, 1 if price_units else 0)

@@ -1,4 +1,4 @@
-"""Reads a day of Cboe PITCH, captured packets or text; docs/history.md has the rules."""
+"""Reads a day of Cboe PITCH, from captured packets or text; docs/history.md has the rules."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ DATE = re.compile(r"(?<!\d)(20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d
 
 
 def is_pitch(head: bytes) -> bool:
-    """Whether a (decompressed) file begins as PITCH does, captured or as text."""
+    """Whether a (decompressed) file begins like PITCH, captured or as text."""
     return is_pitch_text(head) or is_pitch_capture(head)
 
 
@@ -47,7 +47,7 @@ def read_pitch(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference
 
 
 def _date(name: str, capture_ns: int) -> str:
-    """The day of a capture in New York, else the date in the file's name, else ''."""
+    """The date of a capture in New York, else the date in the file's name, else ''."""
     if capture_ns >= 0:
         since_1970 = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=capture_ns // 1_000_000_000)
         return since_1970.astimezone(EASTERN).date().isoformat()

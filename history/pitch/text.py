@@ -1,8 +1,8 @@
-"""Reads PITCH as text: a message a line, from Cboe's "US Equities TCP Depth of Book (PITCH) Specification", version 1.14.1 and its revision of
+"""Reads PITCH as text, one message per line, by Cboe's "US Equities TCP Depth of Book (PITCH) Specification", version 1.14.1 and its revision of
 March 2022.
 
-A line may begin with S, for a sequenced message. Then: milliseconds after midnight (8 digits), type, fields of fixed width. Order ids are
-numbers to base 36, prices have six digits and four decimals. There is no modify and no delete: X cancels shares, all of them for a delete.
+A line may begin with S, for a sequenced message. Then follow milliseconds after midnight (8 digits), the type, and fields of fixed width. Order ids
+are numbers in base 36, prices have six digits and four decimals. There is no modify and no delete: X cancels shares, for a delete all of them.
 """
 
 import re
@@ -30,9 +30,9 @@ _LINES = {
     "J": ("auction summary", "symbol:8 auction:1 price:10 shares:10"),
     "R": ("retail price improvement", "symbol:8 interest:1"),
 }
-"""By type: name, and the fields that are read with their widths."""
+"""By type: the name, and the fields that are read, with their widths."""
 HEAD_CHARACTERS = 9
-"""Of the time and the type."""
+"""Number of characters of the time and the type."""
 DIGITS = re.compile(r"\d+")
 BASE_36 = re.compile(r"[0-9A-Z]+")
 
@@ -48,7 +48,7 @@ def _slices(fields: str) -> dict[str, slice]:
 
 FIELDS = {kind: _slices(fields) for kind, (_, fields) in _LINES.items()}
 LENGTHS = {kind: max(part.stop for part in slices.values()) for kind, slices in FIELDS.items()}
-"""Least length of a line by its type, without S and the line break."""
+"""Minimum length of a line by its type, without S and the line break."""
 
 
 def is_pitch_text(head: bytes) -> bool:

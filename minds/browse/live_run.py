@@ -1,4 +1,4 @@
-"""The state of a run of minds, read from its decisions while they are written. It writes nothing."""
+"""The state of a run of minds, read from the file of decisions while it is written. Nothing is written here."""
 
 import json
 import threading
@@ -20,13 +20,13 @@ from serl.minds.report_rows import MindRow, StartRow, visible
 LATEST, KEPT_OF_MIND = 100, 50
 """Decisions of all minds together, and of each mind, that the page can show."""
 POINTS_MAX = 1000
-"""Of a persona's curve; beyond that every other one goes."""
+"""Maximum number of points in a persona's curve; beyond it, every other point is dropped."""
 SECOND_NS = 1_000_000_000
 
 
 @dataclass
 class _Mind:
-    """What the page knows of one mind."""
+    """The state of one mind, as the page shows it."""
 
     persona: str
     rows: deque[MindRow] = field(default_factory=lambda: deque(maxlen=KEPT_OF_MIND))
@@ -34,11 +34,11 @@ class _Mind:
     refused: Counter[str] = field(default_factory=Counter)
     first_wealth: float | None = None
     last: MindRow | None = None
-    """The last row with its wealth."""
+    """The last row that contains the mind's wealth."""
 
 
 class LiveRun:
-    """The run in a folder, which need not exist yet, and may be replaced by another. For several threads."""
+    """The run in a folder. The run need not exist yet, and another may replace it. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class LiveRun:
         self._read = 0
 
     def overview(self) -> dict[str, Any]:
-        """What the page shows except for single minds. `problem` says what is wrong; the rest is there all the same."""
+        """What the page shows, except for single minds. `problem` says what is wrong; the other figures are present regardless."""
         with self._lock:
             self._update()
             start = self._start
@@ -87,7 +87,7 @@ class LiveRun:
             return self._mind(name, mind) | {"rows": [self._decision(row) | _seen(row) for row in reversed(mind.rows)]}
 
     def tag(self) -> str:
-        """Changes whenever the run writes; reads the new lines first, so that what is read later changes it too."""
+        """A tag that changes whenever the run writes. Reads the new lines first, so that lines read later change the tag too."""
         with self._lock:
             self._update()
         found = []
@@ -146,7 +146,7 @@ class LiveRun:
                 del curve[1:-1:2]
 
     def _wealth(self, persona: str) -> tuple[float, float]:
-        """(before, now) of all minds of a persona."""
+        """(first wealth, wealth now) summed over all minds of a persona."""
         known = [mind for mind in self._minds.values() if mind.persona == persona and mind.last is not None]
         return (
             sum(mind.first_wealth or 0.0 for mind in known),

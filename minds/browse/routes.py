@@ -21,7 +21,7 @@ def routes(folder: Path) -> list[BaseRoute]:
         return FileResponse(str(STATIC / "minds.html"))
 
     def overview(request: Request) -> Response:
-        tag = f'"{run.tag()}"'  # before the data: what is written in between is then asked for again
+        tag = f'"{run.tag()}"'  # before the data, so that anything written in between is requested again
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304)
         return JSONResponse(run.overview(), headers={"etag": tag})

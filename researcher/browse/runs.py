@@ -26,7 +26,7 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as database:
             database.row_factory = sqlite3.Row
             yield database
-    except (sqlite3.Error, OverflowError) as error:  # of a number in an address that SQLite cannot hold
+    except (sqlite3.Error, OverflowError) as error:  # OverflowError: a number in the address is too large for SQLite
         raise RunError(
             f"{path}: cannot be read as the database of a run ({error}); give the folder of a run of `serl researcher start`"
         ) from None

@@ -1,4 +1,4 @@
-"""A run of the researcher as tables, from its database, also while it runs. docs/tables.md lists their columns."""
+"""A run of the researcher as tables, read from its database, also while the run is in progress. docs/tables.md lists the columns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ SCORES = (*PAIRED, "pa_bps", "low_bps", "high_bps", "twap_bps")
 
 
 def candidates(folder: Path | str) -> Table:
-    """A row for each candidate of a run, by iteration and slot; scores are NaN where it has none.
+    """A row for each candidate of a run, by iteration and slot. Scores are NaN for candidates without one.
 
-    RunError if the folder has no run, or it cannot be read; so does iterations.
+    RunError if the folder has no run, or if the run cannot be read; `iterations` raises the same.
     """
     rows = overview(Path(folder))["candidates"]
     joined: list[dict[str, Any]] = [
@@ -42,7 +42,7 @@ def _integers(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str,
 
 
 def _floats(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Column]:
-    """NaN for None."""
+    """The columns of these names as floats, with NaN for None."""
     return {name: np.array([row[name] for row in rows], np.float64) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What a scored policy does, and on which orders it gains: figures for the archive and for prompts."""
+"""Figures of what a scored policy does and on which orders it gains, for the archive and for prompts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ QUANTILES = (10, 50, 90)
 def behaviour_of(episodes: Rows, outcome: Outcome, without_us: Outcome, advantages_bps: Floats) -> dict[str, float]:
     """Figures of the outcome of n orders, by name; those without a finite value are left out.
 
-    `lateness`: mean over decisions of what an even schedule would have traded more, as a share of the order. `traded_last`: share traded in the
-    last decision, forced completion included. `action_i_pq`: quantiles of action i. `pa_*`: mean PA in bps of the orders of a side, of the
-    smaller and larger, earlier and later half, and of those whose price moved for and against the order without our trading.
+    `lateness`: how far the policy is behind an even schedule, as a share of the order, mean over decisions. `traded_last`: share traded in the
+    last decision, forced completion included. `action_i_pq`: quantiles of action i. `pa_*`: mean PA in bps by group of orders: each side, the
+    smaller and larger half, the earlier and later half, and orders whose price moved for or against them without our trading.
     """
     lots = outcome.lots / episodes["qty_lots"][:, None]
     steps = lots.shape[1]

@@ -1,4 +1,5 @@
-"""What a training job claims about its policy. Its code may have written anything, so each claim is checked, or built anew from trusted parts."""
+"""Checks of what a training job claims about its policy. The job's code may have written anything, so each claim is checked or rebuilt from
+trusted parts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,14 +21,14 @@ NUMBER_MAX = 2.0**63
 
 
 def number(value: Any, what: str) -> float:
-    """A finite number from 0 on. UnusableError for anything else."""
+    """A finite number of at least 0. UnusableError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < NUMBER_MAX:
         raise UnusableError(f"{what}: expected a finite number from 0 on, got {str(value)[:50]}")
     return float(value)
 
 
 def steps(value: Any, settings: Settings, budget: Budget) -> int:
-    """The number of training steps. UnusableError for one that this training cannot have taken; the last update may exceed the budget."""
+    """The number of training steps. UnusableError if this training cannot have taken so many; the last update may exceed the budget."""
     market, dynamic = (one.environments + settings.agents for one in (settings.market, settings.dynamic))
     most = budget.static_steps + budget.dynamic_steps + settings.ppo.rollout_steps * (market + dynamic)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
@@ -69,7 +70,7 @@ def rule(candidate: Candidate, settings: Settings, claims: Mapping[str, Any]) ->
 
 
 def facts(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Learning curve and seconds. UnusableError unless they are numbers by their names."""
+    """Learning curve and seconds. UnusableError unless their names and numbers are valid."""
     curve = value.get("curve")
     if not isinstance(curve, list) or len(curve) > 2 * job.CURVE_POINTS:
         raise UnusableError(f"curve: expected at most {2 * job.CURVE_POINTS} points, got {str(curve)[:50]}")

@@ -1,4 +1,4 @@
-"""One candidate in its folder: validation, and trainings with their scores. What is on disk is never done again."""
+"""One candidate in its folder: its validation, and its trainings with their scores. Work that is on disk is never repeated."""
 
 import dataclasses
 import time
@@ -23,10 +23,10 @@ from serl.researcher.validation.validate import validate
 
 FAILED, JOB, POLICY = "failed.json", "job", "policy.safetensors"
 UNFILLED_MAX = 0.99
-"""A policy that leaves more of its orders than this to forced completion never trades."""
+"""Share of its orders that a policy may leave to forced completion; above it, the policy counts as one that never trades."""
 FILLED_LESS_MAX = 0.02
-"""A policy that fills this much less of its orders than a TWAP leaves shares: PA is the price of what was filled, so what nobody would take, at
-prices that get worse, would cost nothing."""
+"""A policy that fills this much less of its orders than a TWAP leaves shares. PA is the price of filled shares only, so shares that nobody
+takes, at prices that get worse, would cost nothing."""
 Report = Callable[[Candidate, str], None]
 
 
@@ -37,8 +37,8 @@ class Contender:
         self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train,
         scored_on: tuple[str, Permit] | None = None, keeps_failure: bool = True,
     ) -> None:  # fmt: skip
-        """scored_on: the sealed part, for the final score; by default the part of the settings. keeps_failure: whether a failure is for ever;
-        the final score, and an incumbent, without which nothing else can go on, are tried again."""
+        """scored_on: the sealed part, for the final score; by default the part of the settings. keeps_failure: whether a failure is permanent.
+        The final score is tried again, and so is an incumbent, because nothing else can continue without it."""
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
         self.key, self.is_rule = candidate.key, candidate.is_rule
         self._report, self._train = report, train
@@ -48,13 +48,13 @@ class Contender:
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = results.read(folder / FAILED) if self._keeps_failure else None
         self.fails_itself = True
-        """Whether another try would surely fail too, if it has failed. If not, its finished trainings still count."""
+        """Whether a failed candidate would surely fail again. If not, its finished trainings still count."""
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
         self.trials: dict[tuple[float, int], Trial] = {(one.share, one.seed): one for one in found}
         self.validation_s = 0.0
 
     def abandon(self) -> None:
-        """Begin nothing more, and write no failure down: what fails from now on may fail because it was abandoned."""
+        """Start no further work and record no failure: whatever fails from now on may fail because it was abandoned."""
         self._abandoned = True
 
     def _fail(self, stage: str, verdict: str, reason: str, seconds: float, *, own: bool = True) -> None:
@@ -80,11 +80,11 @@ class Contender:
         self.validation_s = time.monotonic() - began
 
     def share_of(self, share: float) -> float:
-        """The share of training at a stage: a rule needs none, so it is always complete."""
+        """The share of training at a stage; always 1 for a rule, which needs no training."""
         return 1.0 if self.is_rule else share
 
     def run(self, share: float, seed: int) -> None:
-        """Train to a share of the steps with a seed and score, unless that is done or the candidate has failed."""
+        """Train to a share of the steps with a seed, and score the policy, unless that is done already or the candidate has failed."""
         if self.failure or (share, seed) in self.trials or self._abandoned:
             return
         place, settings = self.folder / f"seed-{seed}", self.settings.of_seed(seed)
@@ -133,19 +133,19 @@ class Contender:
         return policy, claimed.facts(job_result.value)
 
     def top(self) -> list[Trial]:
-        """The trials at the largest share, with seeds 0, 1, ... as far as there is no gap; empty without trials."""
+        """The trials at the largest share with seeds 0, 1, ... up to the first gap; empty without trials."""
         share = max((share for share, _ in self.trials), default=0.0)
         return self.at(share, sum(found == share for found, _ in self.trials))
 
     def at(self, share: float, seeds: int) -> list[Trial]:
-        """The trials at a share with seeds 0 up to `seeds`, as far as there is no gap."""
+        """The trials at a share with seeds 0, 1, ... below `seeds`, up to the first gap."""
         found: list[Trial] = []
         while len(found) < seeds and (share, len(found)) in self.trials:
             found.append(self.trials[share, len(found)])
         return found
 
     def has(self, tickets: Sequence[tuple[float, int]]) -> bool:
-        """Whether all these trials are there."""
+        """Whether the candidate has all these trials."""
         return all(ticket in self.trials for ticket in tickets)
 
     def policy(self) -> str | None:
@@ -155,7 +155,7 @@ class Contender:
 
 
 def write_warm(policy: Path, job: Path) -> None:
-    """Write the weights of a parent's policy into the folder of a job, once. A parent without this seed, or that is a rule, has none."""
+    """Write the weights of a parent's policy into a job's folder, once. Does nothing if the parent has no policy of this seed, or is a rule."""
     if not policy.exists() or (job / WARM).exists():
         return
     found = load_policy(policy)
@@ -173,7 +173,7 @@ def _never_trades(found: Score) -> tuple[str, str] | None:
 
 
 def _leaves_shares(found: Score) -> tuple[str, str] | None:
-    """(verdict, text) for a policy whose orders the market cannot fill at the end. Not of an incumbent, without which nothing can be compared."""
+    """(verdict, text) for a policy whose orders the market cannot fill at the end. Not applied to an incumbent, which every comparison needs."""
     filled, of_twap = found.filled, found.twap_filled
     if filled is None or of_twap is None or filled >= of_twap - FILLED_LESS_MAX:
         return None

@@ -1,4 +1,4 @@
-"""What a candidate's own settings (`learner`, `interface`) make of the settings of the inner loop, and the interface of its policies."""
+"""Applies a candidate's own settings (`learner`, `interface`) to the settings of the inner loop, and builds the interface of its policies."""
 
 import dataclasses
 from typing import Any, TypeVar
@@ -19,8 +19,10 @@ AnySettings = TypeVar("AnySettings", bound=TrainingSettings)
 
 
 def designed(candidate: Candidate, settings: AnySettings) -> AnySettings:
-    """The settings with those that the candidate's modules choose; SpecError or ConfigError if a module is no such choice. Rules, and networks
-    that correct them, act in mode `hybrid`."""
+    """The settings, with those that the candidate's modules choose applied. Rules, and networks that correct them, act in mode `hybrid`.
+
+    SpecError or ConfigError if a module is not a valid choice of settings, ConfigError if messages in code would get other observations.
+    """
     made = {kind: _chosen(candidate, kind) for kind in SPEC_ONLY if kind in candidate.modules}
     changes: dict[str, Any] = {}
     if learner := made.get(Kind.LEARNER):

@@ -20,4 +20,4 @@ class UnusableError(ResearcherError):
 
 
 class SignalledError(UnusableError):
-    """A signal ended the job, perhaps from outside, so another try may end otherwise."""
+    """A signal ended the job, perhaps from outside, so another try may succeed."""

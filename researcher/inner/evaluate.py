@@ -26,8 +26,8 @@ def ignore_stage(candidate: Candidate, stage: str) -> None:
 
 def evaluate(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Result:
     """Validate a candidate, train it once with the budget's seed and score it, without an incumbent and without a race. Its files stay in
-    `folder`, which is created; finished work there is not repeated. ConfigError if it was made with other settings or data, or of another
-    candidate."""
+    `folder`, which is created; finished work there is not repeated. ConfigError if the folder's work was done with other settings or data, or
+    for another candidate."""
     require_same(folder, settings, budget, candidate.key)
     one = Contender(candidate, settings, budget, folder, ignore_stage, trainer("local"))
     one.validate()
@@ -45,13 +45,14 @@ def evaluate_many(
     on: str = "local",
     incumbent: Candidate | None = None,
 ) -> list[Result]:
-    """Evaluate candidates by a race (race.py), `workers` trainings at a time; results in the order of the candidates.
+    """Evaluate candidates by a race (race.py), `workers` trainings at a time. Returns the results in the order of the candidates.
 
-    Each has a folder in `folder`, named by its key, and so has the incumbent (by default the algorithm without modules). Candidates that have
-    trained there before continue: give them again, and they race with the new ones. Finished work is not repeated. `report` is called when a
-    stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if scores cannot be measured; ConfigError
-    if the settings would score hours that training has seen, or if the folder's work was done with other settings or data; IncumbentError if the
-    incumbent has no score; SandboxUnavailableError if code cannot be sandboxed here.
+    Each candidate has a folder in `folder`, named by its key, and so has the incumbent (by default the algorithm without modules). To continue
+    candidates that have trained there before, pass them again: they race with the new ones. Finished work is not repeated. `report` is called
+    from any thread when a stage begins. `on` is where training runs: this machine or a Ray cluster.
+
+    ScoreError if scores cannot be measured; ConfigError if the settings would score hours that training has seen, or if the folder's work was done
+    with other settings or data; IncumbentError if the incumbent has no score; SandboxUnavailableError if code cannot be sandboxed here.
     """
     train, against = trainer(on), incumbent or Candidate({})
     every = {one.key: one for one in (against, *candidates)}
@@ -79,12 +80,12 @@ def evaluate_many(
 
 
 def _race(field: dict[str, Contender], standings: Standings, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
-    """Train round by round until the race ends. A round is written down before it begins, so one that was killed is finished first."""
+    """Train round by round until the race ends. Each round is recorded before it begins, so a round that was killed is finished first."""
     if not ledger.last:
         tickets = standings.next_round(0.0)
         ledger.add([*standings.of_incumbent(tickets, first=True), *tickets])
     _run(field, standings, ledger.last, pool)
-    while not ledger.ended or standings.unscreened:  # a failure that is not kept leaves nothing on disk
+    while not ledger.ended or standings.unscreened:  # a failure that is not permanent leaves nothing on disk
         tickets = standings.next_round(ledger.spent)
         needed = [*standings.of_incumbent(tickets), *tickets]
         ledger.add(needed)
@@ -94,7 +95,7 @@ def _race(field: dict[str, Contender], standings: Standings, ledger: Ledger, poo
 def _run(
     field: dict[str, Contender], standings: Standings, tickets: Sequence[Ticket], pool: ThreadPoolExecutor
 ) -> None:  # fmt: skip
-    """Run the trainings of a round. Those of one seed of a candidate continue each other, so they run one after the other."""
+    """Run the trainings of a round. Trainings of the same candidate and seed continue each other, so they run one after the other."""
     groups: dict[tuple[str, int], list[Ticket]] = {}
     for each in sorted(tickets, key=lambda each: each.share):
         groups.setdefault((each.key, each.seed), []).append(each)

@@ -28,7 +28,7 @@ def _measuring() -> Iterator[None]:
         yield
     except FROM_OUTSIDE as error:
         if isinstance(error, SessionEnded) and error.code == "silence":
-            raise  # whoever trades thought for too long
+            raise  # the policy took too long to decide
         raise ScoreError(f"the exchange of a score failed: {error}; continue with --resume") from error
 
 

@@ -20,8 +20,8 @@ def trainer(on: str) -> Train:
 
 
 def _on_ray(on: str) -> Train:
-    """Train as tasks. All machines must see the run's folder and the data under the same paths. If a machine is lost, its task restarts from
-    its checkpoint."""
+    """An executor that trains as Ray tasks. All machines must see the run's folder and the data under the same paths. If a machine is lost, its
+    task restarts from its checkpoint."""
     ray = ray_at(on)
     task = ray.remote(num_cpus=1)(training.train)
 

@@ -46,7 +46,10 @@ CURVE = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
 def train(
     candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str, data: str | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """Train until `share` of the steps are done. `data` is a file of training_data.py that takes the place of the settings' data. Returns network, messages, rule, units of observations, learning curve, steps, seconds."""
+    """Train until `share` of the steps are done. `data` is a file of training_data.py that replaces the settings' data.
+
+    Returns network, messages, rule, units of observations, learning curve, steps, seconds.
+    """
     began = time.perf_counter()
     run = prepare(candidate_of(candidate), TrainingSettings(**settings), Budget(**budget), Path(folder), data)
     ready_s = time.perf_counter() - began
@@ -75,7 +78,8 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
 
 
 def module_functions(candidate: Candidate, settings: TrainingSettings) -> dict[Kind, Any]:
-    """The modules as functions, for settings that the candidate's own are part of. This runs code modules, so only in the sandbox."""
+    """The modules as functions, for settings that already include the candidate's own (`designed`). Runs code modules: call it in the sandbox
+    only."""
     return {
         kind: _code_function(kind, module.text, settings)
         if module.form == "code"
@@ -85,7 +89,7 @@ def module_functions(candidate: Candidate, settings: TrainingSettings) -> dict[K
 
 
 def _code_function(kind: Kind, source: str, settings: TrainingSettings) -> Any:
-    """The function of a code module. Messages are traced, so training uses exactly what the policy file will contain."""
+    """The function of a code module. Messages are traced, so that training uses exactly what the policy file will contain."""
     if kind is Kind.POLICY:
         return code_rule(source, settings.market.levels)
     torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
@@ -135,8 +139,8 @@ def start_from(learner: PPO, path: Path) -> None:
 
 
 def training_config(settings: TrainingSettings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
-    """Settings of training with the budget's steps. The static market trains alone first, for so long that in the end each market has had
-    its number of steps."""
+    """Settings of training with the budget's steps. The static market first trains alone, just long enough for each market to have had its
+    number of steps at the end."""
     static, dynamic = (math.ceil(settings.steps_share * steps) for steps in (budget.static_steps, budget.dynamic_steps))
     both = {"steps": static + dynamic, "seed": budget.seed}
     beside = dynamic * counts[0] / counts[-1] if dynamic else 0.0
@@ -155,11 +159,12 @@ def environments(
     folder: Path,
     source: training_data.TrainingSource | None = None,
 ) -> list[VectorEnv]:
-    """The environments, with `source` in place of the settings' data: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
+    """The environments: the static market, partly imagined if there is an `imagine` module, and the dynamic market if the budget has steps for it.
+    `source` replaces the settings' data."""
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
 
     def scenario(config: MarketConfig, **options: Any) -> Scenario:
-        """Its reward keeps a memory of its own."""
+        """A scenario whose reward keeps a memory of its own."""
         reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
         return Scenario(config, reward=reward, agents=agents, **options)
 

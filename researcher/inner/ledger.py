@@ -1,4 +1,4 @@
-"""The ledger of a race on disk: its rounds, each written before it begins, so that a killed race goes on where it was."""
+"""The ledger of a race on disk: its rounds, each written before it begins, so that a killed race continues where it stopped."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Ledger:
 
     @property
     def last(self) -> list[Ticket]:
-        """The tickets of the last round, which may not have been finished."""
+        """The tickets of the last round, which may be unfinished; empty before the first."""
         return self._rounds[-1] if self._rounds else []
 
     @property
@@ -31,7 +31,7 @@ class Ledger:
         return sum(each.cost for tickets in self._rounds for each in tickets)
 
     def add(self, tickets: Sequence[Ticket]) -> None:
-        """Write a round down; an empty one ends the race."""
+        """Record a round; an empty round ends the race."""
         if tickets:
             self._rounds.append(list(tickets))
         else:

@@ -1,4 +1,4 @@
-"""What the trainings and scores in a folder were made with, so that they never answer for other settings or data."""
+"""Records the settings and data of the trainings and scores in a folder, so that these are never reused for other settings or data."""
 
 import dataclasses
 import json
@@ -17,10 +17,10 @@ FILE = "made-with.json"
 
 
 def require_same(folder: Path, settings: Settings, budget: Budget, candidate: str = "") -> None:
-    """Write down what is made in a folder, or compare it with what was made there before: ConfigError if that differs. A folder of an earlier
-    version, which says nothing, is taken as it is.
+    """Record settings, budget and data in a folder, or compare them with those recorded there: ConfigError if they differ. A folder of an earlier
+    version, which has no record, is accepted as it is.
 
-    candidate: the key of the only one whose files are in the folder.
+    candidate: key of the candidate, if the folder holds the files of only one.
     """
     made, path = _described(settings, budget, candidate), folder / FILE
     if not path.exists():
@@ -36,7 +36,7 @@ def require_same(folder: Path, settings: Settings, budget: Budget, candidate: st
 
 
 def _described(settings: Settings, budget: Budget, candidate: str) -> dict[str, Any]:
-    """By dotted names. Files and populations count by their content, because folders may move."""
+    """Settings, budget and candidate by dotted names. Files and populations are identified by their content, because folders may move."""
     market, dynamic = settings.market, settings.dynamic
     values = settings.model_dump(mode="json")
     values["market"]["data"] = [_content(path) for path in market.data]

@@ -1,4 +1,4 @@
-"""What a language model is told about the market: statistics of training days."""
+"""The market's statistics on training days, as a language model is told them."""
 
 from dataclasses import asdict
 
@@ -15,7 +15,7 @@ SIMULATED_NS = 900_000_000_000
 
 
 def market_facts(config: MarketConfig) -> dict[str, float]:
-    """MarketStatistics of the first training hours by name; of simulated days, of the first quarter of an hour of the first."""
+    """MarketStatistics of the first training hours, by name; for simulated days, of the first quarter of an hour of the first day."""
     if config.kind != "dynamic":
         return asdict(markets.statistics(open_source(config), config))
     population = load_population(config.population)

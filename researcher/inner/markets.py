@@ -21,12 +21,12 @@ from serl.researcher.modules import adapters, checks
 from serl.researcher.modules.contracts import Floats, ImagineModule, MarketStatistics
 
 SCENARIOS_MIN, SCENARIOS_MAX = 128, 1024
-"""Imagined days of a training run: one of each training day, or several where there are fewer than SCENARIOS_MIN, or of SCENARIOS_MAX training
-days drawn at random."""
+"""Imagined days of a training run: one for each training day; several for each if there are fewer than SCENARIOS_MIN training days; or one for
+each of SCENARIOS_MAX training days drawn at random."""
 STATISTICS_DAYS = 1024
-"""Most days that statistics of bars are taken of."""
+"""Maximum number of days in the statistics of bars."""
 TRADE_LOTS = 100.0
-"""A round lot: bars contain no trade sizes."""
+"""Assumed trade size, a round lot: bars contain no trade sizes."""
 SECOND_NS = 1_000_000_000
 
 
@@ -66,7 +66,7 @@ def _book_statistics(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
 
 
 def _bar_statistics(bars: BarDays, days: Sequence[int], config: MarketConfig) -> MarketStatistics:
-    """Statistics of bars. Spread and depth are those that the market of bars displays."""
+    """Statistics of bars; spread and depth are those that the static market displays."""
     values, seconds = bars.values[list(days)], bars.bar_ns / SECOND_NS
     mid, volume = values[..., CLOSE].mean(), values[..., VOLUME].mean()
     moves = np.diff(values[..., CLOSE], axis=1).std() / np.sqrt(seconds)
@@ -76,8 +76,8 @@ def _bar_statistics(bars: BarDays, days: Sequence[int], config: MarketConfig) ->
 
 
 def history(source: Source, config: MarketConfig) -> list[tuple[BarDays, int]]:
-    """(days of bars, index of the day) of all training days. Days with a book become bars as long as the decision interval. ConfigError
-    for simulated days."""
+    """(days of bars, index of the day) of all training days. Days with a book are aggregated to bars of the length of the decision interval.
+    ConfigError for simulated days."""
     hours = source.hours(TRAIN)
     if isinstance(source, Bars):
         days = sorted({one.day for one in hours})

@@ -6,7 +6,7 @@ from serl.researcher.sandbox.job_result import JobResult, Outcome
 
 
 def is_own(result: JobResult | None) -> bool:
-    """Whether a failure is surely the candidate's own: a signal may also come from outside, for example if the machine lacks memory.
+    """Whether the candidate itself surely caused a failure. A signal may also come from outside, for example if the machine lacks memory.
     SandboxUnavailableError if nothing of the job ran."""
     if result is not None and result.outcome is Outcome.REFUSED:
         raise SandboxUnavailableError(f"expected a job in the sandbox, got none: {result.text}; continue with --resume")
@@ -14,6 +14,6 @@ def is_own(result: JobResult | None) -> bool:
 
 
 def require_ok(result: JobResult, what: str) -> None:
-    """UnusableError if a job failed, SignalledError if that may come from outside; SandboxUnavailableError if nothing of it ran."""
+    """UnusableError if a job failed, SignalledError if the cause may be outside the job, SandboxUnavailableError if nothing of it ran."""
     if not result.ok:
         raise (UnusableError if is_own(result) else SignalledError)(f"{what} {result.outcome.value}: {result.text}")

@@ -1,8 +1,8 @@
 """Paired scores: a candidate against the incumbent, order by order.
 
 The standard error of the mean is clustered in two ways, by day and by training seed: V = V_day + V_seed - V_both (Cameron, Gelbach and Miller
-2011, J. Business & Economic Statistics 29), at least the larger of the two. The interval is Student's with one degree of freedom less than
-there are clusters of the rarer kind.
+2011, J. Business & Economic Statistics 29), at least the larger of the two. The interval is Student's, with one degree of freedom less than the
+smaller of the two numbers of clusters.
 
 The control variate is the signed move of the market over each order's window. Sides are drawn at random, so its mean is 0 without being
 estimated, and the slope times the control may be taken from the differences (Glasserman 2003, section 4.1).
@@ -19,13 +19,13 @@ from serl.researcher.candidates import Paired, Score
 
 Floats = NDArray[np.float64]
 CONTROLLED_MIN = 8
-"""Clusters from which on the slope of the control variate is estimated well enough."""
+"""Minimum number of clusters at which the slope of the control variate is estimated well enough."""
 
 
 def paired(candidate: Sequence[Score], incumbent: Sequence[Score], share: float, *, trained: bool = True) -> Paired:
-    """The paired score of trainings with seeds 0, 1, ...: two scores in the same place are on the same orders. ValueError if they are not.
+    """The paired score of trainings with seeds 0, 1, ... Scores at the same position must be on the same orders: ValueError if they are not.
 
-    `trained` is false if neither was trained: then the scores differ by their orders only, and are clustered by day alone.
+    `trained` is false if neither was trained. The scores then differ by their orders only, and are clustered by day alone.
     """
     _require_same_orders(candidate, incumbent)
     differences = np.concatenate([
@@ -63,7 +63,7 @@ def standard_error(values: Floats, days: NDArray[np.int64], seeds: NDArray[np.in
 
 
 def _variance(values: Floats, clusters: NDArray[np.int64]) -> float:
-    """The variance of the mean with clusters, corrected for their number; that of single orders if there is one cluster."""
+    """The clustered variance of the mean, corrected for the number of clusters; the variance without clustering if there is only one."""
     numbers = np.unique(clusters, return_inverse=True)[1].ravel()
     count = int(numbers.max()) + 1
     if count == 1:

@@ -1,9 +1,10 @@
 """The race: which candidate gets the next training.
 
-Candidates climb the stages of `race.stages`. Whoever is among the best `kept` of all that finished a stage, by the lower confidence bound of the
-paired difference, may enter the next one. That rule looks at all candidates of the run, so one of an earlier iteration can still be promoted
-(asynchronous successive halving: Li et al. 2018, arXiv 1810.05934). Among those that may train, a bandit chooses: the highest upper confidence
-bound is next (UCB: Auer, Cesa-Bianchi and Fischer 2002, Machine Learning 47; a bandit over candidate rewards: ORSO, arXiv 2410.13837).
+Candidates climb the stages of `race.stages`. A candidate may enter the next stage if it is among the best `kept` of all that finished the stage,
+by the lower confidence bound of the paired difference. The rule ranks all candidates of the run, so a candidate of an earlier iteration can still
+be promoted (asynchronous successive halving: Li et al. 2018, arXiv 1810.05934). Among those that may train, a bandit picks the one with the
+highest upper confidence bound (UCB: Auer, Cesa-Bianchi and Fischer 2002, Machine Learning 47; a bandit over candidate rewards: ORSO, arXiv
+2410.13837).
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from serl.researcher.inner.paired import paired
 from serl.researcher.inner.race_config import Race, Stage
 
 OPTIMISM = 2.0
-"""Standard errors between a difference and the upper bound that the bandit goes by."""
+"""Standard errors between the difference and the upper bound that the bandit uses."""
 
 
 class Ticket(NamedTuple):
@@ -30,19 +31,19 @@ class Ticket(NamedTuple):
     share: float
     seed: int
     cost: float
-    """In trainings at the full steps; a training that continues costs only what is added."""
+    """In trainings of the full steps; a training that is continued costs only the added share."""
 
 
 class Standings:
-    """The state of a race between contenders, against the incumbent, which is not among them."""
+    """The state of a race. The contenders are compared with the incumbent, which is not one of them."""
 
     def __init__(self, config: Race, contenders: Sequence[Contender], incumbent: Contender) -> None:
         self._config, self.incumbent = config, incumbent
         self._contenders = sorted(contenders, key=lambda one: one.key)
         self._paired: dict[tuple[str, float, int], Paired] = {}
-        """By contender, share and number of trials: the ranking asks for each again and again, and trials never change."""
+        """Cache by contender, share and number of trials: the ranking needs each entry many times, and trials never change."""
         self._spread: tuple[list[int], float] = ([], 0.0)
-        """Numbers of trials, and the spread between trainings at that time: each measure asks for it."""
+        """Cache: numbers of trials, and the spread between trainings at those numbers, which each measurement needs."""
 
     def stages_done(self, one: Contender) -> int:
         """How many stages a contender has finished, from the first on."""
@@ -57,13 +58,13 @@ class Standings:
 
     @property
     def unscreened(self) -> bool:
-        """Whether a contender has neither a score nor a failure."""
+        """Whether any contender has neither a score nor a failure."""
         return any(not one.failure and not one.trials for one in self._contenders)
 
     def measure(self, one: Contender, stage: Stage | None = None) -> Paired:
         """The paired score of a contender with trials: at a stage it has finished, or from all trials at its largest share.
 
-        A single training says nothing about the spread between trainings; it takes the spread of the others, as far as they have one.
+        A single training says nothing about the spread between trainings, so the spread of the other contenders is added to its error, if known.
         """
         trials = one.top() if stage is None else one.at(one.share_of(stage.share), stage.seeds)
         share, trained = trials[0].share, not (one.is_rule and self.incumbent.is_rule)
@@ -81,8 +82,8 @@ class Standings:
         return found
 
     def spread_bps(self) -> float:
-        """Deviation of the paired difference between trainings of the same candidate: root mean square over those trained three times or more;
-        0 if there are none."""
+        """Standard deviation of the paired difference between trainings of the same candidate: the root mean square over candidates that were
+        trained three times or more; 0 if there are none."""
         trials = [-1 if one.failure else len(one.trials) for one in (*self._contenders, self.incumbent)]
         if trials != self._spread[0]:
             variances = [np.var(found, ddof=1) for one in self._contenders if len(found := self._differences(one)) > 2]
@@ -97,14 +98,14 @@ class Standings:
         return [mine.score.pa_bps - other.score.pa_bps for mine, other in zip(own, theirs, strict=True)]
 
     def upper_bps(self, one: Contender) -> float:
-        """The upper bound that the bandit goes by; without a score, infinity."""
+        """The upper bound that the bandit uses; infinity without a score."""
         if not one.trials:
             return math.inf
         found = self.measure(one)
         return found.difference_bps + OPTIMISM * found.se_bps
 
     def may_train(self) -> list[Contender]:
-        """The contenders that may get a training now, the one with the highest upper bound first."""
+        """The contenders that may train now, highest upper bound first."""
         running = [(one, self.stages_done(one)) for one in self._contenders if not one.failure]
         allowed = [one for one, done in running if done == 0]
         for number, (before, stage) in enumerate(itertools.pairwise(self._config.stages), 1):
@@ -115,7 +116,7 @@ class Standings:
         return sorted(allowed, key=lambda one: (-self.upper_bps(one), one.key))
 
     def tickets(self, one: Contender) -> list[Ticket]:
-        """The trainings that are missing in a contender's next stage."""
+        """The trainings that a contender lacks to finish its next stage."""
         stages, done = self._config.stages, self.stages_done(one)
         missing = (
             [trial for trial in _trials(one, stages[done]) if trial not in one.trials] if done < len(stages) else []
@@ -123,7 +124,8 @@ class Standings:
         return [_ticket(one, stages[done], seed) for _, seed in missing]
 
     def next_round(self, spent: float) -> list[Ticket]:
-        """The trainings to do next, at most `at_once` of them; empty at the end of the race. First all contenders are screened, whatever that costs."""
+        """The trainings to do next, at most `at_once`; empty at the end of the race. The screening of all contenders comes first: neither
+        `at_once` nor the budget limits it."""
         allowed = self.may_train()
         fresh = [one for one in allowed if self.stages_done(one) == 0]
         if fresh:
@@ -140,8 +142,8 @@ class Standings:
         return made
 
     def of_incumbent(self, tickets: Sequence[Ticket], *, first: bool = False) -> list[Ticket]:
-        """The trainings that the incumbent lacks for a comparison with these, and with `first` those that it gets in any case: of the first seed
-        through all stages, and while there are no candidates yet, of the second one too. They cost nothing, because all candidates share them."""
+        """The trainings that the incumbent lacks for a comparison with `tickets`. With `first`, also those that it gets in any case: the first seed
+        at all stages, and the second one too while there are no candidates. They cost nothing, because all candidates share them."""
         one, stages = self.incumbent, self._config.stages if first else ()
         seeds = 1 if self._contenders else 2
         wanted = {(one.share_of(each.share), each.seed) for each in tickets} | {
@@ -155,6 +157,7 @@ def _trials(one: Contender, stage: Stage) -> list[tuple[float, int]]:
 
 
 def _ticket(one: Contender, stage: Stage, seed: int) -> Ticket:
-    """A rule costs what a training of the stage costs, although its share is always complete: screens must leave something of the budget."""
+    """The ticket of a seed at a stage. A rule costs as much as a training to the stage's share, although it needs none: screens must leave
+    something of the budget."""
     before = max((known for known, each in one.trials if each == seed), default=0.0)
     return Ticket(one.key, one.share_of(stage.share), seed, stage.share - before)

@@ -1,4 +1,4 @@
-"""Settings of the race: which trainings a candidate can get, and how many there are."""
+"""Settings of the race: the trainings that a candidate can get, and how many there are in all."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Stage(BaseModel):
-    """A stage of the race: so many trainings of a candidate, each to a share of the budget's steps."""
+    """A stage of the race: a number of trainings of a candidate, each to a share of the budget's steps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,7 +58,7 @@ class Race(BaseModel):
 
 
 def stages_of_rungs(rungs: Any, kept: Any) -> dict[str, Any]:
-    """The race that the former settings `rungs` and `kept` meant: one seed, and a share of the candidates continues at each rung."""
+    """The race that the former settings `rungs` and `kept` described: one seed, and a share of the candidates continues at each rung."""
     if not isinstance(rungs, (list, tuple)) or not all(isinstance(share, int | float) for share in rungs):
         raise ValueError(f"rungs: expected shares like [0.25, 0.5, 1], got {rungs!r}; better set race.stages")
     return {

@@ -23,7 +23,7 @@ class Trial:
 
 
 def score_of(values: Mapping[str, Any]) -> Score:
-    """The inverse of dataclasses.asdict for a Score, also of those that earlier versions wrote."""
+    """The inverse of dataclasses.asdict for a Score; accepts scores that earlier versions wrote."""
     rows: dict[str, Any] = {
         name: tuple(values.get(name, ())) for name in ("advantages_bps", "clusters", "controls_bps")
     }
@@ -31,8 +31,8 @@ def score_of(values: Mapping[str, Any]) -> Score:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """The score of a candidate that was trained several times: means, also of the ends of the interval, which is therefore that of one
-    training. Orders are those of all trainings, one after the other."""
+    """The score of a candidate that was trained several times. Figures are means; so are the ends of the interval, which is therefore that of a
+    single training. The orders of all trainings are concatenated."""
     if len(scores) == 1:
         return scores[0]
     numbers = ("pa_bps", "low_bps", "high_bps", "pa_twap_bps", "pa_std_bps", "unfilled", "impact_bps")
@@ -41,7 +41,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
     joined = {name: tuple(value for score in scores for value in getattr(score, name)) for name in rows}
     told = dict.fromkeys(
         name for score in scores for name in score.behaviour
-    )  # few orders may lack a group, such as that of falling prices
+    )  # with few orders a group may be empty, such as the one with falling prices
     behaviour = {
         name: float(np.mean([score.behaviour[name] for score in scores if name in score.behaviour])) for name in told
     }
@@ -51,7 +51,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def _mean_told(scores: Sequence[Score], name: str) -> float | None:
-    """The mean over the scores that tell it."""
+    """The mean over the scores that have a value."""
     told = [getattr(score, name) for score in scores if getattr(score, name) is not None]
     return float(np.mean(told)) if told else None
 

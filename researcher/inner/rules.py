@@ -21,7 +21,7 @@ from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run
 
 ENTRY = "serl.researcher.validation.entrypoints:trace_policy"
-LIMITS = Limits(wall_s=60.0, cpu_s=20)  # a busy machine gives a job a third of a processor
+LIMITS = Limits(wall_s=60.0, cpu_s=20)  # on a busy machine a job gets only a third of a processor
 
 
 def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RulePolicy:
@@ -49,7 +49,7 @@ def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
 
 
 def _traced(module: Module, settings: Settings, folder: Path) -> Any:
-    """What a sandboxed job claims are the operations of a module's code."""
+    """The operations of a module's code, as a sandboxed job claims them."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     arguments: dict[str, Any] = {"source": module.text, "levels": settings.market.levels}
     result = run(Job(ENTRY, arguments), folder, LIMITS)

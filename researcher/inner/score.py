@@ -1,4 +1,4 @@
-"""The score: parent orders of days that training left out, executed on a served exchange in lockstep.
+"""The score of a policy: parent orders on days that training left out, executed on a served exchange in lockstep.
 
 The candidate and a TWAP with market orders execute the same parent orders. PA is measured against the VWAP of the same windows without
 our orders, and impact against their mids. Both come from the replay market in process, which gives the same numbers as a lockstep
@@ -51,7 +51,7 @@ from serl.researcher.inner.versions import Versions, versions_of
 SIMULATED_DAYS = 4
 """Simulated validation days, if no day is given."""
 LOCK = threading.Lock()
-"""Lets one thread make the scoring set while others wait."""
+"""Held while a thread makes the scoring set; others wait."""
 MARKET = threading.Lock()
 """Only one environment of a scenario may run at a time."""
 
@@ -73,7 +73,7 @@ class ScoringSet(NamedTuple):
     scenario: Scenario | None = None
     """The market in this process, for `scored_in: market` and `bars`."""
     fee_bps: float = 0.0
-    """What policies pay, of the notional."""
+    """Fee of the policies, in bps of the notional."""
 
 
 @lru_cache(maxsize=16)
@@ -90,7 +90,7 @@ def _cached_scoring_set(text: str, part: str, versions: Versions) -> ScoringSet:
 
 
 def _market_scoring_set(settings: Settings, part: str, versions: Versions = ()) -> ScoringSet:
-    """All orders at once. Simulated days keep their states for all candidates."""
+    """The scoring set of a market in process, with all orders at once. Simulated days keep their states for all candidates."""
     market = _scored(settings.market, settings).model_copy(update={"part": part, "environments": settings.orders})
     scenario = _scenario(_in_part(market).model_dump_json(), versions)
     episodes = _sample_orders(scenario, settings)
@@ -102,12 +102,13 @@ def _market_scoring_set(settings: Settings, part: str, versions: Versions = ()) 
 
 
 def _in_part(config: MarketConfig) -> MarketConfig:
-    """Hours of the settings are those of training. Other simulated days may have the same, but not the same recorded day."""
+    """The market without `hours` where they do not apply. They are training hours: other simulated days may have the same ones, but other parts
+    of the same recorded day may not."""
     if config.hours is None or config.kind == "dynamic" or config.part == FOLD:
         return config
     Scenario(config.model_copy(update={"part": TRAIN, "environments": 1})).source.hours(
         config.part
-    )  # refuses those that share time
+    )  # raises if training and the part share time
     return config.model_copy(update={"hours": None})
 
 
@@ -136,7 +137,7 @@ def _sample_orders(scenario: Scenario, settings: Settings) -> Rows:
 
 
 class Permit:
-    """Opens the test part, which nothing may see before a run has ended. Only outer/final.py makes one, and writes it down."""
+    """Permission to open the test part, which nothing may see before a run has ended. Only outer/final.py creates one, and records that."""
 
 
 def scoring_set(settings: Settings, part: str | None = None, permit: Permit | None = None) -> ScoringSet:
@@ -160,7 +161,7 @@ def require_unseen(settings: Settings) -> None:
 
 
 def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, NDArray[np.int64]]:
-    """Days, parent orders in the hours of a part, and their clusters."""
+    """(days, parent orders in the hours of a part, clusters of the orders)."""
     config = settings.market if settings.day else _scored(settings.dynamic, settings)
     changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
@@ -184,7 +185,7 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
 def _play(
     market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int, fee_bps: float = 0.0
 ) -> Outcome:
-    """Execute the orders, each shared by this many agents."""
+    """Execute the orders, each shared by `agents` agents."""
     own = split_orders(episodes, agents)
     env = ExecutionVectorEnv(
         market, FixedSampler(own), agents=agents, fee_bps=fee_bps, **environment_settings(policy, mode)
@@ -253,7 +254,7 @@ def score(
     pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     traded = np.isfinite(
         scoring.no_orders.results["vwap_ticks"]
-    )  # the same for all policies: others have no PA, which is not a PA of 0
+    )  # the same orders for all policies; the others have no PA, which differs from a PA of 0
     return Score(
         pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages[traded]),
         tuple(scoring.clusters[traded].tolist()), _floats(_controls(scoring)[traded]),
@@ -263,7 +264,7 @@ def score(
 
 
 def _controls(scoring: ScoringSet) -> NDArray[np.float64]:
-    """(n,) the market's move from an order's first to its last decision without our orders, in bps of the first, times the order's sign."""
+    """(n,) move of the market from an order's first to its last decision, without our orders, in bps of the first mid, times the order's sign."""
     mids = scoring.no_orders.mids_ticks
     moves: NDArray[np.float64] = scoring.episodes["sign"] * (mids[:, -1] / mids[:, 0] - 1) * 1e4
     return moves

@@ -25,7 +25,7 @@ SHARED = "actions", "levels", "left_out", "offset_ticks", "offset_bps"
 
 
 class TrainingSettings(BaseModel):
-    """What a training job knows of the settings: nothing about scores."""
+    """The settings that a training job knows: nothing about scores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -92,7 +92,7 @@ class Settings(TrainingSettings):
 
     @property
     def layout_mismatch(self) -> str:
-        """Settings that differ although one policy must act in both markets, as text; empty if none do."""
+        """The settings that differ between the two markets although one policy must act in both, as text; empty if none do."""
         both = [(name, getattr(self.market, name), getattr(self.dynamic, name)) for name in SHARED]
         return ", ".join(
             f"market.{name} is {static}, dynamic.{name} is {dynamic}"
@@ -107,11 +107,11 @@ class Settings(TrainingSettings):
 
     @property
     def training(self) -> TrainingSettings:
-        """The part that a training job may know."""
+        """The settings that a training job may know."""
         return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.model_fields})
 
     def of_seed(self, seed: int) -> "Settings":
-        """The settings of a candidate's training number `seed`: the fold rotates with it, and after each round the orders are others."""
+        """The settings of a candidate's training number `seed`. The fold rotates with the seed; after each full rotation, other orders are drawn."""
         if self.folds < 2:
             return self.model_copy(update={"score_seed": self.score_seed + seed})
         fold = {"fold": seed % self.folds, "folds": self.folds}

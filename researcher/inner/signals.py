@@ -1,4 +1,4 @@
-"""What observations say about the next prices of a market, measured on its training days."""
+"""Signals: what observations predict about the next prices of a market, measured on its training days."""
 
 from collections.abc import Sequence
 
@@ -21,14 +21,15 @@ from serl.researcher.inner.score import order_clusters
 from serl.researcher.signals import Signal
 
 ORDERS, ENVIRONMENTS = 256, 64
-"""That are worked as even slices, and how many at a time."""
+"""Number of orders worked in even slices, and how many of them at a time."""
 SEED = 1
 Floats = NDArray[np.float64]
 
 
 def market_signals(config: MarketConfig) -> dict[str, Signal]:
-    """The signals of the observations of a rule that vary while orders are worked in even slices on training days. What is signed like a price
-    counts with the sign of a gain for the order, as in the terms of a rule. Few orders are needed, because each has many decisions."""
+    """The signal of each observation of a rule, measured while orders are worked in even slices on training days; constant observations are left
+    out. As in the terms of a rule, observations that are signed like a price are positive in the order's favour. Few orders are needed, because
+    each has many decisions."""
     scenario = Scenario(config.model_copy(update={"part": TRAIN, "environments": ENVIRONMENTS}))
     orders = scenario.sampler.sample(np.random.Generator(np.random.PCG64(SEED)), ORDERS)
     policy = Twap()
@@ -41,7 +42,7 @@ def market_signals(config: MarketConfig) -> dict[str, Signal]:
 def signals_in(
     observed: Floats, mids_ticks: Floats, signs: NDArray[np.int64], clusters: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, Signal]:
-    """The signals in (n, steps, d) observations of these names of n orders, with their (n, steps + 1) mids, signs and clusters."""
+    """The signals in the observations (n, steps, d) of n orders, given their mids (n, steps + 1), signs and clusters, and the d names."""
     gains_bps, found = _gains_bps(mids_ticks, signs), {}
     for column, name in enumerate(names):
         values = observed[:, :, column]
@@ -68,7 +69,7 @@ def _observed(env: ExecutionVectorEnv, policy: Policy, orders: Rows) -> tuple[Fl
 
 
 def _gains_bps(mids_ticks: Floats, signs: NDArray[np.int64]) -> Floats:
-    """(n, steps): the mean of the later mids over the present one, in bps, positive in the order's favour; NaN where there is none."""
+    """(n, steps): move from the present mid to the mean of the later mids, in bps, positive in the order's favour; NaN without a mid."""
     later = np.nancumsum(mids_ticks[:, ::-1], axis=1)[:, ::-1][:, 1:]
     counts = np.cumsum(np.isfinite(mids_ticks[:, ::-1]), axis=1)[:, ::-1][:, 1:]
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -54,7 +54,7 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
     }  # fmt: skip
     if not sandboxed:
         result = run_job({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
-        if result.outcome is Outcome.FOLDER:  # nothing limits it but the disk
+        if result.outcome is Outcome.FOLDER:  # outside the sandbox, only the disk limits the folder
             raise ResearcherError(
                 f"{folder}: training cannot write its files ({result.text}); free disk space, then continue with --resume"
             )
@@ -66,7 +66,8 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
 
 
 def _settings_of_job(settings: Settings) -> dict[str, Any]:
-    """The settings that a job gets. It gets its training hours in a file, and neither the files nor the fold that is scored."""
+    """The settings that a job gets. Its training hours come in a file of their own; it learns neither the data files nor the fold that is
+    scored."""
     values: dict[str, Any] = settings.training.model_dump(mode="json")
     if settings.market.data:
         values["market"] |= {"data": [], "fold": None}
@@ -75,7 +76,7 @@ def _settings_of_job(settings: Settings) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def _compile_outside(text: str, static: bool, dynamic: bool) -> None:
-    """Fill numba's cache for sandboxed jobs by a trusted job outside, with the same stages. ResearcherError if it fails with these settings."""
+    """Fill numba's cache for sandboxed jobs: run a trusted job with the same stages outside. ResearcherError if it fails with these settings."""
     settings = Settings.model_validate_json(text)
     kinds = (Kind.IMAGINE,) if settings.market.data else ()
     trusted = Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds})

@@ -1,7 +1,7 @@
 """The data that a training job gets: the training hours of its folds, and nothing else of the files.
 
-A module that sees the hours it is scored on may learn them by heart, so other days, dates, names and paths stay outside. In the job, training on
-this file gives the same numbers as training on the files themselves, and begins sooner: books and trades of recorded days are replayed once.
+A module that sees the hours it is scored on may memorise them, so other days, dates, names and paths stay outside. In the job, training on this
+file gives the same numbers as training on the data files, and begins sooner: books and trades of recorded days are replayed once.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _LOCK = threading.Lock()
 
 
 def file_of(config: MarketConfig, versions: Versions = ()) -> Path:
-    """The training data of a market with data files, written once for each of their versions, and removed when this process ends."""
+    """The training data of a market with data files. It is written once for each version of the files, and removed when this process ends."""
     key = hashlib.sha256(f"{config.model_dump_json()}{versions}".encode()).hexdigest()[:16]
     with _LOCK:
         path = Path(_folder().name) / f"{key}.npz"
@@ -75,8 +75,8 @@ def _arrays_of_bars(source: Bars, days: Sequence[int]) -> dict[str, Any]:
 
 
 def _arrays_of_books(source: Books, days: Sequence[int], hours: Sequence[Hours]) -> dict[str, Any]:
-    """Books and trades within the hours. A replayed market needs every command before an hour to build its book, so of its days only what
-    comes after the last hour is left out."""
+    """Books and trades within the hours. A replayed market needs every command before an hour to build its book, so only commands after a day's
+    last hour are left out."""
     arrays: dict[str, Any] = {}
     latency_ns = round(source.config.latency_us * 1000)
     for place, number in enumerate(days):
@@ -100,7 +100,7 @@ def _arrays_of_books(source: Books, days: Sequence[int], hours: Sequence[Hours])
 
 
 def read(path: Path, config: MarketConfig) -> "TrainingSource":
-    """The source of a file of `write`, for the same settings."""
+    """The source in a file that `write` made for the same settings."""
     with np.load(path, allow_pickle=False) as arrays:
         hours = tuple(Hours(*each) for each in json.loads(str(arrays["hours"])))
         if "values" in arrays:
@@ -143,7 +143,7 @@ class TrainingBooks(Books):
     training_hours: tuple[Hours, ...]
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; there are no hours but those of training."""
+        """See Source; only training hours exist."""
         assert part == TRAIN, part
         return self.training_hours
 

@@ -1,4 +1,4 @@
-"""Which versions of its files settings are about, for caches in this process: a file may be written anew under its name."""
+"""Versions of the files that settings name, as keys of caches in this process: a file may be overwritten under the same name."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ Versions = tuple[tuple[str, int, int], ...]
 
 
 def versions_of(settings: TrainingSettings) -> Versions:
-    """Of all data and populations that are files."""
+    """The versions of all data and populations that are files."""
     named = [*settings.market.data, Path(settings.market.population), Path(settings.dynamic.population)]
     if isinstance(settings, Settings) and settings.day is not None:
         named.append(settings.day)

@@ -40,7 +40,7 @@ def abandon() -> None:
 
 @contextmanager
 def abandonable_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads for jobs. If the block is left early, all jobs are killed, also those that begin after that, until the threads have ended."""
+    """Threads for jobs. If the block is left early, all jobs are killed until the threads have ended, including jobs that start meanwhile."""
     ended = threading.Event()
     killer = threading.Thread(target=_abandon_until, args=(ended,), daemon=True)
     try:
@@ -73,7 +73,7 @@ def run_job(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
         _busy.add(worker)
     try:
         return worker.run_job(request, folder, wall_s)
-    except BaseException:  # it may still be at work, and would answer for the next job
+    except BaseException:  # the worker may still be running this job, and would return its answer for the next one
         worker.stop()
         raise
     finally:
@@ -84,8 +84,8 @@ def run_job(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
 
 
 class _Worker:
-    """A worker process. It is killed after a crash or a timeout and ends with us. It does not use multiprocessing, which would
-    import the caller's main module."""
+    """A worker process. It is killed after a crash or a timeout, and ends with this process. It does not use multiprocessing, which would import
+    the caller's main module."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "serl.researcher.inner.worker", str(os.getpid())]
@@ -117,7 +117,7 @@ class _Worker:
         return JobResult(*read_claim(folder), wall_s=time.monotonic() - began)
 
     def abandon(self) -> None:
-        """Kill the worker, from another thread than that of `run_job`."""
+        """Kill the worker; called from a thread other than that of `run_job`."""
         self._abandoned = True
         self._process.kill()
 

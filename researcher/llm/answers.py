@@ -44,7 +44,7 @@ class Answers:
 
     answers: tuple[Answer, ...]
     prompt_tokens: int
-    """Tokens of calls that were made; an answer from the record costs nothing."""
+    """Prompt tokens of the calls that were made; an answer from the record costs nothing."""
     completion_tokens: int
     cost_usd: float
     cached: int

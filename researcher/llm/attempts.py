@@ -22,7 +22,7 @@ class Malformed(Exception):
 
 
 class Broken(Exception):
-    """The reply began and did not end. The first argument is the name of the failure."""
+    """The reply began but did not end. The first argument is the name of the failure."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -41,12 +41,12 @@ class Reply:
 
 
 REPLY_BYTES_MAX = 2**25
-"""Of a reply; a long answer with log-probabilities has a few MB."""
+"""Maximum size of a reply; a long answer with log-probabilities has a few MB."""
 REACH_S = 10.0
-"""Seconds in which an endpoint has to answer at all before a run starts."""
+"""Seconds within which an endpoint must answer at all before a run starts."""
 
 Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
-"""The reply of a server to a request; see `ask_with_retries`, which also says what it appends to the list of attempts."""
+"""Returns a server's reply to a request. `ask_with_retries` describes what is appended to the list of attempts."""
 
 
 def connect(endpoint: Endpoint) -> openai.OpenAI:
@@ -55,11 +55,11 @@ def connect(endpoint: Endpoint) -> openai.OpenAI:
 
 
 def require_reachable(endpoint: Endpoint) -> None:
-    """Raises EndpointUnreachableError if nothing answers at the endpoint's address. Any answer will do, also that it does not list its models."""
+    """Raises EndpointUnreachableError if nothing answers at the endpoint's address. Any answer will do, even a refusal to list models."""
     try:
         with connect(endpoint).with_options(timeout=REACH_S).models.with_streaming_response.list():
             return
-    except (openai.APIConnectionError, UnicodeError) as error:  # a name that is too long cannot be looked up
+    except (openai.APIConnectionError, UnicodeError) as error:  # UnicodeError: the host name is too long to look up
         raise EndpointUnreachableError(
             f"{endpoint.base_url} does not answer ({error.__cause__ or error}); start the endpoint, or correct --url"
         ) from None
@@ -135,7 +135,7 @@ def _retry_after_s(error: Exception) -> float | None:
 
 def _text(error: Exception) -> str:
     cause = f" ({error.__cause__})" if error.__cause__ and str(error.__cause__) else ""
-    return f"{error}{cause}"[:500].encode(errors="replace").decode()  # half a surrogate pair cannot be stored
+    return f"{error}{cause}"[:500].encode(errors="replace").decode()  # a lone surrogate cannot be stored
 
 
 def _reply(connection: openai.OpenAI, request: dict[str, Any], timeout_s: float) -> Reply:
@@ -160,8 +160,8 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any], timeout_s: float)
 
 
 def _parts(parts: Iterator[bytes], timeout_s: float) -> Iterator[bytes]:
-    """The body of a reply, as far as it comes in time. The timeout of the connection is that of each part: a server that sends a byte now and then
-    is never late for it."""
+    """The body of a reply, as far as it arrives within the timeout. The connection's own timeout applies to each part: a server that sends a byte
+    now and then never exceeds it."""
     end_s, size = time.monotonic() + timeout_s, 0
     try:
         for part in parts:
@@ -173,12 +173,12 @@ def _parts(parts: Iterator[bytes], timeout_s: float) -> Iterator[bytes]:
             yield part
     except (Broken, Malformed):
         raise
-    except Exception as error:  # of the HTTP library, which OpenAI's client has no error of its own for
+    except Exception as error:  # from the HTTP library; OpenAI's client does not wrap it
         raise Broken("timeout" if "Timeout" in type(error).__name__ else "connection", "the reply broke off") from error
 
 
 def _with_token_counts(request: dict[str, Any], answer: Answer, prompt: int | None, completion: int | None) -> Reply:
-    """A reply with the endpoint's token counts, or estimates, so that a budget always fills."""
+    """A reply with the endpoint's token counts, or with estimates, so that every call counts against the budget."""
     if min(prompt or 0, completion or 0) < 0:
         raise ValueError(f"expected numbers of tokens from 0 on, got {prompt} and {completion}")
     return Reply(

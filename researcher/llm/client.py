@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Client:
     """Calls an endpoint. A request that is already in the record is answered from it at no cost.
 
-    `record` is a JSONL file, created if missing; its costs count against the budget, also after a restart.
-    With `offline`, only the record answers. `others`: more servers of the same model; each call goes to the one with the fewest under way. `servers`:
-    answer in place of the endpoint and the others (attempts.py says how).
+    `record` is a JSONL file, created if missing; its costs count against the budget, also after a restart. With `offline`, only the record answers.
+    `others`: more servers of the same model; each call goes to the server with the fewest calls in progress. `servers` answer instead of the
+    endpoint and the others (see `Ask` in attempts.py).
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class Client:
         )
 
     def _line(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The record's line for a request, and whether it was recorded before."""
+        """(the record's line for a request, whether it was already recorded)."""
         key = key_of(request)
         if found := self.record.find(key):
             return found, True
         with self._within_budget(
             request
-        ):  # before the offline check: a replayed run stops at its budget as the original did
+        ):  # before the offline check, so that a replayed run stops at its budget as the original did
             if self.offline:
                 raise OfflineMissError(
                     f"offline, and the record has no answer to request {key[:12]}; run once without --offline to record it"
@@ -100,7 +100,7 @@ class Client:
             return self._ask(key, request), False
 
     def _within_budget(self, request: dict[str, Any]) -> AbstractContextManager[None]:
-        """Reserves the estimated prompt and the longest completion of a call. Raises BudgetSpentError if it could exceed the budget."""
+        """Reserves the estimated prompt and the longest completion of a call. Raises BudgetSpentError if the call could exceed the budget."""
         tokens_max, usd_max, spent = self.budget.tokens_max, self.budget.usd_max, self.record
         prompt, completion = estimate_prompt_tokens(request), request[self.endpoint.token_limit]
         next_usd = self.endpoint.cost_usd(prompt, completion)
@@ -138,7 +138,7 @@ class Client:
 
     @contextmanager
     def _least_busy(self) -> "Iterator[Ask]":
-        """The server with the fewest calls under way."""
+        """The server with the fewest calls in progress."""
         from serl.researcher.llm.attempts import answerer
 
         with self._lock:

@@ -1,4 +1,4 @@
-"""Answers that edit a text: blocks that name what to search and what to put in its place."""
+"""Answers that edit a text: blocks with the lines to search for and the lines that replace them."""
 
 import io
 import re
@@ -17,8 +17,8 @@ def has_edits(answer: Answer) -> bool:
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """What to search and what to put in its place, of each block. One pass over the lines: an expression for whole blocks takes the third power
-    of the length of an answer that repeats its marks."""
+    """(search, replacement) of each block. It takes one pass over the lines: for an answer that repeats its marks, the time of a regular expression
+    for whole blocks grows with the cube of the length."""
     found, search, replacement = list[tuple[str, str]](), None, None
     for line in io.StringIO(text, newline="\n"):
         if search is None:
@@ -37,7 +37,8 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def apply_edits(answer: Answer, text: str) -> str:
-    """The text after the answer's edits, in order. UnusableAnswerError (`edit`) if one does not apply at exactly one place, or nothing changes."""
+    """The text after applying the answer's edits in order. UnusableAnswerError (`edit`) if an edit does not apply at exactly one place, or if
+    nothing changes."""
     before = text
     for search, replacement in _blocks(answer.text):
         count = text.count(search) if search.strip() else 0

@@ -1,8 +1,8 @@
 """A copy of a model with 8-bit weights for llama.cpp.
 
-llama.cpp multiplies weights of type Q4_1 row by row, and those of Q8_0 in blocks: prompts are read 1.5 to 1.9 times as fast on processors with AVX2,
-and answers as fast as before. A Q8_0 weight is within 1/254 of the largest of its block of 32 from the Q4_1 weight that it stands for; Q4_1 itself
-divides the range of the block by 15.
+llama.cpp multiplies weights of type Q4_1 row by row, and weights of type Q8_0 in blocks. On processors with AVX2, prompts are read 1.5 to 1.9 times
+as fast, and answers are written as fast as before. A Q8_0 weight differs from its Q4_1 weight by at most 1/254 of the largest weight in its block of
+32; Q4_1 itself divides the range of the block by 15.
 """
 
 import tempfile
@@ -15,9 +15,8 @@ from serl.researcher.llm.models import MODELS, find
 
 
 def served_file(name: str) -> Path:
-    """The file that llama.cpp serves for a pinned model or the GGUF file at a path: the copy of a pinned model that has one, made the first time,
-    which takes some 5 s for 135 M parameters. ModelFileError if the model is missing, or
-    the copy cannot be written."""
+    """The file that llama.cpp serves for a pinned model or for the GGUF file at a path. Some pinned models have an 8-bit copy, which is made on the
+    first call (about 5 s for 135 M parameters). ModelFileError if the model is missing, or if the copy cannot be written."""
     path = find(name)
     if name not in MODELS or not MODELS[name].eight_bit:
         return path
@@ -43,7 +42,7 @@ def _write(original: Path, path: Path) -> None:
     writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
         if name.startswith("GGUF.") or name == "general.architecture":
-            continue  # the writer's own
+            continue  # the writer adds these itself
         inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
         value = int(gguf.LlamaFileType.MOSTLY_Q8_0) if name == "general.file_type" else field.contents()
         writer.add_key_value(name, value, field.types[0], sub_type=inner)

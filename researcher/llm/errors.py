@@ -14,7 +14,7 @@ class EndpointUnreachableError(LlmError):
 
 
 class EndpointRefusedError(LlmError):
-    """The endpoint rejects this request for good (key, model, parameters, quota)."""
+    """The endpoint rejects this request, and a retry would not help (key, model, parameters, quota)."""
 
 
 class BudgetSpentError(LlmError):

@@ -25,11 +25,11 @@ def key_of(request: dict[str, Any]) -> str:
 
 
 BEGINNING = b'{"key": "'
-"""Of a line. A file that ends with something else is none of ours, and stays as it is."""
+"""How a line begins. A file whose incomplete last line begins differently is not a record, and is left unchanged."""
 
 
 def _append(text: bytes, file: BinaryIO) -> None:
-    """Append a line and sync it to disk. If that fails, the file is as before: another call may find room for its line."""
+    """Append a line and sync it to disk. If that fails, the file is left as before: another call may find space for its line."""
     before, rest = file.seek(0, os.SEEK_END), memoryview(text)
     try:
         while rest:
@@ -56,7 +56,7 @@ class Record:
         self._answers: dict[str, dict[str, Any]] = {}
         self.tokens = 0
         self.usd = 0.0
-        #: what calls under way may take at most
+        #: (tokens, USD) that each call in progress may take at most
         self._reserved: list[tuple[int, float]] = []
         self._call_ended = threading.Condition(self._lock)
         if path and path.exists():
@@ -76,10 +76,10 @@ class Record:
 
     @contextmanager
     def reserved(self, tokens: int, usd: float, require: Callable[[int, float], None]) -> Iterator[None]:
-        """Reserves what a call may take while it is under way, so that calls side by side do not exceed a budget together.
+        """Reserves what a call may take while it is in progress, so that concurrent calls together do not exceed a budget.
 
-        require(tokens, usd): raises BudgetSpentError if so much may not be spent in all. While other calls are under way, which may take less
-        than they reserved, it is tried again after each of them.
+        require(tokens, usd) raises BudgetSpentError if these totals may not be spent. While other calls are in progress, which may take less than
+        they reserved, it is tried again after each of them.
         """
         with self._lock:
             while True:

@@ -18,15 +18,15 @@ class Sampling:
 
     temperature: float
     top_p: float
-    """1: sample the full distribution; truncation defaults of the endpoint are switched off."""
+    """1 samples the full distribution: the endpoint's default truncation is switched off."""
     seed: int
     max_tokens: int
     logprobs: bool
 
 
 def grammar_of(schema: dict[str, Any]) -> str:
-    """A JSON schema as a grammar of llguidance. It enforces bounds of numbers and lengths, and the whitespace of json.dumps:
-    otherwise small models fill pages with blanks."""
+    """A JSON schema as a grammar of llguidance. It enforces the bounds of numbers and lengths, and the whitespace of json.dumps, without which small
+    models fill pages with blanks."""
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return f"%llguidance {{}}\nstart: %json {json.dumps({**schema, 'x-guidance': layout})}"
 

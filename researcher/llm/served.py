@@ -21,7 +21,7 @@ from serl.researcher.llm.settings import Endpoint
 READY_S_MAX = 120.0
 STOP_S_MAX = 10.0
 ANSWER_S_MAX = 1800.0
-"""Timeout of one answer. A large model on a busy CPU takes minutes, and a retry would start over. A dead server is noticed at once."""
+"""Timeout of one answer. A large model on a busy CPU takes minutes, and a retry would start from the beginning. A dead server is noticed at once."""
 
 
 class ServedModel:
@@ -103,7 +103,7 @@ class ServedModel:
         return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded", timeout_s=ANSWER_S_MAX)
 
     def _await_ready(self) -> str:
-        """The address that the process prints when it is ready."""
+        """Wait until the process is ready. Returns the address that it prints then."""
         assert self._process and self._process.stdout
         deadline = time.monotonic() + READY_S_MAX
         with selectors.DefaultSelector() as selector:
@@ -136,7 +136,8 @@ def served_model(
 ) -> Iterator[ServedModel]:
     """Serve a model on this machine for the duration of the context: `tiny`, `coder` or the path of a GGUF file.
 
-    Port 0: any free port. slots: answers that are generated side by side; with several, what a seed gives depends on the other answers. ModelFileError if the model is missing, ModelServerError if the server does not start.
+    Port 0 is any free port. `slots` answers are generated in parallel; with several, the result of a seed depends on the other answers.
+    ModelFileError if the model is missing, ModelServerError if the server does not start.
     """
     served = ServedModel(model, port, threads, context_tokens, slots)
     try:

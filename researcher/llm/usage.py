@@ -1,4 +1,4 @@
-"""Token estimates: before a call, and after one whose endpoint reports no counts."""
+"""Token estimates: before a call, and after a call whose endpoint reports no counts."""
 
 import json
 import math
@@ -7,13 +7,13 @@ from typing import Any
 from serl.researcher.llm.answers import Answer
 
 PROMPT_BYTES_PER_TOKEN = 3.0
-"""For the conversation as JSON; the researcher's prompts have at least 3.1, 4 on average (SmolLM2, Qwen2.5)."""
+"""Bytes per token of the conversation as JSON. The researcher's prompts have at least 3.1, and 4 on average (SmolLM2, Qwen2.5)."""
 ANSWER_BYTES_PER_TOKEN = 2.0
-"""For an answer; dense JSON has at least 1.9, 2.4 on average, code more."""
+"""Bytes per token of an answer. Dense JSON has at least 1.9, and 2.4 on average; code has more."""
 
 
 def estimate_prompt_tokens(request: dict[str, Any]) -> int:
-    """Tokens of the messages and the schema, which some endpoints prepend; errs on the high side."""
+    """Estimated tokens of the messages and of the schema, which some endpoints prepend; errs on the high side."""
     parts = [request["messages"], request.get("response_format", "")]
     n_bytes = sum(_bytes(json.dumps(part, ensure_ascii=False)) for part in parts)
     return math.ceil(n_bytes / PROMPT_BYTES_PER_TOKEN)
@@ -25,5 +25,5 @@ def estimate_answer_tokens(answer: Answer) -> int:
 
 
 def _bytes(text: str) -> int:
-    """Bytes of a text, which may contain half of a surrogate pair: JSON can escape one."""
+    """Number of bytes of a text, which may contain lone surrogates: JSON can escape one."""
     return len(text.encode(errors="surrogatepass"))

@@ -46,7 +46,8 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any, memory: Float
 
 
 def as_reward(module: RewardModule) -> Reward:
-    """A module as the reward of one execution environment, whose orders' memory it keeps. It raises ModuleError if the module breaks its contract."""
+    """A module as the reward of one execution environment. It keeps the memory of the environment's orders, and raises ModuleError if the module
+    breaks its contract."""
     kept: NDArray[np.float64] = np.zeros((0, MEMORY_SIZE))
 
     def reward(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:

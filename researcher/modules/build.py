@@ -136,8 +136,8 @@ def profiles(spec: ProfilesSpec) -> ProfilesModule:
 
 
 def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> CommunicateModule:
-    """Message channels over observations named `names`. Received messages, which follow them, are ignored. ModuleError for a channel of an
-    observation that an interface leaves out."""
+    """Message channels over observations named `names`. Received messages, which follow the observations, are ignored. ModuleError for a channel
+    whose observation an interface leaves out."""
     channels = spec.channels
     if absent := [channel.observation for channel in channels if channel.observation not in names]:
         raise ModuleError(

@@ -1,4 +1,4 @@
-"""Checks that a module's output keeps its contract."""
+"""Checks that a module's output keeps its contract. All raise ModuleError if it does not."""
 
 from typing import Any
 

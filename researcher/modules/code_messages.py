@@ -15,7 +15,7 @@ from serl.researcher.modules.errors import ModuleError
 
 
 class CodeMessages:
-    """A `communicate` module defined by code, called with arrays like the other modules. Calls run the code, so only in the sandbox."""
+    """A `communicate` module defined by code, called with arrays like the other modules. A call runs the code: call it in the sandbox only."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -28,6 +28,6 @@ class CodeMessages:
         return np.asarray(output.detach().numpy(), np.float64)
 
     def exported(self, agents: int, observations: int) -> GraphMessages:
-        """The same messages as data, for this number of agents and of observations each. NotExportableError if tracing fails."""
+        """The same messages as data, for `agents` agents with `observations` observations each. NotExportableError if tracing fails."""
         silence = checks.messages(self(np.zeros((agents, observations))), agents)
         return graph_messages(trace_graph(self._function), agents, observations, silence.shape[1])

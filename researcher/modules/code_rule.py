@@ -17,7 +17,7 @@ from serl.researcher.modules.errors import ModuleError
 
 
 class CodeRule:
-    """A `policy` module defined by code, called with arrays like the other modules. Calls run the code, so only in the sandbox."""
+    """A `policy` module defined by code, called with arrays like the other modules. A call runs the code: call it in the sandbox only."""
 
     def __init__(self, function: Callable[[Any], Any], names: Sequence[str] = RULE_NAMES) -> None:
         self._function, self._names = function, tuple(names)

@@ -32,11 +32,11 @@ class Kind(StrEnum):
 
 
 SPEC_ONLY = (Kind.LEARNER, Kind.INTERFACE)
-"""Kinds that are settings, and so have no form as code."""
+"""Kinds that are settings, so they cannot be code."""
 
 
 def form_of(kind: Kind, form: Form) -> Form:
-    """The form in which a kind is written where others are written in `form`."""
+    """The form of a kind where modules are written in `form`; kinds that are settings are always specifications."""
     return "spec" if kind in SPEC_ONLY else form
 
 
@@ -97,16 +97,16 @@ RewardModule = Callable[[RewardInputs], Floats | tuple[Floats, Floats]]
 """reward(step) -> (n_envs,) finite rewards of the step, or a pair: the rewards, and the (n_envs, 4) memory for the order's next step."""
 
 AgentModule = Callable[[int, int], Any]
-"""build(observation_dim, action_dim) -> torch.nn.Module whose forward takes (batch, observation_dim) float32 and gives a pair:
+"""build(observation_dim, action_dim) -> torch.nn.Module whose forward maps (batch, observation_dim) float32 to a pair:
 (batch, action_dim) parameters of the action's distribution, and (batch,) values. Sequences come as larger batches."""
 
 HISTORY_COLUMNS = ("return_bps", "range_bps", "volume_lots")
-"""Of a bar: close to close, (high - low) / close, and what was traded."""
+"""Columns of a bar: close to close, (high - low) / close, and the volume traded."""
 
 
 ImagineModule = Callable[[Floats, np.random.Generator, int, int], Floats]
-"""imagine(history (t, 3), rng, n, horizon) -> (n, horizon, 3) scenarios of what may come next, in HISTORY_COLUMNS; ranges and
-volumes not below 0."""
+"""imagine(history (t, 3), rng, n, horizon) -> (n, horizon, 3) scenarios of what may come next, in HISTORY_COLUMNS; ranges and volumes are at
+least 0."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +129,20 @@ ProfilesModule = Callable[[MarketStatistics, np.random.Generator], Mapping[str, 
 """profiles(statistics, rng) -> a population: {"name": .., "groups": [{"trader": .., "count": .., "profile": {..}}]}."""
 
 MESSAGE_MAX = 8
-"""Numbers a message."""
+"""Most numbers in a message."""
 
 CommunicateModule = Callable[[Floats], Floats]
-"""communicate(observations (n_agents, d)) -> (n_agents, m) messages in [-1, 1], m from 1 to MESSAGE_MAX; the others' policies see
-them at their next decision. In code both are float32 torch tensors and all is done by operations on them, without conditions or loops over
-numbers: messages are part of a policy, which is data, so the operations are read off."""
+"""communicate(observations (n_agents, d)) -> (n_agents, m) messages in [-1, 1], m from 1 to MESSAGE_MAX; the policies of the other agents see
+them at their next decision. In code both are float32 torch tensors, and everything is done by operations on them, without conditions or loops over
+numbers: messages are part of a policy, which is data, so the operations are traced."""
 
 PolicyModule = Callable[[Any], Any]
-"""decide(now) -> (n_envs, 3): what to cross now and what to rest, both in even slices (remaining quantity over remaining decisions), and the
-offset of what rests, -1 (towards the market) to 1 (away). `now` has a field for each observation and `steps_left`, each (n_envs,). In code all are
-float32 torch tensors and everything is done by operations on them, as for messages."""
+"""decide(now) -> (n_envs, 3): the quantity to cross now and the quantity to rest, both in even slices (remaining quantity over remaining
+decisions), and the offset of the resting order, -1 (towards the market) to 1 (away). `now` has a field for each observation and `steps_left`, each
+(n_envs,). In code all are float32 torch tensors and everything is done by operations on them, as for messages."""
 
 LearnerModule = Callable[[], Mapping[str, Any]]
-"""Settings of training: `ppo` and `network`, mappings, and `steps_share`, the share of the steps after which training stops."""
+"""Settings of training: the mappings `ppo` and `network`, and `steps_share`, the share of the steps after which training stops."""
 
 InterfaceModule = Callable[[], Mapping[str, Any]]
 """Settings of the market: `actions` (mode), `offset_ticks` and `offset_bps` (range of the limit price), `levels`, `left_out` (observations)."""

@@ -36,9 +36,11 @@ def _stack(spec: AgentSpec, first: int, widths: Sequence[int]) -> tuple[nn.Seque
 
 
 class SpecNetwork(nn.Module):
-    """A shared trunk with a policy head and a value head. Initial weights are those of the default network (learning/perceptron.py), determined
-    by the seed of PyTorch: orthogonal with gain sqrt 2, .01 in the policy's last layer, so that first actions are near their mid-range, and 1 in
-    the value's; biases are 0."""
+    """A shared trunk with a policy head and a value head.
+
+    Weights are initialised as in the default network (learning/perceptron.py), from PyTorch's seed: orthogonal with gain sqrt 2; .01 in the
+    policy's last layer, so that the first actions are near their mid-range; 1 in the value's last layer. Biases are 0.
+    """
 
     def __init__(self, spec: AgentSpec, observation_dim: int, action_dim: int) -> None:
         super().__init__()
@@ -50,7 +52,7 @@ class SpecNetwork(nn.Module):
         self._initialise({outputs: 0.01, values: 1.0})
 
     def _initialise(self, gains: dict[nn.Linear, float]) -> None:
-        """Weights of the trunk, the policy and the value, in this order; `gains` of other layers are sqrt 2."""
+        """Initialise trunk, policy and value, in this order. Layers that are not in `gains` have gain sqrt 2."""
         generator = torch.Generator().manual_seed(torch.initial_seed())
         for part in (self.trunk, self.policy, self.value):
             for layer in part.modules():

@@ -23,7 +23,7 @@ class Ablation(BaseModel):
     difference: Interval | None = None
     """PA of the first method minus its own, paired by seed, in bps."""
     p_holm: float | None = None
-    """Of that difference being 0 or less, corrected for the number of differences."""
+    """p-value of that difference being 0 or less, corrected for the number of differences (Holm)."""
 
 
 def read_ablations(folder: Path) -> list[Ablation]:

@@ -1,4 +1,4 @@
-"""Proposing while candidates train, and training the incumbent while the first candidates are proposed."""
+"""Runs work in parallel: proposing while candidates train, and training the incumbent while the first candidates are proposed."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +13,8 @@ ABANDON_WAIT_S = 0.2
 
 @contextmanager
 def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[None]:
-    """Do `work` in a thread beside the block, which ends when both are done; raise what the work raised. If the block is left early, call `abandon`, which kills
-    the work's present job, until the work has ended."""
+    """Run `work` in a thread while the block runs, wait for both, and raise what `work` raised. If the block is left early, `abandon`, which kills
+    the current job of `work`, is called until `work` has ended."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -32,7 +32,7 @@ def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[
         while thread.is_alive():
             abandon()
             thread.join(ABANDON_WAIT_S)
-        if errors and isinstance(error, AbandonedError):  # work that fails kills all jobs, also those of the block
+        if errors and isinstance(error, AbandonedError):  # failing work kills all jobs, also those of the block
             raise errors[0] from None
         raise
     if errors:
@@ -40,7 +40,7 @@ def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[
 
 
 class ProposedAhead:
-    """Proposes iterations in a thread. Its proposals are stored as they are made, so a killed run has them."""
+    """Proposes iterations in a thread. Each proposal is stored at once, so a killed run keeps it."""
 
     def __init__(self, propose: Callable[[int], None], iterations: Iterable[int]) -> None:
         self._propose, self._iterations = propose, list(iterations)
@@ -59,7 +59,7 @@ class ProposedAhead:
             self._error = error
 
     def wait(self) -> None:
-        """Wait until all are proposed, or one has failed."""
+        """Wait until all iterations are proposed, or a proposal has failed."""
         self._thread.join()
 
     def abandon(self) -> None:

@@ -1,8 +1,8 @@
-"""The archive of a run: all evaluated candidates by what they do, MAP-Elites with sliding boundaries, and the choice of parents.
+"""The archive of a run: MAP-Elites with sliding boundaries over the behaviour of all evaluated candidates, and the choice of parents.
 
 Each cell keeps its best candidate (Mouret and Clune 2015, arXiv 1504.04909). The boundaries of the cells are quantiles of all candidates so far
-(Fontaine et al. 2019, arXiv 1904.10656), so no range of a behaviour must be known. Parents are chosen by rank among the best of the cells, less
-often the more children they have (novelty of Lange et al. 2025, arXiv 2509.19349).
+(Fontaine et al. 2019, arXiv 1904.10656), so the range of a behaviour need not be known. Parents are chosen among the elites by rank; the more
+children an elite has, the less often it is chosen (novelty of Lange et al. 2025, arXiv 2509.19349).
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from serl.researcher.outer.high_level import rank_shares
 from serl.researcher.outer.records import EvaluatedCandidate
 
 DESCRIPTORS = ("unfilled", "impact", "lateness")
-"""What cells are made of: the share completed by force, the impact, and how late on average."""
+"""The dimensions of the cells: the share filled by forced completion, the impact, and the mean lateness."""
 Place = tuple[int, int]
 """(iteration, slot)."""
 
 
 def descriptors(score: Score) -> tuple[float, ...]:
-    """(unfilled, impact_bps, lateness) of a score; lateness is 0 for scores that do not tell it."""
+    """(unfilled, impact_bps, lateness) of a score; lateness is 0 for scores that lack it."""
     return score.unfilled, score.impact_bps, score.behaviour.get("lateness", 0.0)
 
 
@@ -51,14 +51,14 @@ def elites(candidates: Iterable[EvaluatedCandidate], bins: int) -> list[Elite]:
 
 
 def children(parents: Iterable[Sequence[Place]]) -> Counter[Place]:
-    """The number of children of each candidate, from the parents of all."""
+    """The number of children of each candidate, counted from the parents of all candidates."""
     return Counter(place for each in parents for place in each)
 
 
 def choose_parents(
     archive: Sequence[Elite], offspring: Counter[Place], count: int, rng: np.random.Generator
 ) -> list[EvaluatedCandidate]:
-    """Up to `count` different parents of the archive."""
+    """Up to `count` different parents from the archive."""
     weights = rank_shares(len(archive))
     weights /= [1 + offspring[one.candidate.iteration, one.candidate.slot] for one in archive]
     picked = rng.choice(len(archive), size=min(count, len(archive)), replace=False, p=weights / weights.sum())

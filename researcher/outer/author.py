@@ -21,7 +21,7 @@ from serl.researcher.validation.validate import validate
 INSTRUCTION_CHARS_MAX = 300
 TINY_PROMPT_TOKENS = 400
 ERRORS_CHARS_MAX = 1200
-"""Of the errors of an answer that go back to the model."""
+"""Longest text of an answer's errors that is sent back to the model, in characters."""
 INSTRUCTION_TEMPERATURE = 0.5
 """Modules are sampled at 1, as the policy gradient requires. Instructions do not train the model, and small models ramble at 1."""
 
@@ -51,7 +51,7 @@ class Author:
     logprobs: bool
     """Whether to request answers with tokens and log-probabilities."""
     size: Size = "large"
-    """What the model can do; see Endpoint."""
+    """The model's capability; see Endpoint."""
     context_tokens: int = 16_384
 
     @property
@@ -61,13 +61,13 @@ class Author:
 
     @property
     def name(self) -> str:
-        """Name of the language model, whatever its adapter."""
+        """Name of the language model, without its adapter."""
         return self.model.partition("+")[0]
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of a prompt that leave room for the answer and for one repair: the answer again, and its errors. Those of a tiny model are
-        shorter still: it makes little of a long prompt, and every update of its weights reads prompts again."""
+        """Longest prompt in tokens that leaves room for the answer and for one repair: the answer again, and its errors. Prompts of a tiny model
+        are shorter still: it makes little use of a long prompt, and every update of its weights reads prompts again."""
         fitting = self.context_tokens - 2 * self.max_tokens - ERRORS_CHARS_MAX // 3
         return min(TINY_PROMPT_TOKENS, fitting) if self.size == "tiny" else fitting
 
@@ -77,7 +77,7 @@ class Author:
         self.client.record = before.record
 
     def generate(self, kind: Kind, prompt: Sequence[Message], seed: int, base: str | None = None) -> Generation:
-        """Generate a module, whole or as edits of `base`. Failures of the endpoint and faults of answers become verdicts; raises BudgetSpentError
+        """Generate a module, whole or as edits of `base`. Failures of the endpoint and faults of answers become verdicts. Raises BudgetSpentError
         and OfflineMissError."""
         conversation, verdicts, answer = tuple(prompt), list[Verdict](), None
         for attempt in range(self.repairs_max + 1):
@@ -141,7 +141,7 @@ class Author:
 
 
 def _storable(answer: Answer) -> Answer:
-    """The answer with a question mark for each half of a surrogate pair, which neither a request nor a database can contain."""
+    """The answer with a question mark for each lone surrogate, which neither a request nor a database can contain."""
     return replace(answer, text=answer.text.encode(errors="replace").decode())
 
 

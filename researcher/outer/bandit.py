@@ -1,7 +1,8 @@
 """A bandit over operators and models: Thompson sampling (Thompson 1933; for fractional rewards Agrawal and Goyal 2012, arXiv 1111.1797).
 
-An attempt is paid with the probability that its candidate is better than the best of its time, on the same orders; with 0 if it gave no
-candidate. That is a rank and no size, so that one lucky score cannot decide (Fialho, Schoenauer and Sebag 2010 use ranks for the same reason).
+The reward of an attempt is the probability that its candidate is better than the best candidate at that time, on the same orders; it is 0 if the
+attempt gave no candidate. This rewards the rank and not the size of a gain, so that one lucky score cannot decide (Fialho, Schoenauer and Sebag
+2010 use ranks for the same reason).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ class Arm:
 
 
 def choose_arm(arms: Sequence[Arm], paid: Mapping[Arm, Sequence[float]], rng: np.random.Generator) -> Arm:
-    """The arm with the highest draw from its posterior, Beta(1 + sum, 1 + n - sum) of its payments in [0, 1]."""
+    """The arm with the highest draw from its posterior, Beta(1 + sum, 1 + n - sum) for its n rewards in [0, 1]."""
     draws = []
     for arm in arms:
         payments = paid.get(arm, ())

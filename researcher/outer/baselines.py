@@ -23,7 +23,7 @@ FIRST_RANDOM_TRIALS = 20
 class ParzenProposer:
     """Specifications drawn by a tree-structured Parzen estimator (Bergstra et al. 2011, Algorithms for hyper-parameter optimization; optuna's).
 
-    It learns from the paired difference of each earlier candidate. Kinds without a module are a choice of their own.
+    It learns from the paired difference of each earlier candidate. Leaving out a kind's module is a choice, too.
     """
 
     model = "tpe"
@@ -61,7 +61,7 @@ def _name(kind: Kind, path: Path) -> str:
 
 
 def _trial(optuna: Any, one: EvaluatedCandidate, kinds: Sequence[Kind]) -> Any:
-    """An earlier candidate as the choices that make it."""
+    """An earlier candidate as an optuna trial: the choices that make it."""
     found: dict[str, tuple[Any, list[Any]]] = {}
 
     def record(name: str, value: Any, options: Sequence[Any]) -> Any:
@@ -83,7 +83,7 @@ def _trial(optuna: Any, one: EvaluatedCandidate, kinds: Sequence[Kind]) -> Any:
 
 
 def _at(values: Any, path: Path) -> Any:
-    """The value at a path; of a list its length."""
+    """The value at a path; for a list, its length."""
     for step in path:
         values = values[step]
     return len(values) if isinstance(values, list) else values
@@ -98,7 +98,7 @@ class ClimbProposer:
         self._config, self._database = config, database
 
     def propose(self, iteration: int, slot: int) -> Proposal:
-        """The best candidate with one module changed, or drawn where it has none."""
+        """The best candidate with one module mutated, or drawn if it has none of that kind."""
         rng = np.random.default_rng([self._config.seed, iteration, slot])
         past = PastResults(self._database, iteration)
         best: Mapping[Kind, Any] = past.best_modules if past.best else self._config.incumbent_candidate.modules

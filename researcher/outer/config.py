@@ -209,7 +209,7 @@ class OuterConfig(_Part):
                 f"search.drawn_first: expected uniform among search.operators, got {', '.join(self.search.operators)}; add it, or set 0"
             )
         names = [self.endpoint.model if self.endpoint else self.model, *(one.model for one in self.endpoints)]
-        if len({name.partition("+")[0] for name in names}) != len(names):  # the hash of a tuned model follows a +
+        if len({name.partition("+")[0] for name in names}) != len(names):  # after a +, a tuned model has its hash
             raise ValueError(
                 f"endpoints: expected models with different names, got {', '.join(names)}; the report tells them apart by what comes before a +"
             )
@@ -220,7 +220,7 @@ class OuterConfig(_Part):
     @model_validator(mode="after")
     def _scores_days_that_are_not_trained_on(self, info: ValidationInfo) -> "OuterConfig":
         inner, first = self.inner, self.inner.first_scored_day
-        if not first or not inner.folds or info.context == SAVED:  # the runs of earlier versions stay readable
+        if not first or not inner.folds or info.context == SAVED:  # so that runs of earlier versions stay readable
             return self
         markets = inner.market, inner.dynamic
         begin, end = (choose(one.first_day for one in markets) for choose in (min, max))
@@ -239,7 +239,7 @@ class OuterConfig(_Part):
 
     @property
     def incumbent_candidate(self) -> Candidate:
-        """What candidates are compared with, and the first candidate of a run. A run of policies alone starts from the example."""
+        """The candidate that others are compared with, and the first one of a run. A run that designs only policies starts from the example."""
         if not self.incumbent and self.module_kinds == (Kind.POLICY,):
             return Candidate({Kind.POLICY: Module("spec", example(Kind.POLICY, "spec"))})
         return Candidate.of_specifications(self.incumbent)
@@ -251,7 +251,7 @@ class OuterConfig(_Part):
 
     @property
     def uses_signals(self) -> bool:
-        """Whether candidates are drawn of what predicts the price."""
+        """Whether candidates are drawn from signals that predict the price."""
         searches = self.proposer in ("dek", "search") and "signal" in self.search.operators
         return searches and Kind.POLICY in self.module_kinds
 
@@ -273,8 +273,8 @@ class OuterConfig(_Part):
 
 
 def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
-    """Load a YAML file, or `configs/researcher/NAME.yaml`. `market` replaces the training data by a file of bars or by days with a book,
-    the first of which is the day whose test hours are scored at the end. ConfigError lists what is invalid."""
+    """Load a YAML file, or `configs/researcher/NAME.yaml`. `market` replaces the training data by a file of bars, or by days with a book; the test
+    hours of the first day are scored at the end. ConfigError lists what is invalid."""
     shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
     try:
         text = path.read_bytes() if path.suffix else shipped.read_bytes()
@@ -287,7 +287,7 @@ def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
 
 
 def _with_market(values: Any, market: Sequence[Path]) -> Any:
-    """The values with the market; unchanged if they are no settings, which parse_config says."""
+    """The values with the market; unchanged if they are not settings, which parse_config reports."""
     inner = values.get("inner", {}) if isinstance(values, dict) else None
     default = {} if isinstance(values, dict) and "task" in values else STATIC.model_dump(mode="json")
     trained_in = inner.get("market", default) if isinstance(inner, dict) else None
@@ -311,7 +311,7 @@ def with_experience(config: OuterConfig, adapter: Path | None, experience: Path 
 
 
 def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | None = None) -> OuterConfig:
-    """Settings from plain values; with the context SAVED, old names of settings are accepted. ConfigError lists up to five invalid ones."""
+    """Settings from plain values. With the context SAVED, old names of settings are accepted. ConfigError lists up to five invalid settings."""
     try:
         return OuterConfig.model_validate(values, context=context)
     except ValidationError as error:
@@ -319,7 +319,7 @@ def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | 
 
 
 def require_packages(config: OuterConfig, *, offline: bool = False) -> None:
-    """Raise MissingPackageError now if a package is missing that a run with these settings imports later."""
+    """Raise MissingPackageError if a package is missing that a run with these settings imports later."""
     needed = ["torch", "safetensors", "tensorboard", "pyarrow"]
     if config.uses_llm and not offline:
         needed += ["openai"] if config.endpoint else ["openai", "xllamacpp"]

@@ -1,4 +1,4 @@
-"""The data of a run, by their hashes."""
+"""The data of a run, identified by hashes."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def _file_of(path: Path) -> str:
 
 def require_same_data(database: Database, data: str) -> None:
     """RunError if a run began with other data."""
-    # runs of earlier versions have recorded less than all data
+    # runs of earlier versions did not record all data
     if missing := [one for one in (database.fact("data") or "").split(", ") if one and one not in data.split(", ")]:
         raise RunError(
             f"{database.folder}: expected the data that the run began with, {', '.join(missing)}, got {data}; its scores cannot be compared with "

@@ -42,20 +42,21 @@ CREATE TABLE IF NOT EXISTS iterations (
     iteration INTEGER PRIMARY KEY, model TEXT NOT NULL, pa_bps REAL, ema_bps REAL, change_bps REAL, seconds REAL NOT NULL, facts TEXT NOT NULL);
 """
 _UNSTORED: dict[str, Any] = {"controls_bps": ()}
-"""Of a score: only the race needs it, which has it in its own files."""
+"""Part of a score that is not stored: only the race needs it, and has it in its own files."""
 _ADDED = {"difference_bps": "REAL", "lower_bps": "REAL", "paired": "TEXT"}
-"""Columns of candidates that databases of earlier versions lack: the paired difference, the lower end of its interval, and all of it as JSON."""
+"""Columns of candidates that databases of earlier versions lack: the paired difference, the lower end of its interval, and the whole paired score
+as JSON."""
 BEST = "lower_bps IS NULL, lower_bps DESC, pa_bps DESC, iteration, slot"
 """Order of candidates, the best first: by the lower confidence bound of the paired difference; those without one follow by PA."""
 MERIT = "coalesce(difference_bps, pa_bps)"
-"""What a candidate is worth: the paired difference, or PA in runs of earlier versions."""
+"""The merit of a candidate: the paired difference, or PA in runs of earlier versions."""
 
 
 class Database:
     """The database of one run. Each public method that writes is one transaction."""
 
     def __init__(self, path: Path, held: BinaryIO | None = None) -> None:
-        """`held` is the lock of the run (hold.py), if this process works on it."""
+        """`held` is the lock of the run (hold.py), if this process holds it."""
         self._folder = path.parent
         self._give_back = weakref.finalize(
             self, held.close if held else lambda: None
@@ -88,7 +89,7 @@ class Database:
                         self.rows(f"UPDATE {table} SET stage = ? WHERE stage = ?", current_stage(stage), stage)
 
     def close(self) -> None:
-        """Closes the file and gives back the run."""
+        """Closes the file and releases the run's lock."""
         self._connection.close()
         self._give_back()
 
@@ -192,7 +193,7 @@ class Database:
         return {row["slot"] for row in self.rows("SELECT slot FROM candidates WHERE iteration = ?", iteration)}
 
     def model_of(self, iteration: int) -> str | None:
-        """The language model that wrote modules of an iteration; None if none did."""
+        """The language model that wrote the latest module of an iteration; None if no model wrote any."""
         found = self.one(
             "SELECT model FROM modules WHERE iteration = ? AND origin = 'model' ORDER BY id DESC", iteration
         )
@@ -218,7 +219,7 @@ class Database:
         return self._result(rows[0]) if rows else None
 
     def raced(self) -> list[Candidate]:
-        """The candidates of finished iterations that raced and did not fail, each set of modules once."""
+        """The candidates of finished iterations that raced and did not fail; each set of modules once."""
         found = self.rows(
             "SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE score IS NOT NULL "
             "AND json_extract(facts, '$.stages') IS NOT NULL GROUP BY key) ORDER BY iteration, slot"
@@ -243,8 +244,8 @@ class Database:
     def add_results(
         self, iteration: int, model: str, results: Mapping[int, Result], updates: Mapping[str, Result] | None = None
     ) -> None:  # fmt: skip
-        """Store the results of an iteration by slot, and by key those of earlier candidates that raced on, with their performance. One that failed
-        has none until `set_performance`; its modules keep theirs until then."""
+        """Store the results of an iteration by slot, and the updated results and performance of earlier candidates that raced on by key. An earlier
+        candidate that failed has no performance until `set_performance`; its modules keep theirs until then."""
         with self._transaction():
             for key, result in (updates or {}).items():
                 self._store(result, "key = ?", key)
@@ -281,8 +282,8 @@ class Database:
 
     def set_performance(self, iteration: int, penalty_bps: float) -> None:
         """Set the performance of an iteration's candidates and modules: the paired difference (PA in runs of earlier versions); the worst so
-        far (at most 0) if stopped early without a score; that minus the penalty if failed or rejected. Also of earlier candidates without one: they
-        had a score and failed in a later training.
+        far (at most 0) if stopped early without a score; that minus the penalty if failed or rejected. The same applies to earlier candidates
+        without a performance: they had a score and failed in a later training.
         """
         worst = min(self.one(f"SELECT min({MERIT}) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
         failed = worst - penalty_bps
@@ -319,8 +320,8 @@ class Database:
         return int(self.one("SELECT coalesce(max(iteration), 0) FROM iterations"))
 
     def evaluated(self, before: int, n: int, *, worst: bool = False) -> list[EvaluatedCandidate]:
-        """The `n` best candidates of iterations before `before`, by the lower bound of the paired difference, or the worst by the difference (then
-        including those stopped early). Each set of modules once. Runs of earlier versions have PA only."""
+        """The `n` best candidates of the iterations before `before`, by the lower bound of the paired difference; with `worst`, the `n` worst by the
+        difference, including those stopped early. Each set of modules appears once. Runs of earlier versions have PA only."""
         order, which = (
             (f"difference_bps IS NULL, {MERIT}, iteration, slot", "pa_bps IS NOT NULL")
             if worst

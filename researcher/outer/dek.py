@@ -1,6 +1,6 @@
 """Dual-level enhancing over an archive: operators make candidates, prompts evolve (high level), weights are tuned (low level).
 
-Either level may be absent; without any model the operators that need none remain.
+Either level may be absent. Without any model, only the operators that need none remain.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from serl.researcher.outer.records import Attempt, Draft, Instruction, Lessons, 
 
 
 class DekProposer:
-    """See the module. The first author is the one whose weights are tuned."""
+    """The proposer of this module's docstring. The weights of the first author are tuned."""
 
     def __init__(
         self, config: OuterConfig, database: Database, authors: Sequence[Author], tuning: LowLevelTuning | None
@@ -42,7 +42,7 @@ class DekProposer:
         return PastResults(self._database, before, self._config.search.bins)
 
     def propose(self, iteration: int, slot: int) -> Proposal:
-        """A candidate that is not known yet. An attempt that gives none is followed by operators without a model."""
+        """Propose a candidate that is not known yet. After an attempt that gives none, operators without a model are tried."""
         rng = np.random.default_rng([self._config.seed, iteration, slot])
         past, known = self._past(max(1, iteration - self._config.lag)), self._known()
         attempts, drafts = list[Attempt](), list[Draft]()
@@ -67,8 +67,8 @@ class DekProposer:
         return (iteration - 1) * self._config.candidates + slot < self._config.search.drawn_first
 
     def _arm(self, past: PastResults, rng: np.random.Generator) -> Arm:
-        """An arm without parents for a `fresh_share`, else one with parents, and for a `model_share` one with a model; among these the bandit
-        chooses."""
+        """The arm that the bandit chooses among those that qualify: with probability `fresh_share` those without parents, else those with parents;
+        with probability `model_share` only those with a model."""
         arms = self._operators.arms(past)
         if rng.random() < self._config.search.model_share:
             arms = [arm for arm in arms if arm.model] or arms
@@ -110,7 +110,7 @@ class DekProposer:
 
 
 def _duplicate(made: Made, known: tuple[set[str], set[str]]) -> str | None:
-    """How a candidate equals an earlier one, in words; None if it is new or there is none."""
+    """How a candidate equals an earlier one, in words; None if it is new, or if there is no candidate."""
     candidate = made.candidate
     if candidate is None:
         return None
@@ -121,6 +121,6 @@ def _duplicate(made: Made, known: tuple[set[str], set[str]]) -> str | None:
 
 
 def _unused(draft: Draft, reason: str) -> Draft:
-    """A draft of a candidate that is known already: nothing is learnt from it, because it has no score of its own."""
+    """The draft marked as unused, because its candidate is known already: it has no score of its own, so nothing is learnt from it."""
     verdict = Verdict(draft.kind, draft.model, len(draft.verdicts), "archive", "duplicate", reason)
     return replace(draft, prompt=None, conversation=(), answer=None, verdicts=(*draft.verdicts, verdict))

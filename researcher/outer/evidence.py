@@ -1,4 +1,4 @@
-"""What was measured, as lines of a prompt: the best candidate, past modules by their difference to the incumbent, behaviour, learning curves, the market."""
+"""Measurements as lines of a prompt: the best candidate, past modules by their difference to the incumbent, behaviour, learning curves, the market."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def score_text(score: Score) -> str:
 
 
 def module_text(kind: Kind, one: EvaluatedCandidate) -> str:
-    """A candidate's module on one line, if it is a specification; `default` if it has none, empty if it is too long."""
+    """A candidate's module; specifications are on one line. `default` if the candidate has none, empty if the module is too long."""
     module = one.candidate.modules.get(kind)
     if module is None:
         return "default"
@@ -51,7 +51,7 @@ def score_text_of(one: EvaluatedCandidate) -> str:
 
 
 def behaviour_lines(score: Score) -> list[str]:
-    """Actions, lateness and PA by group of orders; empty for scores that do not tell them."""
+    """Actions, lateness and PA by group of orders; empty for scores that lack them."""
     found = score.behaviour
     lines = []
     actions = [_action_text(index, found) for index in range(len(ACTIONS)) if f"action_{index}_p50" in found]
@@ -73,7 +73,7 @@ def _action_text(index: int, found: Mapping[str, float]) -> str:
 
 
 def curve_line(result: Result) -> str:
-    """The learning curve of a training in a line; empty without one. A sandboxed job reported it, so it may be anything."""
+    """The learning curve of a training on one line; empty without one. A sandboxed job reported it, so it may be anything."""
     claims = result.facts.get("claims")
     curve = claims.get("curve") if isinstance(claims, Mapping) else None
     points = [one for one in curve if _is_point(one)] if isinstance(curve, Sequence) else []
@@ -89,7 +89,7 @@ def _is_point(one: Any) -> bool:
 
 
 def signal_lines(signals: Signals) -> list[str]:
-    """What predicts the price on training days, the surest first."""
+    """The signals that predict the price on training days, largest |t| first."""
     return [
         f"{name}: one standard deviation more, {one.gain_bps:+.2f} bps (t {one.t:+.1f})"
         for name, one in surest(signals)

@@ -1,4 +1,4 @@
-"""What a candidate consists of, as short statements such as `policy rest_percent 400`, to relate choices to scores."""
+"""The choices in a candidate, as short statements such as `policy rest_percent 400`, to relate choices to scores."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ def features(candidate: Candidate, kinds: Sequence[Kind]) -> set[str]:
 
 
 def _choices(value: Any, name: str) -> Iterator[str]:
-    """Each choice with the name of its field; of lists also the length, and of objects in them the words together, without numbers."""
+    """Each choice with the name of its field; for lists also the length, and for objects in them their words together, without numbers."""
     if isinstance(value, dict):
         for field, item in value.items():
             yield from _choices(item, field)

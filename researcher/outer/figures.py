@@ -9,8 +9,8 @@ Query = Callable[[str], Iterable[sqlite3.Row]]
 
 
 def iterations(query: Query) -> list[dict[str, Any]]:
-    """One row per finished iteration: PA of its best candidate with interval, PA of a TWAP on the same orders, PA_ema, best PA so far, figures of
-    tuning."""
+    """One row per finished iteration: PA of its best candidate with its interval, PA of a TWAP on the same orders, PA_ema, the best PA so far,
+    figures of tuning."""
     best = _best_of_each(query)
     rows, so_far = [], None
     for row in query("SELECT * FROM iterations ORDER BY iteration"):

@@ -23,7 +23,7 @@ FRESH_SEEDS = 1_000_000
 def score_test(database: Database, config: OuterConfig) -> None:
     """Train the best candidate and the incumbent on fresh seeds and all training days, score both on the test part, and store the result.
 
-    The time at which the test part was opened is written down before; if the command is killed, the same call finishes what it began.
+    The time at which the test part is opened is recorded first. If the command is killed, the same call finishes what it began.
     RunError if the test part was scored before, there is no candidate to score, or another process works on the run.
     """
     with hold(database.folder):
@@ -88,7 +88,7 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
 
 
 def final_line(found: dict[str, Any]) -> str:
-    """The result on the test part in a line."""
+    """The result on the test part on one line."""
     line = f"PA {found['score']['pa_bps']:+.2f} bps"
     if difference := found.get("paired"):
         line += (

@@ -54,7 +54,7 @@ def glossary(kind: Kind, form: Form) -> list[str]:
 def _line(names: list[str], meaning: str, ranges: dict[str, tuple[float, float]]) -> str:
     known = [ranges[name] for name in names if name in ranges]
     name = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
-    if not known or " to " in meaning or " .. " in meaning:  # the meaning says the range
+    if not known or " to " in meaning or " .. " in meaning:  # the meaning already states the range
         return f"{name}: {meaning}"
     return f"{name}: {meaning} [{min(low for low, _ in known):.2g}, {max(high for _, high in known):.2g}]"
 

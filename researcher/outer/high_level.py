@@ -14,7 +14,7 @@ ORIGINS = ("refined", "mutated", "crossed")
 
 
 def rank_shares(n: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """(n,) selection probabilities by rank, best first: 1/rank, normalised. Ranks, because scores may be negative."""
+    """(n,) selection probabilities by rank, best first: 1/rank, normalised. Ranks are used because scores may be negative."""
     weights = 1.0 / np.arange(1, n + 1)
     shares: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()
     return shares
@@ -35,7 +35,7 @@ def choose(instructions: Sequence[Instruction], kept: int, rng: np.random.Genera
 def offspring(
     kind: Kind, instructions: Sequence[Instruction], kept: int, lines: Sequence[str], iteration: int, author: Author, rng: np.random.Generator
 ) -> tuple[list[Instruction], Verdict]:  # fmt: skip
-    """Let the model write a new instruction: refined, mutated or crossed, in turn. `lines` are measured scores for refining."""
+    """Let the model write a new instruction: refined, mutated or crossed, in turn. `lines` are measurements for the prompt that refines."""
     scored = [one for one in instructions if one.score_bps is not None] or list(instructions)
     parents = [choose(scored, kept, rng)]
     others = [one for one in scored if one.id != parents[0].id]

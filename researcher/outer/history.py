@@ -5,9 +5,9 @@ from pathlib import Path
 from serl.researcher.inner.settings import Settings
 
 SEED = 3_000_000
-"""Seed of the day, if scored days are not secret. The dynamic market uses it for no part of the data."""
+"""Seed of the day, if scored days are not secret. The dynamic market does not use it for any part of the data."""
 UNTIL = "13:05"
-"""Training hours of a day end at 12:30; a day that ends before 13:00 is rejected."""
+"""End of the day: training hours end at 12:30, and a day that ends before 13:00 is rejected."""
 
 
 def lacks_history(settings: Settings) -> bool:
@@ -16,7 +16,7 @@ def lacks_history(settings: Settings) -> bool:
 
 
 def with_history(settings: Settings, folder: Path) -> Settings:
-    """The settings; without data, with a simulated day of the dynamic market's population. The file is written once."""
+    """The settings. If they have no data, a simulated day of the dynamic market's population is added, whose file is written once."""
     if not lacks_history(settings):
         return settings
     path = folder / "history.day"

@@ -1,4 +1,4 @@
-"""At most one process works on a run."""
+"""A lock, so that at most one process works on a run."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -10,7 +10,8 @@ LOCK = "run.lock"
 
 
 def hold(folder: Path) -> BinaryIO:
-    """The lock of a run's folder, which is made, until it is closed or the process ends. RunError while another one has it."""
+    """Lock a run's folder, which is created if needed, until the returned file is closed or the process ends. RunError while another process holds
+    the lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = locked(folder / LOCK)

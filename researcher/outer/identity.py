@@ -1,4 +1,4 @@
-"""When two modules are the same: their normalised text, and for rules and rewards what they do on fixed inputs.
+"""When two modules count as the same: by their normalised text, and for rules and rewards by what they do on fixed inputs.
 
 Evaluating a near-duplicate costs a training and teaches nothing (Lange et al. 2025, arXiv 2509.19349, reject them before evaluation).
 """
@@ -33,7 +33,7 @@ def text_identity(candidate: Candidate) -> str:
 
 
 def behaviour_identity(candidate: Candidate) -> str:
-    """Hash of what the modules do, where that is cheap (specifications of rules and rewards), and of their normalised text elsewhere."""
+    """Hash of what the modules do where that is cheap to find out (specifications of rules and rewards), and of their normalised text elsewhere."""
     return _hash({kind.value: _behaviour(kind, module) for kind, module in candidate.modules.items()})
 
 
@@ -48,12 +48,12 @@ def normalised(kind: Kind, module: Module) -> str:
         return json.dumps(_sorted(json.loads(module.text)), sort_keys=True)
     try:
         return _normalised_code(module.text)
-    except RecursionError:  # deeper than validation allows now; an earlier version accepted it
+    except RecursionError:  # deeper than validation now allows; an earlier version accepted it
         return hashlib.sha256(module.text.encode()).hexdigest()
 
 
 def _sorted(value: Any) -> Any:
-    """Lists of objects are sums or sets, so they are sorted; other lists have an order."""
+    """The value in a normal form: lists of objects are sums or sets, so they are sorted; the order of other lists matters."""
     if isinstance(value, dict):
         return {name: _sorted(item) for name, item in value.items()}
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -62,8 +62,8 @@ def _sorted(value: Any) -> Any:
 
 
 def _normalised_code(text: str) -> str:
-    """The syntax tree without docstrings, with variables numbered by their first appearance. Numbers are no names in Python; and parameters and
-    functions keep their names, which say which is which."""
+    """The syntax tree without docstrings, with variables numbered by their first appearance. A number cannot clash with a name in Python.
+    Parameters and functions keep their names, which tell them apart."""
     tree = ast.parse(text)
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own -= set(_other_names(tree))
@@ -82,7 +82,7 @@ def _names(tree: ast.AST) -> list[str]:
 
 
 def _other_names(tree: ast.AST) -> Iterator[str]:
-    """Names of parameters, functions, classes, imports, and of what comes from other scopes."""
+    """Names of parameters, functions, classes, imports, and variables of other scopes."""
     for node in ast.walk(tree):
         yield from getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ()
         yield from filter(None, (getattr(node, field, None) for field in ("arg", "name", "asname")))
@@ -113,7 +113,7 @@ def actions(outputs: Floats) -> Floats:
 
 @cache
 def rule_inputs() -> Floats:
-    """(n, d) inputs of rules: the recorded observations, of both sides, early and late in the window, ahead and behind."""
+    """(n, d) inputs of rules: the recorded observations for both sides, early and late in the window, ahead of and behind the schedule."""
     observed = load().observations
     states = np.array(list(itertools.product(LEFT, LATENESS, (-1.0, 1.0))))
     states = states[states[:, 0] + states[:, 1] > 0]

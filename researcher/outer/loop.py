@@ -17,7 +17,7 @@ from serl.researcher.outer.proposers import Proposer
 from serl.researcher.outer.records import Evaluator, Instruction, Proposal
 
 CANDIDATES = "candidates"
-"""The folder of the evaluations, in that of the run."""
+"""The folder of the evaluations, within the run's folder."""
 
 
 def ema(ema_bps: float | None, pa_bps: float, decay: float) -> float:
@@ -41,12 +41,12 @@ def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
 
 
 def final_begun(database: Database) -> bool:
-    """Whether the test part was opened, with a result or without."""
+    """Whether the test part was opened, even if there is no result yet."""
     return any(database.fact(name) is not None for name in ("test", "test_opened"))
 
 
 def reached(config: OuterConfig, database: Database) -> str | None:
-    """Which limit of the settings a run has reached; None if it has reached none."""
+    """The limit of the settings that a run has reached; None if it has reached none."""
     done = database.rows("SELECT * FROM iterations ORDER BY iteration")
     if len(done) >= config.iterations:
         return f"all {config.iterations} iterations are done" if config.iterations > 1 else "its iteration is done"
@@ -63,7 +63,7 @@ def reached(config: OuterConfig, database: Database) -> str | None:
 
 
 def _empty(database: Database, config: OuterConfig) -> int:
-    """Number of latest finished iterations in a row without a valid proposal; the incumbent is none."""
+    """Number of latest finished iterations in a row without a valid proposal; the incumbent does not count as one."""
     last = (
         database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL AND slot < ?", config.candidates) or 0
     )
@@ -99,11 +99,12 @@ class OuterLoop:
     before_iteration: Callable[[], None] = lambda: None
     """Called before each iteration; restarts a served model that has died."""
     beside_first: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Surrounds the first proposals, with what can be done beside them."""
+    """Surrounds the first proposals, and does work in parallel to them."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> str:
-        """Run iterations until there is a reason to stop; store and return it. EndpointRefusedError if the endpoint rejects the first requests."""
+        """Run iterations until there is a reason to stop; store and return the reason. EndpointRefusedError if the endpoint rejects the first
+        requests."""
         if self.database.one("SELECT count(*) FROM instructions") == 0:
             initial = [
                 Instruction(kind, text, "initial") for kind in self.config.module_kinds for text in INITIAL[kind]
@@ -128,7 +129,7 @@ class OuterLoop:
         ahead = ProposedAhead(self._propose, range(iteration + 1, last + 1))
         try:
             results, raced = self._evaluate(iteration)
-            ahead.wait()  # what follows changes what proposals know, and the models; a late proposal must not know more than an early one
+            ahead.wait()  # the steps below change the models and what proposals know; a late proposal must not know more than an early one
         except BaseException:
             ahead.abandon()
             raise
@@ -162,7 +163,7 @@ class OuterLoop:
         self.callbacks.on_proposed(1, slot, incumbent)
 
     def _require_endpoint(self, proposal: Proposal) -> None:
-        """Raise EndpointRefusedError if an endpoint rejects a request before the run has any module of its model: key, model or parameters are
+        """Raise EndpointRefusedError if an endpoint rejects a request before the run has any module of its model: the key, model or parameters are
         wrong. The proposal is not stored, so a resumed run repeats it."""
         verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
         refused = [one for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
@@ -172,8 +173,8 @@ class OuterLoop:
             )
 
     def _evaluate(self, iteration: int) -> tuple[dict[int, Result], dict[str, Result]]:
-        """Evaluate pending candidates, and store nothing: results by slot, and by key those of earlier candidates, which race with the new ones.
-        Each set of modules is evaluated once per run."""
+        """Evaluate pending candidates without storing anything. Returns their results by slot, and by key the results of earlier candidates, which
+        race with the new ones. Each set of modules is evaluated once per run."""
         waiting = self.database.pending(iteration)
         known = {candidate.key: self.database.result_of(candidate.key) for _, candidate in waiting}
         fresh: dict[str, Candidate] = {one.key: one for _, one in waiting if known[one.key] is None}

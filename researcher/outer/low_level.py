@@ -1,6 +1,6 @@
 """DEK, low level: after each iteration, tune the model's weights on all scored modules, and serve the tuned model.
 
-Files: a tuner's state and figures per iteration with updates; `adapter.safetensors` and `experience.jsonl`, from which other runs start.
+Files: the tuner's state and figures for each iteration with updates; `adapter.safetensors` and `experience.jsonl`, from which other runs can start.
 """
 
 import json
@@ -30,7 +30,7 @@ from serl.researcher.tuning.pool import Pool, Scored
 
 ADAPTER, EXPERIENCE = "adapter.safetensors", "experience.jsonl"
 START, IMPORTED = "start.safetensors", "imported.jsonl"
-"""Copies of what the run was given: the files may change while it is stopped."""
+"""Copies of the files that the run was given: the originals may change while the run is stopped."""
 
 
 class LowLevelTuning:
@@ -46,7 +46,7 @@ class LowLevelTuning:
         from serl.researcher.tuning.memory import require_memory
         from serl.researcher.tuning.tuner import Tuner
 
-        torch.set_num_threads(1)  # beside it candidates train
+        torch.set_num_threads(1)  # candidates train in parallel
         self.config, self._form, self._folder = config, form, folder
         self._served, self._database = served, database
         self._gguf, self._served_file = find(model), served_file(model)
@@ -60,7 +60,7 @@ class LowLevelTuning:
         self._imported = self._import_experience()
 
     def _kept(self, path: Path, name: str) -> Path:
-        """The run's copy of a file, made if there is none."""
+        """The run's copy of a file, created if it does not exist."""
         copy = self._folder / name
         if not copy.exists():
             with atomic_file(copy) as file:
@@ -76,7 +76,7 @@ class LowLevelTuning:
         return read_experience(self._kept(self.config.experience, IMPORTED), self._tuner.base.sha256, grammars)
 
     def resume(self, iteration: int, author: Author) -> None:
-        """Restore the newest state up to `iteration` and serve it. Not every iteration has an update. Without one, serve the adapter that the
+        """Restore the newest state up to `iteration` and serve it; not every iteration has an update. Without any state, serve the adapter that the
         run starts from."""
         saved = [path for path in states(self._folder) if _number(path) <= iteration]
         if saved:
@@ -118,13 +118,13 @@ class LowLevelTuning:
         self._tuner.save(state)
         facts |= {"update_s": time.monotonic() - began}
         self._export(rows)
-        write_json(facts_path, facts)  # after all others: what a kill left out is done again
+        write_json(facts_path, facts)  # last, so that everything is repeated after a kill in between
         self._prune_states()
         self._serve(author)
         return dict(json.loads(facts_path.read_text()))
 
     def _update(self, rows: Sequence[Scored], iteration: int) -> dict[str, Any]:
-        """Several updates on minibatches of all modules; the figures of the last, or why there was none."""
+        """Make several updates on minibatches of all modules. Returns the figures of the last update, or why there was none."""
         pool = Pool(rows, self.config.tuning)
         rng = np.random.default_rng([self.config.tuning.seed, iteration])
         done = list[dict[str, Any]]()
@@ -139,9 +139,9 @@ class LowLevelTuning:
         return done[-1] | {"updates": len(done), "modules": fresh, "pool": len(pool.rows), "noise_bps": pool.noise_bps}
 
     def scored(self, iteration: int, model: str) -> list[Scored]:
-        """All scored modules of the tuned model up to an iteration, with the probability of their proposal. It is that under the present policy
-        for those that were proposed since the last updates, so call it before the updates; for earlier ones it was kept then. Those that were proposed
-        while the candidates of `iteration` trained are not scored yet, but have it kept too."""
+        """All scored modules of the tuned model up to an iteration, with the log-probability of their proposal. Modules proposed since the last
+        updates get it from the present policy, so call this before the updates; for earlier modules it was stored then. Modules proposed while the
+        candidates of `iteration` trained have no score yet, but their log-probability is stored too."""
         place = self._database, self._tuner.base, self._form, model, iteration
         found, proposals = recorded_modules(*place), self._tuner.proposals
         unknown = [one for one in (*found, *modules_ahead(*place)) if one.id not in proposals]
@@ -163,7 +163,7 @@ class LowLevelTuning:
         author.use_endpoint(self._served.restart(tuned.lora, tuned.model))
 
     def _export(self, rows: Sequence[Scored]) -> None:
-        """Write what later runs can start from."""
+        """Write the adapter and the experience that later runs can start from."""
         from serl.researcher.tuning.adapter import save_adapter
         from serl.researcher.tuning.store import write_experience
 
@@ -181,7 +181,7 @@ class LowLevelTuning:
 
 
 def settings_of(config: LowLevel, folder: Path) -> TuningConfig:
-    """The settings of a run's tuner: those of its states, because a run that began with the defaults of an earlier version goes on with them."""
+    """The settings of a run's tuner: those of its saved states, because a run that began with the defaults of an earlier version keeps them."""
     from serl.researcher.tuning.tuner import saved_settings
 
     saved = states(folder)

@@ -1,7 +1,7 @@
-"""Changes of specifications without a model: a mutation to neighbouring choices, and a crossing of two.
+"""Changes of specifications without a model: mutation to neighbouring choices, and crossing of two specifications.
 
-Both read the JSON schema of a kind, so they know every field that the schema has. A number moves to a neighbour in its list of choices, a
-word becomes any other, a list gains or loses an item.
+Both read the JSON schema of a kind, so they know all its fields. A number moves to a neighbour in its list of choices, a word becomes any other
+word, a list gains or loses an item.
 """
 
 import copy
@@ -18,7 +18,7 @@ from serl.researcher.outer.uniform import Path, choices, drawn, resolved, unifor
 TWO_CHANGES_SHARE = 0.3
 """Share of mutations that change two choices instead of one."""
 Change = tuple[Path, Callable[[np.random.Generator], Any]]
-"""Where, and what the value there becomes."""
+"""(path, function that draws the new value at the path)."""
 
 
 def mutate(kind: Kind, text: str, rng: np.random.Generator) -> str:
@@ -59,7 +59,7 @@ def _changes(schema: dict[str, Any], definitions: dict[str, Any], value: Any, pa
 
 
 def neighbours(options: list[Any], value: Any) -> list[Any]:
-    """The next smaller and the next larger number of a list of choices; any other word."""
+    """The next smaller and the next larger number in a list of choices; for a word, all other words."""
     if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
         ordered = sorted(options)
         place = ordered.index(value)

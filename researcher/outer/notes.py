@@ -1,4 +1,4 @@
-"""Notes on what a run has learnt: measured statements for every model, and sentences that capable models write after an iteration."""
+"""Notes on what a run has learnt: statements from measurements for every model, and sentences that capable models write after an iteration."""
 
 import math
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.records import Note, Verdict
 
 COUNT_MIN = 3
-"""Candidates with and without a choice that a statement needs."""
+"""Minimum number of candidates with a choice, and of candidates without it, for a statement."""
 SHOWN = 4
-"""Candidates of an iteration that a model is shown for a note."""
+"""Best candidates of an iteration that a model is shown for a note; the worst one is added."""
 
 
 def measured_notes(past: PastResults, kinds: Sequence[Kind], count: int) -> list[str]:
-    """The choices whose candidates differ most, in standard errors, from those without them, such as
-    'policy rest_percent 3000: +0.40 bps over n=12 (standard error 0.10)'. Confounded by the other choices, as means of a search are."""
+    """The choices whose candidates differ most, in standard errors, from the candidates without them, such as
+    'policy rest_percent 3000: +0.40 bps over n=12 (standard error 0.10)'. Other choices confound the differences, as in the means of any search."""
     candidates = past.done
     values = np.array([one.performance_bps for one in candidates])
     having: dict[str, list[int]] = {}

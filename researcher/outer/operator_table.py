@@ -1,4 +1,4 @@
-"""Which operator and model made what: a table of the report."""
+"""The report's table of operators and models, and what each of them made."""
 
 import math
 from statistics import fmean
@@ -9,12 +9,12 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.past import PastResults
 
 AFTER_ALL = 1 << 40
-"""An iteration after every other."""
+"""An iteration number after all others."""
 
 
 def operator_table(database: Database) -> list[dict[str, Any]]:
-    """A row for each operator and model: attempts, candidates that they gave and of these those with a score, the mean paired difference to the
-    incumbent of their time with its standard error over candidates, and how many beat it by more than two standard errors. Empty for older runs."""
+    """A row for each operator and model: attempts, candidates from them, candidates with a score, the mean paired difference to the incumbent at
+    that time with its standard error over candidates, and how many beat it by more than two standard errors. Empty for older runs."""
     past = PastResults(database, AFTER_ALL)
     tried: dict[Arm, list[bool]] = {}
     for row in database.rows("SELECT operator, model, used FROM attempts ORDER BY iteration, slot, number"):

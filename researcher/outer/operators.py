@@ -32,16 +32,16 @@ PARENTS: dict[Operator, int] = {
     "combine": 2,
     "cross": 2,
 }
-"""Parents that each operator needs."""
+"""Number of parents that each operator needs."""
 MECHANICAL: frozenset[Operator] = frozenset({"cross", "mutate", "signal", "surrogate", "uniform"})
 """Operators without a model."""
 SIGNAL_SHARE = 0.5
-"""Of the new specifications in the pool of the surrogate that are drawn of signals, where there are some."""
+"""Share of the new specifications in the surrogate's pool that are drawn from signals, if there are any."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What an attempt made: drafts, the parent's modules beside them, and the parents."""
+    """The outcome of an attempt: drafts, the modules inherited with them, and the parents."""
 
     drafts: tuple[Draft, ...]
     inherited: dict[Kind, Module]
@@ -60,7 +60,7 @@ def candidate_of(drafts: tuple[Draft, ...], inherited: dict[Kind, Module]) -> Ca
 
 
 def specification_draft(kind: Kind, operator: str, text: str, prompt: Prompt | None = None) -> Draft:
-    """A specification that an operator without a model has made, validated. With a prompt the model can learn from it."""
+    """A validated specification that an operator without a model made. With a prompt, the model can learn from it."""
     report = validate(kind, text, "spec")
     return Draft(kind, "spec", operator, operator, prompt, text if report.ok else None, (verdict_of(report, operator, 0),),
                  prompt.messages if prompt else ())  # fmt: skip
@@ -80,7 +80,7 @@ def generated_draft(author: Author, kind: Kind, prompt: Prompt, rng: np.random.G
 
 
 def some_of(kinds: Sequence[Kind], share: float, rng: np.random.Generator) -> tuple[Kind, ...]:
-    """Each kind with a probability, at least one."""
+    """Each kind with probability `share`, and at least one."""
     if len(kinds) == 1:
         return tuple(kinds)
     chosen = tuple(kind for kind in kinds if rng.random() < share)
@@ -91,17 +91,17 @@ class Operators:
     """The operators of a run."""
 
     def __init__(self, config: OuterConfig, authors: Sequence[Author], writer: PromptWriter, signals: Signals) -> None:
-        """`signals` are those of the market; none if they are not used or not known."""
+        """`signals` are the market's signals; empty if they are not used or not known."""
         self._config, self._authors, self._writer = config, {author.name: author for author in authors}, writer
         self._signals = signals if any(one.counts for one in signals.values()) else {}
 
     @property
     def drawn_first(self) -> Arm:
-        """What makes the first candidates."""
+        """The arm that makes the first candidates."""
         return Arm("signal" if self._signals else "uniform")
 
     def arms(self, past: PastResults) -> list[Arm]:
-        """What can be tried now: operators whose parents exist, with each model that can do what they ask."""
+        """The arms that can be tried now: operators with enough parents, each with every model that can do what the operator asks."""
         found = list[Arm]()
         for operator in self._config.search.operators:
             if PARENTS[operator] > len(past.archive):
@@ -136,11 +136,11 @@ class Operators:
         kinds = self._kinds(operator, parents, rng)
         drafts = tuple(self._draft(operator, kind, author, past, parents, inherited, rng) for kind in kinds)
         if not parents and past.best and set(inherited) - set(kinds):
-            parents = (past.best,)  # which it descends from, by the kinds that it leaves
+            parents = (past.best,)  # the candidate descends from it through the kinds that it keeps
         return Made(drafts, inherited, parents)
 
     def _inherited(self, parents: Sequence[EvaluatedCandidate], past: PastResults, rng: np.random.Generator) -> dict[Kind, Module]:  # fmt: skip
-        """The modules beside the new ones: the best candidate's, the parent's, or each from one of both parents."""
+        """The modules that are kept: the best candidate's, the parent's, or each from one of the two parents."""
         if not parents:
             return past.best_modules
         each = [dict(parent.candidate.modules) for parent in parents]
@@ -148,7 +148,7 @@ class Operators:
         return {kind: module for kind, module in picked.items() if module is not None}
 
     def _kinds(self, operator: Operator, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator) -> tuple[Kind, ...]:  # fmt: skip
-        """The kinds to make anew."""
+        """The kinds whose modules are made anew."""
         kinds, config = self._config.module_kinds, self._config
         if operator == "signal":
             return (Kind.POLICY,)
@@ -191,7 +191,7 @@ class Operators:
         return uniform.draw(kind, rng)
 
     def _uniform_share(self, form: Form) -> float:
-        """From the settings, because a replay has no tuner."""
+        """The share of specifications drawn uniformly. It comes from the settings, because a replay has no tuner."""
         tuned = self._config.active_low_level
         return tuned.uniform_share if tuned and form == "spec" else 0.0
 

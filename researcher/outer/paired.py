@@ -10,14 +10,14 @@ from serl.researcher.inner.paired import standard_error
 
 
 class Difference(NamedTuple):
-    """A mean over orders and its standard error, clustered by day; the error is NaN for scores of other orders."""
+    """A mean over orders and its standard error, clustered by day; the error is NaN if the scores have no common orders."""
 
     mean_bps: float
     error_bps: float
 
     @property
     def better(self) -> float:
-        """Probability that the difference is above 0, if its error is normal; without an error 0, 1/2 or 1."""
+        """Probability that the difference is above 0, assuming a normal error; 0, 1/2 or 1 without an error."""
         if not self.error_bps > 0:
             return 0.5 * (1 + float(np.sign(self.mean_bps)))
         return 0.5 * (1 + math.erf(self.mean_bps / self.error_bps / math.sqrt(2)))
@@ -28,11 +28,11 @@ class Difference(NamedTuple):
 
 
 def paired_difference(one: Result, other: Result) -> Difference | None:
-    """`one` minus `other`, order by order; None without both scores. After different shares of the training steps the difference of their
-    differences to the incumbent, each after the same training as the incumbent's: longer training alone raises a score.
+    """`one` minus `other`, order by order; None unless both have a score. After different shares of the training steps, it is the difference of their
+    paired differences to an equally trained incumbent, because longer training alone raises a score.
 
-    Trainings with the same seeds are scored on the same orders, those of the first seed first. If one candidate has more trainings, the others of it
-    are left out; without common orders, the difference is that of the means.
+    Trainings with the same seeds are scored on the same orders, starting with those of the first seed. If one candidate has more trainings, its
+    additional ones are left out. Without common orders, the result is the difference of the means.
     """
     if one.score is None or other.score is None:
         return None
@@ -47,6 +47,6 @@ def paired_difference(one: Result, other: Result) -> Difference | None:
 
 
 def _days(score: Score, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The days of the first orders; those of earlier versions' scores, which are not stored, count as different."""
+    """The days of the first `count` orders. Scores of earlier versions have no days stored: each order then counts as a day of its own."""
     known = len(score.clusters) == len(score.advantages_bps)
     return np.asarray(score.clusters[:count] if known else range(count), np.int64)

@@ -1,4 +1,4 @@
-"""What a proposer may know when it makes a proposal: the results of the iterations before a given one."""
+"""What a proposer may know when it makes a proposal: the results of iterations before a given one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ EVERY = -1
 
 @dataclass(frozen=True)
 class PastResults:
-    """The results before iteration `before`. A race changes them as well, so the loop adds no results while proposals are made."""
+    """The results before iteration `before`. A race changes these too, so the loop adds no results while proposals are made."""
 
     database: Database
     before: int
@@ -42,27 +42,27 @@ class PastResults:
 
     @property
     def best_modules(self) -> dict[Kind, Module]:
-        """Its modules; empty where all are the default's."""
+        """The modules of `best`; empty before the first score, or if all are the default's."""
         return dict(self.best.candidate.modules) if self.best else {}
 
     @cached_property
     def archive(self) -> list[Elite]:
-        """The best of each behaviour."""
+        """The best candidate of each behaviour."""
         return elites(self.done, self.bins)
 
     @cached_property
     def offspring(self) -> Counter[Place]:
-        """The number of children of each candidate, also of those that wait for their result."""
+        """The number of children of each candidate, including children that have no result yet."""
         return children(parents_of(row) for row in self.database.rows("SELECT parents FROM candidates"))
 
     def difference(self, one: EvaluatedCandidate) -> Difference | None:
-        """What a candidate gains over the run's incumbent; in runs of earlier versions, which had none, over the best."""
+        """A candidate's difference to the run's incumbent; in runs of earlier versions, which had none, to the best candidate."""
         if one.result.paired:
             return Difference(one.result.paired.difference_bps, one.result.paired.se_bps)
         return paired_difference(one.result, self.best.result) if self.best else None
 
     def gains(self) -> dict[Arm, list[Difference | None]]:
-        """What the attempts of each operator and model gained over the best candidate of their time; None for those without a scored candidate."""
+        """The differences of each operator's and model's attempts to the best candidate at that time; None for attempts without a scored candidate."""
         rows = self.database.rows(
             "SELECT a.*, c.key FROM attempts a JOIN candidates c USING (iteration, slot) WHERE a.iteration < ? ORDER BY a.iteration, a.slot, number",
             self.before,
@@ -79,14 +79,14 @@ class PastResults:
         return found
 
     def paid(self) -> dict[Arm, list[float]]:
-        """What each operator and model was paid for its attempts; see bandit.py."""
+        """The rewards of each operator's and model's attempts; see bandit.py."""
         return {arm: [gain.better if gain else 0.0 for gain in gains] for arm, gains in self.gains().items()}
 
     def _best_before(self, iteration: int) -> EvaluatedCandidate | None:
         return next((one for one in self.done if one.iteration < iteration), None)
 
     def errors(self, kind: Kind, count: int) -> Sequence[str]:
-        """The last errors of modules of a kind, each once: of validation, and of training."""
+        """The last errors of modules of a kind, in validation or training; each appears once."""
         rows = self.database.rows(
             "SELECT text FROM verdicts WHERE iteration < ?1 AND reason != 'ok' AND text != '' AND (kind = ?2 AND stage IN "
             "('static check', 'dry run') OR kind IS NULL AND stage = 'training') GROUP BY text ORDER BY max(id) DESC LIMIT ?3",

@@ -17,7 +17,7 @@ from serl.researcher.outer.loop import Callbacks
 from serl.researcher.outer.records import Draft, Proposal
 
 UNANSWERED_TOLD = 4
-"""Requests in a row without an answer of the language model after which the user is told, and again after as many more."""
+"""Requests in a row without an answer from the language model after which the user is told, and told again after as many more."""
 
 
 @contextmanager

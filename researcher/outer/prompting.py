@@ -1,4 +1,4 @@
-"""Writes the prompts of a run: chooses the instruction, and shows what is known about a kind of module."""
+"""Writes the prompts of a run: chooses the instruction and adds what is known about a kind of module."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class PromptWriter:
     def write(
         self, kind: Kind, operator: Operator, author: Author, past: PastResults, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
     ) -> Prompt:  # fmt: skip
-        """The prompt for a module of a kind. Without a parent it may be one of the best past prompts again."""
+        """The prompt for a module of a kind. Without a parent, it may repeat one of the best past prompts."""
         high = self._config.high_level
         instruction, number, lines = prompts.INITIAL[kind][0], None, list[str]()
         if high is not None:
@@ -48,7 +48,7 @@ class PromptWriter:
             known = self._database.instructions(kind, past.before)
             chosen = high_level.choose(known, high.instructions, rng)
             instruction, number, lines = chosen.text, chosen.id, prompts.instruction_lines(kind, known, high.pairs)
-        if author.size == "tiny":  # it writes specifications alone
+        if author.size == "tiny":  # a tiny model writes only specifications
             parents = [parent for parent in parents if not _is_code(kind, parent)]
         asked = f"{TASKS.get(operator, '') if parents else ''} {instruction}".strip()
         if author.size == "tiny":
@@ -62,7 +62,7 @@ class PromptWriter:
         return Prompt(kind, messages, number)
 
     def _short_sections(self, kind: Kind, past: PastResults, parents: Sequence[EvaluatedCandidate]) -> list[Section]:
-        """What a tiny model is shown beside the parents: modules, and what each gained."""
+        """What a tiny model is shown besides the parents: modules, and the gain of each."""
         best, found = past.best, list[Section]()
         if best and not _is_code(kind, best) and _whole(kind, best) not in {_whole(kind, parent) for parent in parents}:
             title = f"The best so far ({_gain(past, best)}), which you must beat:"
@@ -120,7 +120,7 @@ def _gain(past: PastResults, one: EvaluatedCandidate) -> str:
 
 
 def _whole(kind: Kind, parent: EvaluatedCandidate) -> str:
-    """A parent's module, which an edit must be able to copy from."""
+    """A parent's whole module: an edit must be able to copy from it."""
     module = parent.candidate.modules.get(kind)
     if module is None:
         return "the default module"

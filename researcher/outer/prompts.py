@@ -69,11 +69,11 @@ SHORT_TASK = "You design algorithms that execute large orders; the score is the 
 """The task in a prompt for a tiny model."""
 
 _SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
-"""Classes whose source a prompt for code includes."""
+"""Classes whose source is part of a prompt for code, docstrings included."""
 
 
 class Section(NamedTuple):
-    """Lines of a prompt under a title. Where a prompt is too long, sections lose their last lines, those with the lowest `rank` first."""
+    """Lines of a prompt under a title. If a prompt is too long, sections lose their last lines, starting with the section of the lowest `rank`."""
 
     title: str
     lines: Sequence[str]
@@ -110,9 +110,9 @@ def conversation(
     *,
     edits: bool = False,
 ) -> tuple[Message, ...]:
-    """The prompt for a module: the macro prompt; goal and contract, what is known, the instruction, and what to answer with.
+    """The prompt for a module: the macro prompt; then goal and contract, what is known, the instruction, and the form of the answer.
 
-    What is known is cut until the estimate of the whole is at most `tokens`; the rest is needed in any case.
+    What is known is cut until the estimated length of the whole is at most `tokens`; the other parts are never cut.
     """
     form = form_of(kind, form)
     return _fitted(sections, tokens, lambda rest: _messages(macro, kind, form, rest, instruction, edits))
@@ -121,8 +121,8 @@ def conversation(
 def short_conversation(
     kind: Kind, parents: Sequence[Section], sections: Sequence[Section], instruction: str, tokens: int
 ) -> tuple[Message, ...]:
-    """The prompt for a specification by a tiny model: without the contract, because a grammar holds its answer to the schema. It is cut as in
-    `conversation`, except the parents, which the instruction is about."""
+    """The prompt for a specification by a tiny model, without the contract, because a grammar enforces the schema. It is cut as in `conversation`,
+    except the parents, which the instruction is about."""
 
     def messages(rest: Sequence[Section]) -> tuple[Message, ...]:
         known = [section.text for section in (*parents, *rest)]
@@ -134,7 +134,7 @@ def short_conversation(
 def _fitted(
     sections: Sequence[Section], tokens: int, write: Callable[[Sequence[Section]], tuple[Message, ...]]
 ) -> tuple[Message, ...]:
-    """The messages written of as much of the sections as `tokens` allow."""
+    """The messages, with as much of the sections as `tokens` allow."""
     rest = list(sections)
     while True:
         messages = write(rest)
@@ -172,14 +172,14 @@ def instruction_lines(kind: Kind, instructions: Sequence[Instruction], n: int) -
 
 
 def repair_message(errors: str, form: Form, *, edits: bool = False) -> Message:
-    """The message that sends errors of an answer back."""
+    """The message that sends the errors of an answer back to the model."""
     what = "JSON object" if form == "spec" else "module in one ```python block"
     again = "all edits, corrected; they apply to the module as first shown," if edits else f"the whole corrected {what}"
     return {"role": "user", "content": f"That is not valid:\n{errors}\nAnswer with {again} alone."}
 
 
 def contract_text(kind: Kind, form: Form) -> str:
-    """What a module of a kind is: for a specification its fields, for code its function; with an example."""
+    """The contract of a kind: for a specification its fields, for code its function; with an example."""
     if form == "spec":
         about = " ".join((specs.SPECS[kind].__doc__ or "").split())
         return f"It is a JSON specification: {about} Its fields and their choices:\n{schema_text(kind)}\nExample:\n{example(kind, 'spec').strip()}"

@@ -1,4 +1,4 @@
-"""Proposers of candidates without an archive: a language model Eureka-style, uniform random specifications, the hand-written default."""
+"""Proposers of candidates without an archive: a language model in the style of Eureka, uniform random specifications, the hand-written default."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from serl.researcher.outer.records import Draft, EvaluatedCandidate, Lessons, Pr
 
 
 class Proposer(Protocol):
-    """Proposes candidates from the database of earlier iterations only, so a resumed run proposes the same."""
+    """Proposes candidates only from the database of earlier iterations, so a resumed run makes the same proposals."""
 
     @property
     def model(self) -> str:
@@ -63,7 +63,7 @@ class RandomProposer:
 
 
 class EurekaProposer:
-    """Best of n with reflection (Ma et al. 2023, arXiv 2310.12931): all prompts show the best past candidate and its measurements."""
+    """Best of n with reflection (Ma et al. 2023, arXiv 2310.12931): every prompt shows the best past candidate and its measurements."""
 
     def __init__(self, config: OuterConfig, database: Database, author: Author) -> None:
         self._config, self._database, self._author = config, database, author

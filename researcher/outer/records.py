@@ -10,8 +10,8 @@ from serl.researcher.llm.requests import Message
 from serl.researcher.modules.contracts import Form, Kind
 
 Evaluator = Callable[[Sequence[Candidate], Path], list[Result]]
-"""Evaluates candidates in the folder of all candidates of the run; returns results in their order. Finished work in the folder is not repeated.
-Those that raced before are given again, and may train on."""
+"""Evaluates candidates in the folder of the run's candidates and returns the results in their order. Finished work in the folder is not repeated.
+Candidates that raced before are passed again, and may train further."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Instruction:
     id: int = 0
     """Row id in the database."""
     score_bps: float | None = None
-    """Mean performance of the modules written under it; None without modules."""
+    """Mean performance of the modules written under this instruction; None without modules."""
     uses: int = 0
 
 
@@ -51,9 +51,9 @@ class Prompt:
     kind: Kind
     messages: tuple[Message, ...]
     instruction: int | None = None
-    """Row id of its instruction."""
+    """Row id of the instruction in the prompt."""
     replay_of: int | None = None
-    """Row id of the past prompt that it repeats."""
+    """Row id of the past prompt that this one repeats."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Attempt:
     model: str
     """Empty for operators without a model."""
     used: bool
-    """Whether it made the candidate; else the next attempt follows."""
+    """Whether the attempt made the candidate; if not, the next attempt follows."""
 
 
 @dataclass(frozen=True)

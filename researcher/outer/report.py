@@ -119,7 +119,7 @@ def _counts(database: Database) -> list[tuple[str, int]]:
 
 
 STAGE_WORDS = {"halved": "eliminated after screening"}
-"""How a stage of candidates.py is printed, where its name does not say what happened."""
+"""Printed names of stages (candidates.py) whose names do not say what happened."""
 
 
 def status_text(database: Database, config: OuterConfig) -> str:
@@ -150,9 +150,11 @@ def status_text(database: Database, config: OuterConfig) -> str:
 
 
 def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
-    """Write the HTML page and, next to it, the JSON. `final` compares the best candidate with the incumbent on the test part
-    (final.py): RunError the second time.
-    `ablations`: a folder of `python -m benchmarks.proof`, whose table is added. MissingPackageError without the extra `reports`, with `final` without `learning`."""
+    """Write the HTML page and, next to it, the JSON.
+
+    `final` compares the best candidate with the incumbent on the test part (final.py): RunError the second time. `ablations`: a folder of
+    `python -m benchmarks.proof`, whose table is added. MissingPackageError without the extra `reports`, or with `final` without `learning`.
+    """
     require("the report", "matplotlib", *(("pyarrow", "safetensors", "torch") if final else ()), extra="reports")
     from serl.researcher.outer.page import page
 

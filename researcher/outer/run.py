@@ -36,7 +36,7 @@ DATABASE, RECORD, TUNING = "run.db", "calls.jsonl", "tuning"
 PACKAGES = ("serl", "numpy", "numba", "torch", "transformers", "peft", "xllamacpp")
 CONTEXT_TOKENS = 4096
 SECRET_DAYS = (10_000, 850_000)
-"""The first number of a scored day that may be drawn, and how many there are."""
+"""The first number of a scored day that may be drawn, and how many numbers there are."""
 
 
 def make_evaluator(config: OuterConfig, folder: Path, callbacks: Callbacks | None = None) -> Evaluator:
@@ -73,8 +73,8 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
 
 
 def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> OuterConfig:
-    """The settings with a secret number of the first scored day, so that code which knows how days are simulated cannot train on those that it is
-    scored on. A run keeps the number that it began with; a task, whose days are published, and runs of specifications have none."""
+    """The settings with a secret number of the first scored day, so that code which knows how days are simulated cannot train on the days that it
+    is scored on. A run keeps the number that it began with. Tasks, whose days are published, and runs of specifications have no secret number."""
     if config.form != "code" or config.task is not None or config.inner.first_scored_day is not None:
         return config
     if resume and (folder / DATABASE).is_file():
@@ -88,8 +88,11 @@ def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> Oute
 
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
-    """The database of a new run, or of a run to resume. RunError if the folder contains a run without `resume`, no run with it, a run with
-    other settings or data, one whose test part was scored and that would continue, or one that another process works on."""
+    """The database of a new run, or of a run to resume.
+
+    RunError if `resume` is false and the folder contains a run, or if it is true and the folder contains no run, a run with other settings or data,
+    or one whose test part was scored and that would continue; also if another process works on the run.
+    """
     no_run = RunError(f"{folder}: contains no run to resume; omit --resume")
     if resume and not (folder / DATABASE).is_file():
         raise no_run
@@ -97,7 +100,7 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
     with ExitStack() as undo:
         database = Database(folder / DATABASE, undo.enter_context(hold(folder)))
         undo.callback(database.close)
-        begun = database.fact("config") is not None  # one that was killed before, or had no disk space, can be started
+        begun = database.fact("config") is not None  # a run killed before this, or without disk space, can be started
         if begun and not resume:
             raise RunError(f"{folder}: contains a run already; continue with --resume, or use another --output")
         if resume and not begun:
@@ -188,7 +191,7 @@ def _embedded_context(config: OuterConfig) -> int:
 
 
 def _first_author(config: OuterConfig, client: Client) -> Author:
-    """The author of `endpoint`, or of the embedded model, whose answers are needed with log-probabilities if it is tuned."""
+    """The author of `endpoint` or of the embedded model, whose answers need log-probabilities if it is tuned."""
     tuned = config.active_low_level is not None
     if config.endpoint is not None:
         return _author(config, client, config.endpoint.size, config.endpoint.context_tokens, tuned)
@@ -219,7 +222,7 @@ def _proposer(
 def research(
     config: OuterConfig, folder: Path, database: Database, evaluator: Evaluator | None = None, callbacks: Callbacks | None = None, *, offline: bool = False
 ) -> str:  # fmt: skip
-    """Run to the end; returns the reason why the run ended."""
+    """Run to the end. Returns the reason why the run ended."""
     evaluate = evaluator or make_evaluator(config, folder, callbacks)
     if evaluator is None and config.uses_llm and database.fact("market") is None:
         database.set_fact("market", market_facts(with_history(config.inner, folder).market))
@@ -227,7 +230,7 @@ def research(
         from serl.researcher.inner.signals import market_signals
 
         database.set_signals(market_signals(with_history(config.inner, folder).market))
-    # an exchange of a score ends before it has compiled its own
+    # an exchange that serves a score ends before it has compiled its own rule book
     rule_book = compiled_beside("rulebook", niceness=BACKGROUND_NICENESS)
     with rule_book, open_proposer(config, folder, database, offline=offline) as (proposer, served):
 
@@ -245,14 +248,15 @@ def research(
 def incumbent_training(
     config: OuterConfig, folder: Path, evaluate: Evaluator
 ) -> Callable[[], AbstractContextManager[None]]:
-    """What an embedded model, which is slow and uses one core, leaves time for: all candidates are compared with the incumbent."""
+    """Returns a context that trains the incumbent, with which all candidates are compared, while an embedded model, which is slow and uses one core,
+    makes the first proposals."""
     from serl.researcher.inner.worker import abandon
 
     return lambda: beside(lambda: evaluate([config.incumbent_candidate], folder / CANDIDATES), abandon)
 
 
 def require_reachable_endpoints(config: OuterConfig) -> None:
-    """Raises EndpointUnreachableError unless the endpoints answer: a run would train and score candidates that are drawn without them."""
+    """Raises EndpointUnreachableError unless the endpoints answer. Otherwise a run would train and score candidates that are drawn without them."""
     from serl.researcher.llm.attempts import require_reachable
 
     for endpoint in (config.endpoint, *config.endpoints):

@@ -1,4 +1,4 @@
-"""The schema of a specification as a short text: its fields, and the choices of each."""
+"""The schema of a specification as a short text: its fields and the choices of each."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from serl.researcher.outer.uniform import choices, resolved
 
 
 def schema_text(kind: Kind) -> str:
-    """One line a field, indented by depth."""
+    """One line per field, indented by depth."""
     schema = json_schema(kind)
     return "\n".join(_fields(schema, schema.get("$defs", {}), ""))
 

@@ -51,7 +51,7 @@ class Recorded:
 
 def recorded_modules(database: Database, base: Base, form: Form, model: str, iteration: int) -> list[Recorded]:
     """All modules up to an iteration that `model` (its name without an adapter) wrote with tokens, or that were drawn for its prompts, oldest
-    first. Those of `iteration` are fresh."""
+    first. Modules of `iteration` are fresh."""
     rows = [dict(row) for row in database.rows(_QUERY.format("<="), iteration)]
     scores, run = _measurements(rows), run_of(database)
     return [
@@ -62,15 +62,16 @@ def recorded_modules(database: Database, base: Base, form: Form, model: str, ite
 
 
 def modules_ahead(database: Database, base: Base, form: Form, model: str, iteration: int) -> list[Recorded]:
-    """Those of later iterations, which were proposed while the candidates of `iteration` trained. They have no score and no performance yet."""
+    """As `recorded_modules`, for later iterations, which were proposed while the candidates of `iteration` trained. They have no score and no
+    performance yet."""
     unknown = {"performance_bps": 0.0, "candidate_bps": 0.0}
     rows = [dict(row) | unknown for row in database.rows(_QUERY.format(">"), iteration)]
     return [_recorded(row, base, form, None, run_of(database), False) for row in rows if _is_of(row, model)]
 
 
 def _is_of(row: Mapping[str, Any], model: str) -> bool:
-    """Whether `model` wrote a module, with tokens, or the module was drawn for one of its prompts. The policy gradient needs both: it cannot
-    learn from what another model of the run proposed. Only the first attempt of a slot asks a model; earlier versions stored no attempts."""
+    """Whether `model` wrote a module with tokens, or the module was drawn for one of the model's prompts. The policy gradient cannot learn from
+    what another model of the run proposed. Only the first attempt of a slot asks a model; earlier versions stored no attempts."""
     if row["origin"] == "uniform":
         return row["asked"] in (None, model)
     tokens = json.loads(row["answer"] or "{}").get("tokens", [])
@@ -78,7 +79,7 @@ def _is_of(row: Mapping[str, Any], model: str) -> bool:
 
 
 def _has_ids(tokens: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there are stored tokens, all with ids."""
+    """Whether tokens are stored and all have ids."""
     return bool(tokens) and all(token["id"] is not None for token in tokens)
 
 
@@ -95,7 +96,7 @@ def _recorded(
 
 
 def _training(row: Mapping[str, Any]) -> str:
-    """What a candidate's score was measured after: scores after more training are better and are not compared with others."""
+    """The training after which a candidate's score was measured: scores after more training are better, and are not compared with others."""
     if Candidate(modules_of(row["modules"])).is_rule:
         return "no training"
     if row["paired"]:
@@ -105,8 +106,8 @@ def _training(row: Mapping[str, Any]) -> str:
 
 
 def _measurements(rows: Rows) -> dict[str, Measurement]:
-    """The measured score of each scored candidate by key: its difference to the incumbent, or in runs of earlier versions relative to the
-    others after the same training, on common orders."""
+    """The measured score of each scored candidate by key: its difference to the incumbent; in runs of earlier versions, its score relative to the
+    other candidates with the same training, on common orders."""
     found = {row["key"]: _measured(row) for row in rows if row["paired"]}
     groups: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:

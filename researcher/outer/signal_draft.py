@@ -1,7 +1,7 @@
-"""The signal operator: rules of terms of what predicts the price, with signs by which the order trades sooner when its price is about to get worse.
+"""The signal operator: rules whose terms use what predicts the price, with signs that trade sooner when the order's price is about to get worse.
 
-A uniform draw names an observation without a signal as often as one with, and with the wrong sign as often as with the right one. Which is which is measured
-on training days (inner/signals.py) in seconds, where a score of a rule that uses it costs hundreds of orders.
+A uniform draw picks observations with and without a signal equally often, and the wrong sign as often as the right one. Signals are measured on
+training days (inner/signals.py) in seconds, whereas scoring a rule that uses one costs hundreds of orders.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from serl.researcher.signals import Signals
 SOONER = {"take": 1, "rest": 1, "offset": -1}
 """Whether more of an output trades an order sooner (1) or later (-1)."""
 T_MAX = 10.0
-"""From where on a surer signal is not drawn more often."""
+"""|t| above which a signal is not drawn more often."""
 OTHERS_WEIGHT = 0.5
-"""Of an observation without a signal, beside |t|: some predict nothing, but matter to what an order does."""
+"""Weight of an observation without a signal, where others have |t|: some predict nothing, but matter to what an order does."""
 WEIGHT_PERCENT_MIN = 20
 """Smallest weight of a term with a signal: smaller ones hardly change what is traded."""
 
 
 def draw(signals: Signals, rng: np.random.Generator) -> str:
-    """A specification of kind `policy` with at least one term, and the rest uniformly."""
+    """A specification of kind `policy` with at least one term, drawn by signals; the rest is drawn uniformly."""
     return uniform.written(uniform.chosen(Kind.POLICY, _Choice(signals, rng)))
 
 
@@ -56,7 +56,7 @@ class _Choice:
         return options[int(self._rng.choice(len(options), p=weights / weights.sum()))]
 
     def _sign(self) -> int:
-        """Of the weight of the present term; 0 where it does not matter."""
+        """Sign of the weight of the present term; 0 where it does not matter."""
         one = self._signals.get(self._term["observed"])
         if one is None or not one.counts or self._term["shape"] == "square":
             return 0

@@ -1,8 +1,8 @@
-"""The surrogate operator: of many new specifications, the one from which a model of the measured scores expects most (Bayesian optimisation).
+"""The surrogate operator: of many new specifications, it takes the one with the highest expected improvement (Bayesian optimisation).
 
-The pool holds mutations of a parent and of other elites, crossings and new draws. The Gaussian process of tuning/surrogate.py, fitted to all
-scored candidates with the standard errors of their scores, gives each its expected improvement over the best (Jones, Schonlau and Welch 1998).
-That costs milliseconds, where a score costs a training or hundreds of orders.
+The pool holds mutations of a parent, crossings with other elites and new draws. The Gaussian process of tuning/surrogate.py, fitted to all scored
+candidates with the standard errors of their scores, gives the expected improvement of each over the best (Jones, Schonlau and Welch 1998). That
+costs milliseconds, whereas a score costs a training or hundreds of orders.
 """
 
 import math
@@ -21,20 +21,21 @@ from serl.researcher.tuning.surrogate import Posterior, predicted
 Floats = NDArray[np.float64]
 Draw = Callable[[Kind, np.random.Generator], str]
 SCORED_MIN = 8
-"""Scored candidates of specifications, before which the operator does not apply."""
+"""Minimum number of scored candidates of specifications; the operator does not apply before."""
 POOL = 96
 MUTATIONS_MAX = 3
 
 
 def measurable(scored: Sequence[EvaluatedCandidate]) -> list[EvaluatedCandidate]:
-    """The candidates that the surrogate understands: those whose modules are all specifications."""
+    """The candidates that the surrogate can model: those whose modules are all specifications."""
     return [one for one in scored if all(module.form == "spec" for module in one.candidate.modules.values())]
 
 
 def best_of_pool(
     kind: Kind, text: str, beside: Mapping[Kind, Module], known: Sequence[EvaluatedCandidate], elites: Sequence[str], new: Draw, rng: np.random.Generator
 ) -> str:  # fmt: skip
-    """The specification of `kind`, made from `text`, other elites' or nothing (`new`), with the highest expected improvement beside the modules given."""
+    """The specification of `kind` with the highest expected improvement, together with the modules `beside`. The pool is made from `text`, `elites`
+    and new draws (`new`)."""
     pool = [_variant(kind, text, elites, new, rng) for _ in range(POOL)]
     others = {other: module.text for other, module in beside.items() if other is not kind and module.form == "spec"}
     unscored = [features_of({**others, kind: made}) for made in pool]
@@ -45,7 +46,7 @@ def best_of_pool(
 
 
 def _variant(kind: Kind, text: str, elites: Sequence[str], new: Draw, rng: np.random.Generator) -> str:
-    """A quarter are new, a quarter crossed; all but the new ones are mutated up to three times."""
+    """A new specification for the pool. A quarter are new draws, a quarter are crossed; all but the new draws are mutated up to three times."""
     drawn = rng.random()
     if drawn < 0.25:
         return new(kind, rng)
@@ -58,7 +59,7 @@ def _variant(kind: Kind, text: str, elites: Sequence[str], new: Draw, rng: np.ra
 
 
 def _measured(known: Sequence[EvaluatedCandidate]) -> tuple[Floats, Floats]:
-    """(scores, standard errors) of candidates; in runs of earlier versions without a paired difference, the error is not known: 0."""
+    """(scores, standard errors) of candidates. Runs of earlier versions have no paired difference; their errors are unknown, and 0 here."""
     pairs = [
         (one.result.paired.difference_bps, one.result.paired.se_bps)
         if one.result.paired

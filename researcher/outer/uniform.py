@@ -1,4 +1,4 @@
-"""Specifications drawn from their schema: uniformly, for the random proposer and exploration for tuning, or by choices of a caller's."""
+"""Specifications drawn from their schema: uniformly, for the random proposer and for exploration in tuning, or by the caller's choices."""
 
 import json
 import math
@@ -12,11 +12,11 @@ from serl.researcher.modules.specs import json_schema, parse
 
 Path = tuple[str | int, ...]
 Choose = Callable[[Path, Sequence[Any]], Any]
-"""(where, options) to one of the options; for a list the options are its lengths."""
+"""Maps (path, options) to one of the options; for a list the options are its lengths."""
 
 
 def draw(kind: Kind, rng: np.random.Generator) -> str:
-    """Draw a specification: all list lengths and all choices are equally probable. Whitespace is that of the embedded endpoint."""
+    """Draw a specification: all list lengths and all choices are equally probable. Whitespace is as in answers of the embedded endpoint."""
     return written(chosen(kind, uniformly(rng)))
 
 
@@ -26,13 +26,13 @@ def written(values: Any) -> str:
 
 
 def chosen(kind: Kind, choose: Choose) -> Any:
-    """The plain values of a specification, each field of which is chosen."""
+    """The plain values of a specification whose fields `choose` chooses."""
     schema = json_schema(kind)
     return drawn(schema, schema.get("$defs", {}), choose)
 
 
 def uniformly(rng: np.random.Generator) -> Choose:
-    """Chooses uniformly."""
+    """A `Choose` that chooses uniformly."""
     return lambda path, options: options[int(rng.integers(len(options)))]
 
 
@@ -54,7 +54,7 @@ def choices(schema: dict[str, Any]) -> list[Any] | None:
 
 
 def drawn(schema: dict[str, Any], definitions: dict[str, Any], choose: Choose, path: Path = ()) -> Any:
-    """A value of a schema, made of choices."""
+    """A value of a schema, composed of choices."""
     schema = resolved(schema, definitions)
     options = choices(schema)
     if options is not None:

@@ -1,7 +1,7 @@
 """The program inside the sandbox: it sets limits, then runs the job. It is a script and adds serl to the import path itself.
 
-Standard input contains the request: {"entry": "package.module:function", "arguments": {}, "limits": {}, "filter": ""}. The answer goes to a file in the
-folder. The job can change this process in any way, so the answer is only a claim.
+Standard input contains the request: {"entry": "package.module:function", "arguments": {}, "limits": {}, "filter": ""}. The answer is written to a
+file in the folder. The job can change this process in any way, so the answer is only a claim.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def set_limits(limits: dict[str, Any]) -> None:
 
 
 def set_filter(program: bytes) -> None:
-    """Add a filter of system calls (seccomp.py) to this process, which cannot remove it."""
+    """Add a filter of system calls (seccomp.py) to this process; it cannot remove the filter."""
 
     class Program(ctypes.Structure):  # struct sock_fprog
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
@@ -53,7 +53,7 @@ def use_read_only_numba_cache() -> None:
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """The answer for an exception: its outcome, its message, and the line of the generated code."""
+    """The answer for an exception: outcome, message, and the line of the generated code."""
     line, here = 0, error.__traceback__
     while here:  # a loop, not recursion: there may be millions of frames
         line = here.tb_lineno if here.tb_frame.f_code.co_filename == "<module>" else line
@@ -70,7 +70,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 
 
 def run_request(request: dict[str, Any]) -> str:
-    """Run a request; its answer as JSON."""
+    """Run a request. Returns its answer as JSON."""
     try:
         if request["compiled"]:
             use_read_only_numba_cache()
@@ -82,7 +82,7 @@ def run_request(request: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Report the start to the parent, wait until it has opened and filled our folder, then run the request from standard input."""
+    """Report the start to the parent, wait until the parent has opened and filled the folder, then run the request from standard input."""
     started = int(sys.argv[2])
     os.write(started, b"1")
     os.close(started)

@@ -22,8 +22,8 @@ PROBE_S = 10.0
 ISOLATION = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
 
 ENVIRONMENT: dict[str, str] = {}
-"""Environment of bubblewrap itself: ours contains API keys. The job is process 1 of its namespace (--as-pid-1), so no process of bubblewrap
-is visible inside, whose command line, environment and memory a job could read."""
+"""Environment of bubblewrap itself: empty, because ours contains API keys. The job is process 1 of its namespace (--as-pid-1), so it sees no process
+of bubblewrap, whose command line, environment and memory it could read."""
 
 
 def find_bwrap() -> str:

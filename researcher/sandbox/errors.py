@@ -9,7 +9,7 @@ class SandboxUnavailableError(SerlError, RuntimeError):
 
 
 class ReturnedError(SerlError, ValueError):
-    """A file that a job left in its folder is not what was expected; nothing of it is used."""
+    """A file that a job left in its folder is not as expected; nothing in it is used."""
 
 
 class AbandonedError(ResearcherError):

@@ -1,7 +1,7 @@
 """The job's writable folder: a file system in memory of a fixed size, which only the job and we see.
 
-The kernel counts every byte in it, also of files that were deleted while they are open or mapped, so the limit cannot be passed. It exists as
-long as the job or our descriptor of it.
+The kernel counts every byte in it, including files that were deleted while open or mapped, so the limit cannot be exceeded. It exists as long as
+the job or our descriptor of it.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from serl.researcher.sandbox.errors import ReturnedError, SandboxUnavailableErro
 FOLDER = "/job"
 """Path of the job's folder inside the sandbox."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-"""Names of inputs and of files that are taken from a job."""
+"""Names that inputs, and files taken from a job, may have."""
 DEPTH_MAX = 16
-"""Levels of folders."""
+"""Maximum depth of folders."""
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def opened(process: int) -> Iterator[Path]:
 
 
 def fill(folder: Path, source: Path) -> bool:
-    """Copy the plain files of `source` into a job's folder, before its code runs; whether there is room for them."""
+    """Copy the plain files of `source` into a job's folder, before its code runs. Returns whether there was space for them."""
     try:
         for path in source.iterdir():
             if PLAIN_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
@@ -54,8 +54,8 @@ def fill(folder: Path, source: Path) -> bool:
 
 
 def take(folder: Path, target: Path, bytes_max: int) -> None:
-    """Copy the plain files of a job's folder to `target`, readable by us alone and never executable. Links, pipes, folders and hidden files stay
-    behind. ReturnedError if they are longer than `bytes_max` together, as sparse files may be although they need no space."""
+    """Copy the plain files of a job's folder to `target`, readable by us alone and never executable. Links, pipes, folders and hidden files are not
+    copied. ReturnedError if the files are longer than `bytes_max` together; sparse files can be, although they take no space."""
     rest = bytes_max
     for name in sorted(os.listdir(folder)):
         if PLAIN_NAME.fullmatch(name) and name != ANSWER:
@@ -63,10 +63,10 @@ def take(folder: Path, target: Path, bytes_max: int) -> None:
 
 
 def _take_file(source: str, target: Path, bytes_max: int) -> int:
-    """Copy a file if it is a regular one with one name; the bytes copied."""
+    """Copy a file if it is a regular file without further hard links. Returns the number of bytes copied."""
     try:
         file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # a link, or without permissions
+    except OSError:  # a link, or a file without permissions
         return 0
     try:
         status = os.fstat(file)
@@ -88,8 +88,8 @@ def _take_file(source: str, target: Path, bytes_max: int) -> int:
 
 
 def excess(folder: Path, entries_max: int) -> str:
-    """That a folder has too many entries or too deep ones, or that it cannot be read; empty if none of this. Follows no links and stops at the
-    first excess. Each level takes a descriptor of ours."""
+    """Text that a folder has too many or too deep entries, or that it cannot be read; empty otherwise. Follows no links and stops at the first
+    excess. Each level takes one of our file descriptors."""
     entries, root = 0, f"{folder}/."
     errors: list[OSError] = []
     for path, folders, files, _ in os.fwalk(root, onerror=errors.append):

@@ -40,7 +40,7 @@ class JobResult:
     """What the job printed, truncated at the limit."""
     wall_s: float = 0.0
     start_ms: float = 0.0
-    """From the call to the first line of Python in the sandbox."""
+    """Time from the call to the first line of Python in the sandbox."""
 
     @property
     def ok(self) -> bool:

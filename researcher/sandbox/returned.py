@@ -1,4 +1,4 @@
-"""Read files that a job left in its folder. They are hostile: expect links, pipes, huge and truncated files."""
+"""Read files that a job left in its folder. They may be hostile: expect links, pipes, huge and truncated files."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
 
 
 DIGITS_MAX = 18
-"""Of an integer, so that it fits 64 bits."""
+"""Most digits of an integer, so that it fits into 64 bits."""
 
 
 def _reject_constant(word: str) -> Any:

@@ -28,7 +28,7 @@ TICK_S = 0.025
 TEXT_CHARACTERS_MAX = 2500
 _LOCK = threading.Lock()
 _abandoned: set[threading.Event] = set()
-"""One for each running job; setting it ends the job."""
+"""An event for each running job; setting it ends the job."""
 
 
 def abandon() -> None:
@@ -62,15 +62,15 @@ class _RunningJob:
     """A job and its process, the first of its pid namespace. Once `stopped` is set, the job is killed and `stopped` is its outcome."""
 
     process: "subprocess.Popen[bytes]"
-    """Of bubblewrap."""
+    """Process of bubblewrap."""
     init: int
-    """Of the job; 0 if bubblewrap failed before."""
+    """Process id of the job; 0 if bubblewrap failed before it started."""
     init_fd: int
     output: bytearray
     began_s: float
     abandoned: threading.Event
     folder: Path | None = None
-    """The job's folder, from its start on."""
+    """The job's folder; None until the job has started."""
     started_s: float | None = None
     stopped: tuple[Outcome, str] | None = None
 
@@ -79,7 +79,7 @@ class _RunningJob:
         self.stopped = self.stopped or (outcome, text)
 
     def kill(self) -> None:
-        """Kill the job: a pid namespace dies with its first process. Killing only bubblewrap is not enough, because its child does not notice
+        """Kill the job: a pid namespace ends with its first process. Killing only bubblewrap is not enough, because its child does not notice that
         during setup."""
         if self.init:
             with contextlib.suppress(ProcessLookupError):
@@ -149,9 +149,11 @@ def work_folder() -> Iterator[Path]:
 
 
 def run(job: Job, folder: Path, limits: Limits | None = None) -> JobResult:
-    """Run a job in a sandbox. Its only writable folder, in memory, begins with the plain files of `folder`, and those that it leaves are copied
-    there. Returns when its last process is gone. SandboxUnavailableError if the sandbox does not work here: then nothing runs. AbandonedError
-    if another thread abandons it."""
+    """Run a job in a sandbox. Returns when its last process has ended.
+
+    The job's only writable folder is in memory. It starts with the plain files of `folder`, and the plain files that the job leaves in it are copied
+    back. SandboxUnavailableError if the sandbox does not work here: then nothing runs. AbandonedError if another thread abandons the job.
+    """
     limits = limits or Limits()
     with contextlib.suppress(FileNotFoundError):
         (folder / ANSWER).unlink()
@@ -169,7 +171,7 @@ def run(job: Job, folder: Path, limits: Limits | None = None) -> JobResult:
 def _supervise(
     job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float, stack: contextlib.ExitStack
 ) -> tuple[_RunningJob, int]:
-    """Run a job to its end; the job, whose folder stays open in `stack`, and the exit status of bubblewrap."""
+    """Run a job to its end. Returns the job, whose folder stays open in `stack`, and the exit status of bubblewrap."""
     abandoned = stack.enter_context(_abandonable())
     filter_file = stack.enter_context(_file(seccomp.program()))
     request = {
@@ -184,7 +186,7 @@ def _supervise(
     process = stack.enter_context(
         subprocess.Popen(
             command, stdin=request_read, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=inherited, bufsize=0, env=bubblewrap.ENVIRONMENT,
-            start_new_session=True,  # Ctrl-C in the terminal is for us: we decide whether the job ends
+            start_new_session=True,  # Ctrl-C in the terminal reaches only us: we decide whether the job ends
         )
     )  # fmt: skip
     for end in (request_read, info_write, started_write):
@@ -195,7 +197,7 @@ def _supervise(
     try:
         if select.select([started_read], [], [], limits.wall_s)[0] and os.read(started_read.fileno(), 1):
             running.started_s = time.monotonic()
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError, BrokenPipeError):  # somebody killed it
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError, BrokenPipeError):  # the job was killed
                 running.folder = stack.enter_context(job_folder.opened(running.init))
                 if job_folder.fill(running.folder, folder):
                     request_write.write(json.dumps(request).encode())
@@ -212,7 +214,7 @@ def _supervise(
 def _await_init(
     process: "subprocess.Popen[bytes]", info: Any, began_s: float, abandoned: threading.Event
 ) -> _RunningJob:
-    """Wait until bubblewrap reports the first process of the sandbox; 0 if bubblewrap failed before."""
+    """Wait until bubblewrap reports the first process of the sandbox. Its id is 0 if bubblewrap failed before."""
     try:
         init = int(json.loads(info.readall())["child-pid"])
         return _RunningJob(process, init, os.pidfd_open(init), bytearray(), began_s, abandoned)
@@ -240,8 +242,8 @@ def _read_output(running: _RunningJob, limits: Limits) -> None:
 
 
 def _outcome(running: _RunningJob, code: int, folder: Path, limits: Limits) -> tuple[Outcome, str, Any]:
-    """The outcome, its text, and the answer; what the job leaves is taken to `folder`. The job's own claim counts only if no limit, signal or exit
-    status contradicts it."""
+    """(outcome, text, answer) of a job, whose files are copied to `folder`. The job's own claim counts only if no limit, signal or exit status
+    contradicts it."""
     running.check_output(limits)
     if running.folder and not running.stopped:
         try:

@@ -1,10 +1,11 @@
 """System calls that a job may not make, as a classic BPF program for seccomp(2).
 
-Namespaces hide files and network. The filter blocks the rest: new processes (so a job stays one process and its memory limit covers
-it), sockets, memory outside the address space, and the parts of the kernel that exploits use most. A blocked call fails with EPERM.
-Another filter, after_start, takes from the job what bubblewrap needs to start it: becoming another program. The thread that does so takes the
-process over without its death signal, and the job would outlive us, as one would that sets its death signal itself.
-clone3 fails with ENOSYS, because a filter cannot see its flags, so libc uses clone instead.
+Namespaces hide files and network. The filter blocks the rest: new processes (so that a job stays one process and its memory limit covers it),
+sockets, memory outside the address space, and the parts of the kernel that exploits use most. A blocked call fails with EPERM. clone3 fails with
+ENOSYS, because a filter cannot see its flags, so libc uses clone instead.
+
+Another filter, `after_start`, blocks what bubblewrap needs to start the job: execve. A thread that calls execve takes over the process without its
+death signal, and the job would outlive us. The same holds for a job that sets its death signal itself.
 """
 
 import errno
@@ -22,7 +23,7 @@ CLONE_THREAD = 0x00010000
 PR_SET_PDEATHSIG = 1
 """A job that changes its death signal would outlive us."""
 X32 = 0x40000000
-"""Call numbers from here on belong to the x32 ABI."""
+"""Call numbers of at least this belong to the x32 ABI."""
 
 COMMON = {
     "clone3": 435, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
@@ -54,7 +55,7 @@ def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 def after_start() -> bytes:
-    """The filter of this machine that a job sets itself before it runs anything else, in addition to `program`, which checks the architecture."""
+    """The filter for this machine that a job installs before it runs anything else, in addition to `program`, which checks the architecture."""
     steps = [_step(LOAD, NUMBER)]
     for number in EXEC[platform.machine()]:
         steps += [_step(EQUAL, number, no=1), _step(RETURN, FAIL | errno.EPERM)]

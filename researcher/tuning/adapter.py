@@ -1,4 +1,4 @@
-"""Adapters: what a run taught, as a file that another run of the same model starts from."""
+"""Adapters: what a model has learnt in a run, as a file from which another run of the same model can start."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from serl.researcher.tuning.tuner import Tuner
 KIND = "adapter"
 _SHAPE = ("rank", "alpha", "targets", "layers", "norms")
 _BEFORE = {"layers": LAYERS_BEFORE}
-"""Of adapters that do not tell."""
+"""Settings of adapters whose file does not contain them."""
 
 
 def save_adapter(tuner: Tuner, path: Path, facts: dict[str, Any]) -> None:
@@ -24,8 +24,8 @@ def save_adapter(tuner: Tuner, path: Path, facts: dict[str, Any]) -> None:
 
 
 def start_from(tuner: Tuner, path: Path) -> dict[str, Any]:
-    """Give the tuner the weights of an adapter and return the adapter's metadata. TuningError if it is of another model or shape;
-    PolicyFileError if the file is no adapter."""
+    """Give the tuner the weights of an adapter and return the adapter's metadata. TuningError if the adapter is for another model or shape;
+    PolicyFileError if the file is not an adapter."""
     tensors, metadata = files.read(path, KIND)
     if metadata["model_sha256"] != tuner.base.sha256:
         raise TuningError(
@@ -40,6 +40,6 @@ def start_from(tuner: Tuner, path: Path) -> dict[str, Any]:
 
 
 def _shape(tuner: Tuner) -> dict[str, Any]:
-    """What fixes the tensors of an adapter and their meaning."""
+    """The settings that determine the tensors of an adapter and their meaning."""
     values: dict[str, Any] = tuner.config.model_dump(mode="json", include=set(_SHAPE))
     return values

@@ -27,7 +27,7 @@ class Base:
     model: Any
     tokenizer: Any
     sha256: str = ""
-    """Of the GGUF file, or of the folder's weights: adapters and experience are only used with the model that they are of."""
+    """Hash of the GGUF file, or of the folder's weights: adapters and experience are used only with the model that they belong to."""
 
     @property
     def n_vocabulary(self) -> int:
@@ -66,7 +66,7 @@ def load_base(path: Path) -> Base:
 
 
 def _sha256(folder: Path) -> str:
-    """The hash of the GGUF file that a copy was made of, or of the weights in a folder."""
+    """The hash of the GGUF file that a copy was made from, or of the weights in a folder."""
     if (folder / _HASH).exists():
         return (folder / _HASH).read_text()
     weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
@@ -79,7 +79,7 @@ def dequantised_folder(path: Path) -> Path:
 
 
 def dequantised(path: Path) -> Path:
-    """The fp32 copy of a GGUF file, made if there is none with its hash."""
+    """The fp32 copy of a GGUF file; made if there is no copy with the file's hash."""
     folder, digest = dequantised_folder(path), sha256_of(path)
     if folder.is_dir() and (folder / _HASH).read_text() == digest:
         return folder
@@ -94,8 +94,8 @@ def dequantised(path: Path) -> Path:
 
 @contextmanager
 def _read_once() -> Iterator[None]:
-    """transformers reads a GGUF file three times, and maps the names of tensors anew for each module: 10 s of 17. gguf takes a slice of the
-    mapped file for each word of the vocabulary: from a plain array that takes 4 s less."""
+    """Make loading a GGUF file faster. transformers reads the file three times, and maps the names of tensors again for each module: 10 s of 17.
+    gguf slices the mapped file for each word of the vocabulary: slicing a plain array takes 4 s less."""
     import gguf
 
     reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
@@ -115,7 +115,7 @@ def _dequantise(path: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
 
-    # its progress bar has no switch; disable=None hides it without a terminal
+    # the progress bar cannot be switched off; disable=None hides it without a terminal
     modeling_gguf_pytorch_utils.tqdm = partial(modeling_gguf_pytorch_utils.tqdm, disable=None)
     place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
     try:

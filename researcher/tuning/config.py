@@ -9,7 +9,7 @@ from serl.agents.learning.settings import SAVED
 _FORMER = ("baseline_decay",)
 """Settings that a saved run may hold and that have no effect now."""
 LAYERS_BEFORE = None
-"""Saved settings without `layers` are of runs that trained all layers."""
+"""`layers` of saved settings that lack it: those runs trained all layers."""
 
 Method = Literal["policy_gradient", "preference", "supervised"]
 

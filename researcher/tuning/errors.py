@@ -8,4 +8,4 @@ class TuningError(ResearcherError):
 
 
 class StoppedError(TuningError):
-    """A stopping rule ended tuning: KL to the base is too large, or the entropy too small."""
+    """A stopping rule ended tuning: the KL divergence from the base is too large, or the entropy too small."""

@@ -39,7 +39,7 @@ def experience_of(
     grammar: str | None = None,
     log_proposal: float | None = None,
 ) -> Experience:
-    """An answer of the embedded endpoint as the exact tokens that were sampled. TuningError if it has none.
+    """An answer of the embedded endpoint as the exact tokens that were sampled. TuningError if the answer has no tokens.
 
     The end token is included unless a grammar ended the answer.
     """
@@ -50,8 +50,8 @@ def experience_of(
 
 
 def log_mixture(log_policy: float, log_other: float, other_share: float) -> float:
-    """Log-probability under a mixture: `other_share` from another distribution (e.g. uniform), the rest from the policy. Without such
-    exploration, a good choice that is rare under the policy is never sampled."""
+    """Log-probability under a mixture: `other_share` of another distribution (e.g. uniform), the rest of the policy. Without such exploration, a good
+    choice that is rare under the policy is never sampled."""
     if other_share == 0.0:
         return log_policy
     if other_share == 1.0:

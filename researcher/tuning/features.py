@@ -7,7 +7,7 @@ from typing import Any
 
 
 def features_of(specs: Mapping[str, str]) -> dict[str, float]:
-    """The choices of specifications (JSON texts by kind): how often each value stands at each place, and numbers as sign · log(1 + |x|)."""
+    """The choices of specifications (JSON texts by kind): how often each value occurs at each place, and numbers as sign · log(1 + |x|)."""
     found: dict[str, float] = {}
     for kind, text in specs.items():
         _collect(json.loads(text), kind, found)

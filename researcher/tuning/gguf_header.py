@@ -1,4 +1,4 @@
-"""The header of a GGUF file: fields, and where each tensor is. The reader of gguf makes an array of every word, which takes 5 s.
+"""The header of a GGUF file: its fields, and where each tensor is. The package gguf's own reader makes an array for every word, which takes 5 s.
 
 Format: github.com/ggml-org/ggml, docs/gguf.md, versions 2 and 3, little-endian.
 """
@@ -13,7 +13,7 @@ from serl.researcher.tuning.errors import TuningError
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
-"""Codes of `struct` by the format's number of a type."""
+"""Format characters of `struct` by type number of GGUF."""
 STRING, ARRAY = 8, 9
 ALIGNMENT_BYTES = 32
 
@@ -30,7 +30,7 @@ class TensorPlace:
 
 @dataclass(frozen=True)
 class GGUFHeader:
-    """What is in a GGUF file."""
+    """The header of a GGUF file."""
 
     values: dict[str, Any]
     """The fields, except arrays."""
@@ -38,7 +38,7 @@ class GGUFHeader:
 
 
 def read_header(path: Path) -> GGUFHeader:
-    """Read the header of a GGUF file; TuningError if it is none."""
+    """Read the header of a GGUF file. TuningError if the file is not one."""
     with path.open("rb") as file:
         if file.read(4) != MAGIC or _scalar(file, "I") not in VERSIONS:
             raise TuningError(f"{path}: expected a GGUF file of version 2 or 3, got another; convert the model again")
@@ -76,7 +76,7 @@ def _value(file: BinaryIO, kind: int) -> Any:
 
 
 def _tensor(file: BinaryIO) -> tuple[str, int, int, int]:
-    """Name, offset from the first tensor, bytes and elements."""
+    """(name, offset from the first tensor, number of bytes, number of elements)."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     name = _string(file)

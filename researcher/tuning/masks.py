@@ -12,12 +12,12 @@ from serl.researcher.tuning.errors import TuningError
 
 @dataclass(frozen=True)
 class Choices:
-    """Where a grammar leaves a module a choice. All other tokens have probability 1, so they change no score and no gradient."""
+    """The tokens of a module where its grammar leaves a choice. All other tokens have probability 1, so they change neither score nor gradient."""
 
     positions: Tensor
     """(n,): positions of tokens with more than one allowed token."""
     columns: Tensor
-    """(n_columns,): ids of the tokens that are allowed at any of them, ascending."""
+    """(n_columns,): ids of the tokens that are allowed at any of these positions, ascending."""
     allowed: Tensor
     """(n, n_columns) bool."""
 

@@ -1,8 +1,8 @@
-"""How much memory an update of a model needs, so that a run which does not fit says so before it starts.
+"""How much memory an update of a model needs, so that a run that does not fit fails before it starts.
 
     4 bytes · (parameters + tokens · trained layers · (10 hidden + 5 intermediate) + scored tokens · 6 vocabulary) + .4 GB
 
-and in a run .5 GB for what is kept of modules (see `trunk`). Tokens are those of a microbatch: activations are kept for the backward pass, and
+A run also needs .5 GB for what is cached of modules (see `trunk`). Tokens are those of a microbatch: activations are kept for the backward pass, and
 without a grammar so are the logits of policy and start. The factors follow the tensors of a Llama layer; measured on `tiny` (docs/models.md).
 """
 
@@ -17,7 +17,7 @@ from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.gguf_header import read_header
 
 KEPT_BYTES = 256_000_000
-"""Limit of each of the two stores of a tuner: about 200 modules of the tiny model at 500 tokens."""
+"""Limit of each of a tuner's two caches: about 200 modules of the tiny model at 500 tokens."""
 
 RUNTIME_BYTES = 400_000_000
 """Python, PyTorch and transformers."""
@@ -77,7 +77,7 @@ def needed_bytes(
 
 
 def available_bytes() -> int | None:
-    """Memory that a new process can use: what the machine has free, or the rest of the container's limit; None if the system does not say."""
+    """Memory that a new process can use: the machine's free memory, or the rest of the container's limit; None if the system does not report it."""
     if not MEMINFO.exists():
         return None
     rows = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
@@ -91,7 +91,7 @@ def available_bytes() -> int | None:
 
 
 def gpu_available_bytes() -> int | None:
-    """Free memory of the GPU; None if there is none, which the tuner says."""
+    """Free memory of the GPU; None without a GPU, which the tuner reports."""
     import torch
 
     return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None

@@ -18,13 +18,13 @@ class Scored:
     module: Experience
     kind: str
     candidate: str
-    """Key of its candidate, whose modules share a score."""
+    """Key of the module's candidate; all modules of a candidate share its score."""
     group: str
-    """Run and training: only scores of one group are compared."""
+    """Run and training: scores are compared only within a group."""
     score: Measurement | None
-    """None if the module or its candidate failed: that counts as bad as a score can."""
+    """None if the module or its candidate failed, which counts as the worst possible score."""
     fresh: bool = True
-    """Whether it is of the latest iteration."""
+    """Whether the module is from the latest iteration."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Minibatch:
     """What one update learns from."""
 
     rows: tuple[Experience, ...] = ()
-    """For the policy gradient."""
+    """Modules for the policy gradient."""
     advantage: tuple[float, ...] = ()
     """One for each of `rows`."""
     winners: tuple[Experience, ...] = ()
-    """For supervised tuning."""
+    """Modules for supervised tuning."""
     pairs: tuple[tuple[Experience, Experience], ...] = ()
     """(better, worse) for preference tuning, under the same prompt."""
 
@@ -52,13 +52,13 @@ class Minibatch:
 
 
 def minibatch_of(rows: Sequence[Experience], config: TuningConfig) -> Minibatch:
-    """All of the rows as a minibatch, with exact scores: their performance is their reward."""
+    """All rows as a minibatch with exact scores: the performance is the reward."""
     exact = [Scored(row, "", str(index), "", Measurement(row.performance_bps, 0.0)) for index, row in enumerate(rows)]
     return Pool(exact, config.model_copy(update={"denoise": False})).minibatch(len(rows), np.random.default_rng(0))
 
 
 class Pool:
-    """Scored modules with their rewards, in the order given: oldest first. Of earlier ones the newest `replay_kept` stay."""
+    """Scored modules with their rewards, in the given order: oldest first. Of the modules of earlier iterations, the newest `replay_kept` are kept."""
 
     def __init__(self, scored: Sequence[Scored], config: TuningConfig) -> None:
         earlier = [row for row in scored if not row.fresh]
@@ -73,7 +73,7 @@ class Pool:
         self._winners = self._best() if "supervised" in config.methods else []
 
     def _reward(self, group: str) -> None:
-        """Rewards of a group. A candidate is one measurement, however many modules it has; failures get the lowest advantage, at most -1."""
+        """Set the rewards of a group. A candidate is one measurement, however many modules it has. Failures get the lowest advantage, at most -1."""
         members = [index for index, row in enumerate(self.rows) if row.group == group]
         measured = {self.rows[i].candidate: one for i in members if (one := self.rows[i].score) is not None}
         if not measured:
@@ -96,7 +96,8 @@ class Pool:
         return float(np.mean([found.noise_bps for found in self.groups.values()])) if self.groups else 0.0
 
     def minibatch(self, n: int, rng: np.random.Generator) -> Minibatch:
-        """At most `n` modules for each method: for the policy gradient a share of earlier ones, for pairs and winners drawn from all."""
+        """At most `n` modules for each method. Those for the policy gradient include a share of earlier modules; winners and pairs are drawn from all
+        modules."""
         methods = self.config.methods
         rows = self._draw(n, rng) if "policy_gradient" in methods else []
         winners = _choice(self._winners, n, rng)
@@ -113,7 +114,7 @@ class Pool:
         return [*_choice(fresh, n - replayed, rng), *_choice(earlier, replayed, rng)]
 
     def _best(self) -> list[int]:
-        """The best share of each group, if better than its mean by more than the noise."""
+        """The best share of each group, if it is better than the group's mean by more than the noise."""
         found = []
         for group, reward in self.groups.items():
             least = max(
@@ -125,8 +126,8 @@ class Pool:
         return found
 
     def _usable_pairs(self) -> list[tuple[int, int]]:
-        """(better, worse) of a kind and a group whose difference exceeds the noise. The most diverse half of them: of two pairs alike in rank,
-        the one whose specifications differ more teaches more (arXiv 2507.10614)."""
+        """(better, worse) pairs within a kind and a group whose difference exceeds the noise; only the most diverse half of them. Of two pairs alike in
+        rank, the pair whose specifications differ more teaches more (arXiv 2507.10614)."""
         found: list[tuple[float, int, int]] = []
         for group, kind in dict.fromkeys((row.group, row.kind) for row in self.rows):
             if (reward := self.groups.get(group)) is None:

@@ -1,6 +1,6 @@
 """Rewards from noisy scores: paired measurements, smoothed over similar specifications, with a floor at the noise.
 
-Scores are compared only within a group: the same run and the same training. A difference that the noise explains must not move the weights:
+Scores are compared only within a group: the same run and the same training. A difference that noise explains must not move the weights, so
 advantages are divided by the spread of the denoised scores or by the noise of a score, whichever is larger. Their size also scales the step
 (`Minibatch.strength`), because Adam would turn any gradient, however small, into a full step.
 """
@@ -22,7 +22,7 @@ class Measurement:
 
     value_bps: float
     error_bps: float
-    """Standard error; 0 if it is not known."""
+    """Standard error; 0 if unknown."""
     features: Features | None = None
     """Choices of its specifications; None for code."""
 
@@ -44,10 +44,10 @@ class Rewards:
 def paired(
     orders_bps: Mapping[str, Sequence[float]], scores_bps: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """(score, standard error) of each candidate, relative to the mean of all on each order, which removes what the orders have in common.
+    """(score, standard error) of each candidate, relative to the mean of all candidates on each order, which removes what they have in common.
 
-    `orders_bps` are PA of each order in the order of the episodes. Candidates without them, or with other numbers of orders than most, keep
-    their score relative to the mean, with an unknown error of 0.
+    `orders_bps` is the PA of each order, in the order of the episodes. Candidates without it, or with another number of orders than most, get their
+    score relative to the mean of the scores, and an error of 0 (unknown).
     """
     lengths = [len(orders) for orders in orders_bps.values() if len(orders) > 1]
     common = max(set(lengths), key=lengths.count) if lengths else 0
@@ -66,8 +66,8 @@ def paired(
 
 
 def rewards(measured: Sequence[Measurement], denoise: bool, advantage_max: float) -> Rewards:
-    """Rewards of a group. `denoise` smooths the scores of specifications by the surrogate; without it, or for code, scores shrink towards
-    their mean by the share of their variance that is noise."""
+    """Rewards of a group. `denoise` smooths the scores of specifications with the surrogate. Without it, or if any module is code, scores shrink
+    towards their mean by the share of their variance that is noise."""
     scores = np.array([one.value_bps for one in measured])
     errors = np.array([one.error_bps for one in measured])
     features = [one.features for one in measured if one.features is not None]

@@ -17,8 +17,9 @@ FORBIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Batch:
-    """A padded batch of modules (padding on the right). n counts the scored tokens of all modules: all tokens, or under grammars those that
-    the grammar leaves a choice, over the tokens that it allows anywhere in the batch. That is exact, and skips most of the output layer."""
+    """A batch of modules, padded on the right. n counts the scored tokens of all modules: all tokens or, under grammars, only tokens where the
+    grammar leaves a choice. The scored vocabulary is then what the grammars allow anywhere in the batch. That is exact, and skips most of the output
+    layer."""
 
     input_ids: Tensor
     """(n_candidates, length)."""
@@ -27,7 +28,7 @@ class Batch:
     row: Tensor
     """(n,): row of the token's module."""
     column: Tensor
-    """(n,): position of the token; it is predicted from the position before."""
+    """(n,): position of the token, which is predicted from the position before it."""
     tokens: Tensor
     """(n,): the token, as an index of the scored vocabulary."""
     vocabulary: Tensor | None
@@ -87,8 +88,8 @@ def _spread(choices: Sequence[Choices], vocabulary: Tensor) -> Tensor:
 def states(model: Any, batch: Batch, trunk: Trunk | None = None, soft: Tensor | None = None) -> Tensor:
     """(n, hidden): the decoder's outputs from which the tokens are predicted.
 
-    With a `trunk`, its lower layers are not run again for modules that it knows. `soft` (n, n_vocabulary) is added to the one-hot tokens in the
-    model's input (see `straight_through`); it changes what all layers get, so the trunk does not apply.
+    With a `trunk`, the lower layers are not run again for modules that it has cached. `soft` (n, n_vocabulary) is added to the one-hot tokens in
+    the model's input (see `straight_through`). It changes the input of all layers, so the trunk does not apply.
     """
     if trunk is not None and soft is None:
         return trunk(batch.input_ids, batch.attention)[batch.row, batch.column - 1]

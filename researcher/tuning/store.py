@@ -22,8 +22,8 @@ def write_experience(path: Path, rows: Sequence[Scored], model_sha256: str) -> N
 
 
 def read_experience(path: Path, model_sha256: str, grammars: Mapping[str, str | None]) -> list[Scored]:
-    """The rows of a file, none of them fresh. `grammars` are the present ones by kind. TuningError if the file is none, or a row is of another
-    model, of a kind that this run does not design, or of an older schema."""
+    """The rows of a file, none of them fresh. `grammars` are the present grammars by kind. TuningError if the file is not one of experience, or if a
+    row belongs to another model, to a kind that this run does not design, or to an older schema."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:

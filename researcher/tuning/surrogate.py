@@ -2,7 +2,7 @@
 
 Its posterior mean at a scored specification combines the measured score with those of similar specifications, each weighted by its variance
 (Rasmussen and Williams 2006, chapter 2): exactly the shrunken reward that a noisy measurement needs. The kernel is linear in the one-hot
-choices plus a squared exponential of their distance; its scales have the largest marginal likelihood on a small grid, which contains 'no signal'.
+choices plus a squared exponential of their distance. Its scales maximise the marginal likelihood on a small grid, which contains 'no signal'.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ _SIGNALS = (0.0, 0.1, 0.3, 1.0, 3.0)
 _LINEAR = (0.0, 0.5, 1.0)
 """Linear share of the signal."""
 _EXTRA = (0.0, 0.1, 0.3, 1.0)
-"""Noise beyond the known, e.g. of the training seed, over the variance of the scores."""
+"""Variance of noise beyond the known noise, e.g. from the training seed, over the variance of the scores."""
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of the true scores."""
+    """The posterior of the true scores."""
 
     mean: Floats
     """(n,)."""
@@ -60,7 +60,7 @@ def posterior(features: Sequence[Features], scores: Floats, errors: Floats) -> P
 def predicted(
     features: Sequence[Features], scores: Floats, errors: Floats, new: Sequence[Features]
 ) -> tuple[Posterior, Posterior]:
-    """As `posterior`, and the true scores of specifications that were not measured, `new` (m,), from the same fit."""
+    """As `posterior`, plus the posterior of the specifications `new` (m,), which were not measured, from the same fit."""
     n = len(scores)
     if n < 2 or float(np.var(scores)) == 0.0:
         level = float(scores.mean()) if n else 0.0
@@ -110,7 +110,7 @@ def _fit(kernels: tuple[Floats, Floats], scores: Floats, errors: Floats) -> _Fit
 
 
 def _kernels(table: Floats, n: int) -> tuple[Floats, Floats]:
-    """Linear and squared exponential kernel of all rows, both with a mean of 1 on the diagonal of the first n, whose scales they have."""
+    """Linear and squared exponential kernel of all rows. The first n rows set the scales; both kernels have a mean of 1 on their diagonal."""
     centred = table - table[:n].mean(0)
     linear = centred @ centred.T
     scale = float(np.mean(np.diag(linear)[:n]))

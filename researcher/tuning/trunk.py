@@ -1,5 +1,5 @@
-"""A model in two parts: lower layers, which tuning does not change, and upper ones. What the lower ones make of a module never changes, so it is
-computed once and kept; each later pass runs the upper layers alone."""
+"""A model in two parts: lower layers, which tuning does not change, and upper layers. The lower layers' output for a module never changes, so it is
+computed once and cached; each later pass runs only the upper layers."""
 
 import copy
 from collections import OrderedDict
@@ -13,17 +13,17 @@ from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.memory import KEPT_BYTES
 
 _CHECKED = 8
-"""Tokens of the check that the parts are the model."""
+"""Number of tokens in the check that the two parts equal the model."""
 
 
 class Kept:
-    """Tensors by key, at most `bytes_max` of them; the least recently used go first."""
+    """A cache of tensors by key, at most `bytes_max` bytes. The least recently used are dropped first."""
 
     def __init__(self, bytes_max: int = KEPT_BYTES) -> None:
         self._bytes_max, self._bytes, self._found = bytes_max, 0, OrderedDict[Any, Tensor]()
 
     def all_of(self, keys: Sequence[Any], make: Callable[[list[int]], Sequence[Tensor]]) -> list[Tensor]:
-        """The tensors of all keys. `make` gets the places of those that are not kept and computes them."""
+        """The tensors of all keys. `make` computes those that are not cached; it gets their positions in `keys`."""
         missing = [place for place, key in enumerate(keys) if key not in self._found]
         made = dict(zip(missing, make(missing), strict=True)) if missing else {}
         found = [made[place] if place in made else self._found[key] for place, key in enumerate(keys)]
@@ -66,7 +66,7 @@ class Trunk:
 
     @torch.no_grad()
     def _below(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """What the lower layers make of each row, padded with zeros."""
+        """The lower layers' output for each row, padded with zeros."""
         rows = [ids[:length] for ids, length in zip(input_ids, lengths, strict=True)]
 
         def made(places: list[int]) -> list[Tensor]:
@@ -82,7 +82,7 @@ class Trunk:
 
 
 def _part(decoder: Any, layers: slice, norm: torch.nn.Module) -> Any:
-    """The decoder with some of its layers and another norm; it shares all weights. Settings by layer are cut likewise."""
+    """The decoder with some of its layers and another norm, sharing all weights. Settings per layer are cut likewise."""
     part, config = copy.copy(decoder), copy.copy(decoder.config)
     part._modules = {**decoder._modules, "layers": torch.nn.ModuleList(decoder.layers[layers]), "norm": norm}
     if getattr(config, "layer_types", None) is not None:

@@ -56,7 +56,7 @@ class Update:
     performance_bps: float
     """Mean measured performance of the modules."""
     loss: float
-    """The loss; see this Python module."""
+    """The loss; see this module's docstring."""
     log_p: float
     """Σ log p(token) of a module."""
     weight: float
@@ -64,7 +64,7 @@ class Update:
     kl: float
     """KL(policy || start) of a module, in nats."""
     entropy: float
-    """Of a module, in nats."""
+    """Entropy of a module, in nats."""
     gradient_norm: float
     n_modules: int
     n_winners: int
@@ -101,7 +101,7 @@ class Tuner:
         self.step = 0
         self.stopped: str | None = None
         self.proposals: dict[str, float] = {}
-        """Log-probabilities of the proposals of past modules by id; saved, because the policy that proposed them is gone."""
+        """Log-probabilities of the proposals of past modules by id; saved, because the policy that proposed them no longer exists."""
         self._start, self._start_states = self._copy(), Kept()
         self._optimizer = torch.optim.Adam(self.trained().values(), lr=self.config.learning_rate)
 
@@ -165,7 +165,7 @@ class Tuner:
         return batch_of(rows, self.masks).to(self._device)
 
     def _with_proposals(self, fresh: Sequence[Experience]) -> list[Experience]:
-        """Set the proposal of on-policy modules to the current policy."""
+        """The modules, with the proposal of on-policy modules set to the current policy."""
         if all(row.log_proposal is not None for row in fresh):
             return list(fresh)
         now = self.log_p(fresh).tolist()
@@ -175,8 +175,8 @@ class Tuner:
         ]
 
     def _backward(self, batch: Minibatch) -> Iterator[list[tuple[float, ...]]]:
-        """Gradients of all modules, microbatch by microbatch; yields (loss, log p, weight, KL, entropy) of each module. Modules of like
-        length share a microbatch, because padding costs as much as tokens."""
+        """Accumulate the gradients of all modules, microbatch by microbatch. Yields (loss, log p, weight, KL, entropy) of each module. Modules of
+        similar length share a microbatch, because padding costs as much as tokens."""
         batch = _by_length(batch)
         if batch.rows:
             proposed = torch.tensor([row.log_proposal for row in batch.rows], device=self._device)
@@ -191,7 +191,8 @@ class Tuner:
         )
 
     def _part(self, rows: Sequence[Experience], loss_of: LossOf, size: int = 0) -> Iterator[list[tuple[float, ...]]]:
-        """Gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its place; it returns losses and weights."""
+        """Accumulate the gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its slice of the rows. It returns losses and
+        weights."""
         config = self.config
         for made, part in self._microbatches(rows, size):
             log_start = self._log_start(rows[part], made)
@@ -205,7 +206,7 @@ class Tuner:
 
     @torch.no_grad()
     def _log_start(self, rows: Sequence[Experience], made: Batch) -> Tensor:
-        """(n, n_vocabulary): log-probabilities of a microbatch at the start. Its states are kept, because the start does not change."""
+        """(n, n_vocabulary): log-probabilities of a microbatch at the start. Its states are cached, because the start does not change."""
 
         def computed(places: list[int]) -> list[Tensor]:
             part = self._batch_of([rows[place] for place in places])
@@ -222,7 +223,8 @@ class Tuner:
         return -weight * advantage * log_p, weight
 
     def _preference(self, log_p: Tensor, log_start: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows alternate better, worse; both carry the loss of their pair, and the mean over rows is the mean over pairs."""
+        """(losses, weights) of rows that alternate better, worse. Both rows carry the loss of their pair, so the mean over rows is the mean over
+        pairs."""
         over = log_p - log_start
         loss = -torch.nn.functional.logsigmoid(self.config.preference_beta * (over[0::2] - over[1::2]))
         return loss.repeat_interleave(2), torch.ones_like(log_p)
@@ -232,7 +234,7 @@ class Tuner:
 
     @contextmanager
     def _at_start(self) -> Iterator[None]:
-        """The model as tuning found it, for the duration of the context."""
+        """The model as before tuning, for the duration of the context."""
         now = self._copy()
         self._set(self._start)
         try:
@@ -268,7 +270,8 @@ class Tuner:
         files.write(path, KIND, tensors, facts)
 
     def resume(self, path: Path) -> None:
-        """Restore a saved state; TuningError if its settings differ, the device aside. On a CPU the next update equals that of an uninterrupted run."""
+        """Restore a saved state. TuningError if its settings differ, other than the device. On a CPU the next update equals that of an uninterrupted
+        run."""
         tensors, facts = files.read(path, KIND)
         settings = TuningConfig.model_validate(facts["config"], context=SAVED)
         if settings.model_copy(update={"device": self.config.device}) != self.config:
@@ -289,7 +292,7 @@ def saved_settings(path: Path) -> TuningConfig:
 
 
 def _device(config: TuningConfig) -> torch.device:
-    """TuningError if PyTorch cannot compute there."""
+    """The device of the settings. TuningError if PyTorch cannot use it."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise TuningError(
             f"device: expected a GPU that PyTorch {torch.__version__} can use, got none; set tuning.device: cpu, or install PyTorch's CUDA build"

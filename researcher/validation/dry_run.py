@@ -33,7 +33,7 @@ CALL_MS_MAX = {
 }
 """Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
 REPEATS, REPEATED_UP_TO = 8, 10
-"""Calls of a slow module that are tried once more; it is hopeless beyond so many times the limit."""
+"""Number of repeated calls of a slow module, and the multiple of the limit beyond which repeating is hopeless."""
 SCENARIOS, HORIZON = 32, 30
 CLOSE = 1e-4
 """Tolerance for float32 sums in another order."""
@@ -56,7 +56,8 @@ class _TimedModule:
         return value
 
     def repeat(self, limit_ms: float) -> None:
-        """Calls again where that may show that a call takes no longer than the limit: on a busy machine each of a few calls may wait for others."""
+        """Repeats the last call if it exceeded the limit but not by too much: on a busy machine, each of a few calls may have waited for other
+        processes."""
         for _ in range(REPEATS):
             if limit_ms < self.fastest_ms <= REPEATED_UP_TO * limit_ms:
                 self(*self._inputs)
@@ -161,7 +162,7 @@ def _communicate(calls: _TimedModule) -> list[Finding]:
 
 
 def _policy(calls: _TimedModule) -> list[Finding]:
-    """A constant decision is a policy too, an even schedule, so the outputs need not depend on the inputs."""
+    """Dry run of a policy. Its outputs need not depend on the inputs: a constant decision, an even schedule, is a policy too."""
     observations = recorded.load().observations
     inputs = np.concatenate((observations, np.linspace(1, 60, len(observations))[:, None]), axis=1)
     once, again = (checks.decisions(calls(inputs), len(inputs)) for _ in range(2))
@@ -178,7 +179,7 @@ def _policy(calls: _TimedModule) -> list[Finding]:
 
 
 def _learner(calls: _TimedModule) -> list[Finding]:
-    """Settings that the learner accepts."""
+    """Dry run of a learner: the learner must accept the settings."""
     made = calls()
     PPOConfig.model_validate(made["ppo"])
     NetworkConfig.model_validate(made["network"])
@@ -186,7 +187,7 @@ def _learner(calls: _TimedModule) -> list[Finding]:
 
 
 def _interface(calls: _TimedModule) -> list[Finding]:
-    """Settings that a market accepts, and observations that are left."""
+    """Dry run of an interface: a market must accept the settings, and some observations must be left."""
     market = MarketConfig.model_validate(dict(calls()))
     if Layout(market.levels, market.left_out).size == 0:
         raise ModuleError("interface: expected something to observe, got nothing")

@@ -23,7 +23,7 @@ CLOSE = 1e-4
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread: more make a small network slower, on a busy machine a hundred times."""
+    """Use one thread: more threads make a small network slower, on a busy machine a hundred times slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

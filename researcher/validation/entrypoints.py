@@ -8,7 +8,7 @@ from serl.researcher.validation.dry_run import dry_run
 
 
 def load(kind: Kind, source: str) -> Any:
-    """The function that a module defines. This runs the module, so only in the sandbox."""
+    """The function that a module defines. Runs the module: call it in the sandbox only."""
     names: dict[str, Any] = {"__name__": "module"}
     exec(compile(source, "<module>", "exec"), names)
     name = SIGNATURES[kind][0]
@@ -32,13 +32,13 @@ def dry_run_code(kind: str, source: str) -> dict[str, Any]:
 
 
 def trace_policy(source: str, levels: int) -> dict[str, Any]:
-    """The rule that a code module defines where so many price levels are observed, as data."""
+    """The rule that a code module defines for observations of `levels` price levels, as data."""
     rule: dict[str, Any] = code_rule(source, levels).to_json()
     return rule
 
 
 def code_rule(source: str, levels: int) -> Any:
-    """The rule that a code module defines where so many price levels are observed. This runs the module, so only in the sandbox."""
+    """The rule that a code module defines for observations of `levels` price levels. Runs the module: call it in the sandbox only."""
     import torch
 
     from serl.agents.learning.rule_policy import rule_names

@@ -1,4 +1,4 @@
-"""Names for ways to game the score. The sandbox and the contracts prevent them; these reasons say in the verdicts that somebody tried."""
+"""Reasons for ways to game the score. The sandbox and the contracts prevent them; with these reasons, verdicts show that a module tried."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ MODULES = {
     **dict.fromkeys(("serl", "gc", "inspect", "sys", "ctypes", "importlib"), Reason.TOUCHES_SCORER),
     **dict.fromkeys(("random", "secrets", "uuid"), Reason.TOUCHES_SEEDS),
 }
-"""What an import reaches for, by the first part of its name. The contracts of modules, part of serl, may be imported."""
+"""The reason for refusing an import, by the first part of its name. The contracts of modules, which are part of serl, may be imported."""
 NAMES = {"open": Reason.TOUCHES_FILES}
 ATTRIBUTES = {
     **dict.fromkeys(("load", "save", "fromfile", "tofile", "memmap", "loadtxt", "savetxt", "genfromtxt", "from_file"), Reason.TOUCHES_FILES),
@@ -24,10 +24,10 @@ ATTRIBUTES = {
 }  # fmt: skip
 MARKET = ("sign", "step", "steps", "last", "drift_bps", "vwap_bps", "spread_bps", "imbalance", "decision_drift_bps",
     "move_bps",)  # fmt: skip
-"""Inputs of a reward that are the same whatever a small order does; the others come from its fills."""
+"""Inputs of a reward that are the same whatever a small order does; the other inputs depend on its fills."""
 
 SHIFTS = (1, 5)
-"""Whose fills an order is given instead of its own, counted from its own place."""
+"""Offsets of the orders whose fills an order is given instead of its own."""
 
 
 def reason_of_import(name: str) -> Reason:
@@ -38,7 +38,8 @@ def reason_of_import(name: str) -> Reason:
 def pays_for_nothing(
     rewards: Callable[[Sequence[RewardInputs]], Floats], steps: Sequence[RewardInputs], paid: Floats
 ) -> list[Finding]:  # fmt: skip
-    """A finding if the rewards (steps, environments) of an episode are the same for the fills of other orders: then no action can earn anything."""
+    """A finding if the rewards `paid` (steps, environments) of an episode do not change when orders get the fills of other orders: then no action can
+    earn anything."""
     fields = [field.name for field in dataclasses.fields(RewardInputs) if field.name not in (*MARKET, "memory")]
     for shift in SHIFTS:
         others = [

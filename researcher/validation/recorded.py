@@ -15,7 +15,7 @@ ENVIRONMENTS, STEPS, HISTORY_BARS = 16, 12, 60
 DURATION_S, INTERVAL_S, ACTION_DIM = 600.0, 60.0, 4
 NAME = "recorded.npz"
 RECORDED_FIELDS = [field.name for field in dataclasses.fields(RewardInputs) if field.name != "memory"]
-"""Of RewardInputs; memory is what a module makes it."""
+"""Fields of RewardInputs that are recorded; the module itself defines `memory`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ from serl.researcher.validation.findings import Finding, Reason
 
 CHARACTERS_MAX, NODES_MAX = 16_000, 4000
 DEPTH_MAX = 100
-"""Levels of the syntax tree. What reads a module on the host descends it by recursion, some frames per level; a long sum has a level per term."""
+"""Maximum depth of the syntax tree. Code on the host that reads a module descends the tree recursively, with several frames per level; a long sum has
+a level per term."""
 CONTRACTS = "serl.researcher.modules.contracts"
 IMPORTS = ("numpy", "torch", "math", "dataclasses", "typing", "collections.abc", "__future__", CONTRACTS)
 FORBIDDEN = frozenset(

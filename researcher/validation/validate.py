@@ -14,7 +14,7 @@ from serl.researcher.validation.dry_run import dry_run
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, sandbox_finding
 from serl.researcher.validation.static_check import check_source
 
-LIMITS = Limits(wall_s=60.0, cpu_s=20)  # a busy machine gives a job a third of a processor
+LIMITS = Limits(wall_s=60.0, cpu_s=20)  # on a busy machine a job gets only a third of a processor
 FINDINGS_MAX = 10
 
 _dry_run_lock = threading.Lock()
@@ -50,7 +50,7 @@ def validate_code(kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
 
 
 def dry_run_in_sandbox(folder: Path, kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
-    """The dry run alone, in a folder of the caller."""
+    """The dry run alone, in a folder that the caller provides."""
     job = Job("serl.researcher.validation.entrypoints:dry_run_code", {"kind": kind.value, "source": source})
     result = run(job, folder, limits)
     if not result.ok:

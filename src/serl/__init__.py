@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Market and Strategy, when they are asked for: numba takes longer to load than most of what `serl` is imported for."""
+    """Load Market and Strategy on first use: numba takes longer to load than most uses of `serl` need."""
     if name == "Market":
         from serl.exchange.market import Market
 

@@ -125,11 +125,11 @@ GROUPS = {
         "llm": ("serl.researcher.cli_llm:llm", "Download, verify, serve and query language models on this machine."),
     },
 }
-"""The commands under the headings of `serl --help`: where they are, and what they do."""
+"""The commands by heading of `serl --help`: where each is defined, and what it does."""
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 RENAMED = {"law": "serl impact --simulated POPULATION (its --shares is --qty-share)"}
-"""Former commands and their present form."""
+"""Former commands and what replaces them."""
 
 NAME_COLUMNS = max(map(len, COMMANDS))
 CLICK_COLUMNS_MIN = 50
@@ -173,7 +173,7 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if ctx.resilient_parsing and cmd_name not in COMMANDS:
-            return None  # completion of an unknown command
+            return None  # shell completion of an unknown command
         if cmd_name in RENAMED:
             raise click.UsageError(
                 f"expected a command, got the former `serl {cmd_name}`; use {RENAMED[cmd_name]}", ctx
@@ -201,27 +201,27 @@ def serl(context: click.Context) -> None:
 
 
 def _traders_beside(options: "TradersOptions") -> "Traders":
-    """The traders of `serl exchange start --with`: the exchange does not import what lies above it."""
+    """The traders of `serl exchange start --with`, passed in from here because the exchange must not import higher layers."""
     from serl.agents.traders.beside import TradersBeside
 
     return TradersBeside(options)
 
 
 def main() -> None:
-    """Runs the command line. An error of serl, or a file that cannot be used, is one line on stderr and exit status 2; a signal is 128 + its
-    number."""
+    """Runs the command line. An error of serl, or a file that cannot be used, gives one line on stderr and exit status 2; a signal gives exit status
+    128 + its number."""
     try:
         unwind_on_signals()
         collect_rarely()
         _run()
     except (KeyboardInterrupt, click.Abort):
         _stopped()
-    except RuntimeError as error:  # what Python makes of an interruption while it creates a class
+    except RuntimeError as error:  # Python raises this if it is interrupted while it creates a class
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         _stopped()
     finally:
-        # `python -m` ends by the signal, whatever the status, if the last text that was executed (as dataclasses do) was
+        # `python -m` ends by the signal, whatever the exit status, if the last text passed to `exec` (as dataclasses do) was
         # interrupted.
         exec("")
 
@@ -247,7 +247,7 @@ def _run() -> None:
     except OSError as error:
         if error.filename is not None:
             _fail(f"{error.filename}: {error.strerror}; give another path")
-        if error.errno != errno.ENOSPC:  # of a write, which names no file
+        if error.errno != errno.ENOSPC:  # ENOSPC of a write, whose error does not name a file
             raise
         _fail(f"{error.strerror}; free disk space, and repeat the command")
     except click.ClickException as error:

@@ -57,7 +57,7 @@ def dashboard(
 
 
 def _pages(run: Path | None, minds: Path | None, league: Path | None) -> "list[BaseRoute]":
-    """The routes of the pages beside the market's."""
+    """The routes of all pages other than the market's."""
     routes = []
     if run is not None:
         from serl.researcher.browse.routes import routes as researcher_routes

@@ -1,4 +1,4 @@
-"""`serl doctor`: checks what this machine has of what serl needs."""
+"""`serl doctor`: checks whether this machine has what serl needs."""
 
 import json
 import sys

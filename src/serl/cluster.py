@@ -1,4 +1,4 @@
-"""Where runs go that do not depend on each other: to this machine, or as tasks to a Ray cluster (`--on`). The results are the same."""
+"""Runs independent jobs on this machine, or as tasks on a Ray cluster (`--on`). The results are the same."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from serl.extras import require
 
 LOCAL, RAY = "local", "ray"
 LOSSES_MAX, PAUSE_S = 3, 5.0
-"""Of `repeated`; the pause in seconds, times the losses before."""
+"""Maximum number of repetitions in `repeated`, and the pause before each in seconds, times the number of earlier losses."""
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 
@@ -22,8 +22,8 @@ class ClusterError(SerlError):
 
 
 def check_place(on: str) -> str:
-    """The place, if it is one: `local`, `ray` (the cluster that RAY_ADDRESS names, or else one that Ray starts on this machine) or
-    `ray:ADDRESS`. Raises ConfigError."""
+    """`on`, if it is a valid place: `local`, `ray` (the cluster that RAY_ADDRESS names, or else one that Ray starts on this machine) or
+    `ray:ADDRESS`. Raises ConfigError otherwise."""
     kind, colon, address = on.partition(":")
     if on != LOCAL and (kind != RAY or (colon and not address.strip())):
         raise ConfigError(
@@ -33,7 +33,7 @@ def check_place(on: str) -> str:
 
 
 def on_option(text: str) -> Any:
-    """The option --on of a command, its default left to the command."""
+    """The option --on of a command; None if it is not given, so that the command chooses the default."""
 
     def checked(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
         return None if value is None else check_place(value)
@@ -42,7 +42,7 @@ def on_option(text: str) -> Any:
 
 
 def check_alone(on: str | None, option: str, value: int | None) -> None:
-    """UsageError for the number of processes or threads of this machine together with a cluster, which has its own."""
+    """UsageError if a number of processes or threads of this machine is given together with a cluster, which has its own number of CPUs."""
     if on not in (None, LOCAL) and value is not None:
         raise click.UsageError(
             f"expected {option} or --on {on}, got both; leave out {option}: a cluster has its own number of CPUs"
@@ -50,7 +50,7 @@ def check_alone(on: str | None, option: str, value: int | None) -> None:
 
 
 def ray_at(on: str) -> Any:
-    """The module `ray`, connected. MissingPackageError if it is not installed, ClusterError if there is no such cluster."""
+    """The module `ray`, connected to a cluster. MissingPackageError if it is not installed, ClusterError if there is no such cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require("runs on a cluster", "ray")
     import ray
@@ -66,7 +66,7 @@ def ray_at(on: str) -> Any:
 
 
 def ray_result(reference: Any, advice: str) -> Any:
-    """What a task returns, once it is ready. Raises what the task raised, or ClusterError, with advice, if the cluster lost it."""
+    """Waits for a task and returns its result. Raises what the task raised, or ClusterError with `advice` if the cluster lost it."""
     import ray
 
     try:
@@ -78,8 +78,8 @@ def ray_result(reference: Any, advice: str) -> Any:
 
 
 def repeated(result: Callable[[], Result], restart: Callable[[], object]) -> Result:
-    """What `result` returns; after a ClusterError from `restart` on again, LOSSES_MAX times. It waits before all but the first: a cluster may not know yet
-    that a machine is gone."""
+    """Returns what `result` returns. After a ClusterError, calls `restart` and tries again, up to LOSSES_MAX times. It pauses before all restarts but
+    the first, because a cluster may not have noticed yet that a machine is gone."""
     for losses in range(LOSSES_MAX):
         try:
             return result()
@@ -90,9 +90,9 @@ def repeated(result: Callable[[], Result], restart: Callable[[], object]) -> Res
 
 
 def on_ray(jobs: Mapping[Key, Callable[[], Result]], on: str) -> Iterator[tuple[Key, Result]]:
-    """Each result with its key, as it is ready. A job takes one CPU; if its machine is lost it is repeated elsewhere, up to three times.
+    """Yields (key, result) of each job as soon as it is ready. A job takes one CPU. If its machine is lost, it is repeated elsewhere, up to three times.
 
-    Jobs are pickled: files that they name must be there under the same paths on all machines. Raises what a job raises.
+    Jobs are pickled: files that they name must exist under the same paths on all machines. Raises what a job raises.
     """
     ray = ray_at(on)
     task = ray.remote(num_cpus=1)(_call)

@@ -1,4 +1,4 @@
-"""The documentation of a checkout as a site: built again when its sources have changed, kept in the user's cache."""
+"""The documentation of a checkout as a website, kept in the user's cache and rebuilt when its sources have changed."""
 
 import hashlib
 import os
@@ -18,11 +18,11 @@ BUILDERS = ("mkdocs", "mkdocs-material", "mkdocstrings-python")
 
 
 class NoDocumentation(SerlError, RuntimeError):
-    """The documentation is not here, or it cannot be built."""
+    """The documentation does not exist here, or it cannot be built."""
 
 
 def require_checkout(root: Path = CHECKOUT) -> None:
-    """NoDocumentation unless serl runs from a checkout: an installed package has no pages."""
+    """Raise NoDocumentation unless serl runs from a checkout: an installed package has no pages."""
     if not (root / "mkdocs.yml").is_file() or not (root / "docs" / "index.md").is_file():
         raise NoDocumentation(
             "expected the folder docs/ of a checkout, got an installed package, which has none; "
@@ -31,7 +31,8 @@ def require_checkout(root: Path = CHECKOUT) -> None:
 
 
 def built_site(root: Path = CHECKOUT) -> Path:
-    """The folder of the site; builds it, in half a minute, unless one of the same content is in the cache. NoDocumentation if that fails."""
+    """The folder of the site. Unless the cache has a site of the same content, it is built, which takes half a minute. NoDocumentation if that
+    fails."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "serl" / "docs"
     place = cache / hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     site = place / fingerprint(root)
@@ -46,7 +47,7 @@ def built_site(root: Path = CHECKOUT) -> Path:
 
 
 def fingerprint(root: Path) -> str:
-    """SHA-256 prefix of all that the site is made of: pages, docstrings, settings, versions of what builds it."""
+    """SHA-256 prefix of everything that the site depends on: pages, docstrings, settings, versions of the packages that build it."""
     files = [root / "mkdocs.yml", *(path for path in (root / "docs").rglob("*") if "__pycache__" not in path.parts)]
     files += [path for package in PACKAGES for path in (root / package).rglob("*.py")]
     digest = hashlib.sha256()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PYTHON_MIN = (3, 11)
 DISK_MIN_BYTES = 100 << 20
-"""Too little for a journal of an hour."""
+"""Less free space than this is too little for a journal of an hour."""
 DISK_ADVISED_BYTES = 3 << 30
-"""Enough for models, PyTorch and runs."""
+"""Free space that is enough for models, PyTorch and runs."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PROBE_S = 10.0
 
@@ -33,7 +33,7 @@ State = Literal["ok", "optional", "broken"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check. `broken`: commands without extras do not work; `optional`: other commands do not work, or the first start is
+    """The result of a check. `broken`: commands that need no extras do not work; `optional`: other commands do not work, or the first start is
     slow."""
 
     name: str
@@ -87,7 +87,7 @@ def compiled_code() -> Iterator[Finding]:
     """Whether numba's cache can be written and contains the order book; whether pyzmq has its bundled library."""
     try:
         from serl.exchange import code_cache, libzmq
-    except RuntimeError as error:  # raised by numba without a writable folder
+    except RuntimeError as error:  # numba raises it without a writable folder
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a writable folder")
         return
     folder = code_cache.FOLDER

@@ -1,4 +1,4 @@
-"""Execution environments by name, in the ways of gymnasium and PettingZoo.
+"""Registered environments for gymnasium and PettingZoo: execution, market making, taking positions and trading pairs.
 
     import gymnasium
     import serl.environments  # registers serl/Execution-v0, serl/MarketMaking-v0, serl/Directional-v0 and serl/Pairs-v0
@@ -11,11 +11,11 @@
     gymnasium.make("serl/Directional-v0", population="amzn", positions=3)
     gymnasium.make("serl/Pairs-v0", actions="continuous")
 
-Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with
-a book, which is replayed, or a file of bars; or `population`, simulated traders who react (the default: `liquid`); then the part of the
-data, parent orders, actions, observations and reward. Of market making they are those of `serl.agents.making.config.MakingConfig`
-(docs/market-making.md), of taking positions those of `serl.agents.directional.config.DirectionalConfig` (docs/directional.md), of trading pairs
-those of `serl.agents.pairs.config.PairConfig` (docs/pairs.md). `seed` of `reset` determines the orders, and in a simulated market the days, too.
+Keywords are the settings of a market for training (`serl.agents.learning.market_config.MarketConfig`, docs/learning.md): `data`, a day with a book,
+which is replayed, or a file of bars; or `population`, simulated traders that react (default: `liquid`); and the part of the data, parent orders,
+actions, observations and reward. Market making takes the settings of `serl.agents.making.config.MakingConfig` (docs/market-making.md), taking
+positions those of `serl.agents.directional.config.DirectionalConfig` (docs/directional.md), and trading pairs those of
+`serl.agents.pairs.config.PairConfig` (docs/pairs.md). `seed` of `reset` determines the orders, and in a simulated market also the days.
 """
 
 from collections.abc import Sequence
@@ -54,13 +54,16 @@ DEFAULT_POPULATION = "liquid"
 
 
 def execution_env(*, scales: Scales | None = None, **settings: Any) -> ExecutionEnv:
-    """One parent order at a time; all actions in [-1, 1]. Raises `ConfigError` for an invalid setting, `DataError` for unfit data."""
+    """An environment with one parent order at a time; all actions are in [-1, 1]. Raises `ConfigError` for an invalid setting, `DataError` for unfit
+    data."""
     return ExecutionEnv(execution_vector_env(1, scales=scales, **settings))
 
 
 def execution_vector_env(num_envs: int = 1, *, scales: Scales | None = None, **settings: Any) -> ExecutionVectorEnv:
-    """N parent orders at once, each alone in its market. scales: units of observations; by default fitted on the training part, without
-    orders of ours. Raises as `execution_env`."""
+    """A vector environment with N parent orders at once, each alone in its market. Raises as `execution_env`.
+
+    scales: units of the observations; by default fitted on the training part, without our own orders.
+    """
     config = market_settings(**settings)
     days = _days(config)
     return _scenario(config, days, num_envs).env(scales or _fitted_scales(config))
@@ -69,7 +72,7 @@ def execution_vector_env(num_envs: int = 1, *, scales: Scales | None = None, **s
 def parallel_env(
     agents: int = 2, *, shared: bool = True, message_size: int = 2, scales: Scales | None = None, **settings: Any
 ) -> Any:
-    """Several agents in one replayed book, as a PettingZoo `ParallelEnv`: they share a parent order, or have one each, and send messages.
+    """Several agents in one replayed book, as a PettingZoo `ParallelEnv`. They share a parent order or have one each, and send messages.
 
     Raises as `execution_env`, and `ConfigError` unless `data` is a day with a book. Needs the extra `learning` (pettingzoo).
     """
@@ -113,12 +116,12 @@ def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -
 
 
 def _fitted_scales(config: MarketConfig) -> Scales:
-    """Fitted once for the same settings and files: libraries make many environments one after the other, and this takes seconds."""
+    """Scales, fitted once for the same settings and files: libraries create many environments one after the other, and fitting takes seconds."""
     return _scales_of(config.model_dump_json(), _versions(*config.data, config.population, config.forecaster or ""))
 
 
 def _versions(*paths: Path | str) -> tuple[tuple[int, int, int], ...]:
-    """Of those that are files: what tells their versions apart."""
+    """What identifies the versions of those paths that are files."""
     files = [Path(path).stat() for path in paths if Path(path).is_file()]
     return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in files)
 
@@ -138,35 +141,37 @@ def _days(config: MarketConfig) -> list[Day] | None:
 
 
 def making_env(**settings: Any) -> SingleEnv:
-    """One market maker at a time. Raises `ConfigError` for an invalid setting."""
+    """An environment with one market maker. Raises `ConfigError` for an invalid setting."""
     return SingleEnv(making_vector_env(1, **settings))
 
 
 def making_vector_env(num_envs: int = 1, **settings: Any) -> MakingVectorEnv:
-    """N market makers, each alone among the traders of its market. Raises as `making_env`."""
+    """A vector environment with N market makers, each alone among the traders of its market. Raises as `making_env`."""
     config = making_settings(**settings)
     return MakingVectorEnv(position_market(config, num_envs), windows(config), config)
 
 
 def directional_env(**settings: Any) -> SingleEnv:
-    """One agent that takes positions. Raises `ConfigError` for an invalid setting."""
+    """An environment with one agent that takes positions. Raises `ConfigError` for an invalid setting."""
     return SingleEnv(directional_vector_env(1, **settings))
 
 
 def directional_vector_env(num_envs: int = 1, **settings: Any) -> DirectionalVectorEnv:
-    """N agents that take positions, each alone among the traders of its market. Raises as `directional_env`."""
+    """A vector environment with N agents that take positions, each alone among the traders of its market. Raises as `directional_env`."""
     config = directional_settings(**settings)
     return DirectionalVectorEnv(position_market(config, num_envs), windows(config), config)
 
 
 def pairs_env(*, spread: Spread | None = None, **settings: Any) -> SingleEnv:
-    """One agent that trades a pair. Raises `ConfigError` for an invalid setting."""
+    """An environment with one agent that trades a pair. Raises `ConfigError` for an invalid setting."""
     return SingleEnv(pairs_vector_env(1, spread=spread, **settings))
 
 
 def pairs_vector_env(num_envs: int = 1, *, spread: Spread | None = None, **settings: Any) -> PairVectorEnv:
-    """N agents that trade a pair, each alone among the traders of its market. spread: its hedge ratio, mean and deviation; by default measured on
-    training days without us, once in a process. Raises as `pairs_env`."""
+    """A vector environment with N agents that trade a pair, each alone among the traders of its market. Raises as `pairs_env`.
+
+    spread: hedge ratio, mean and deviation of the pair's spread; by default measured once per process, on training days without our own orders.
+    """
     config = pair_settings(**settings)
     return pair_env(config, num_envs, spread or _spread_of(config.population, _versions(config.population)))
 
@@ -179,6 +184,6 @@ def _spread_of(population: str, files: tuple[tuple[int, int, int], ...]) -> Spre
 
 _IDS = {EXECUTION_ID: "execution", MAKING_ID: "making", DIRECTIONAL_ID: "directional", PAIRS_ID: "pairs"}
 for _id, _name in _IDS.items():
-    gymnasium.register(  # by name, so that the specification can be saved with a dataset
+    gymnasium.register(  # with entry points by name, so that the specification can be saved with a dataset
         _id, entry_point=f"{__name__}:{_name}_env", vector_entry_point=f"{__name__}:{_name}_vector_env"
     )

@@ -14,29 +14,31 @@ DEVELOPER_EXTRAS = ("bench", "dev", "fuzz", "interop")
 
 
 class MissingPackageError(SerlError, ImportError):
-    """An optional package is needed but not installed; the text says what for and how to install it."""
+    """An optional package is needed but not installed. The text says what it is needed for and how to install it."""
 
 
 def require(purpose: str, *modules: str, extra: str = "") -> None:
-    """Raises MissingPackageError unless all of these modules are installed. Use it for imports that happen late or in a child process; for
-    imports at the start of a command, `missing_package` does this. extra: the one to name if several provide them."""
+    """Raises MissingPackageError unless all of these modules are installed. extra: the extra to name if several provide them.
+
+    Use it for imports that happen late or in a child process; `missing_package` covers imports at the start of a command.
+    """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise MissingPackageError(_text(missing, purpose, extras_providing(missing, extra)))
 
 
 def require_day_files() -> None:
-    """Raises MissingPackageError unless files of days and of bars can be read and written."""
+    """Raises MissingPackageError unless the packages to read and write day files and files of bars are installed."""
     require("files of days and bars", "pyarrow", extra="history")
 
 
 def require_reports(*modules: str) -> None:
-    """Raises MissingPackageError unless reports with charts, of day files too, can be made; and if one of these modules is missing."""
+    """Raises MissingPackageError unless these modules and the packages for reports with charts, including reports of day files, are installed."""
     require("reports", "matplotlib", "pyarrow", *modules, extra="reports")
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageError | None:
-    """The error for a failed import; None if no extra provides the module, or if it is installed and the import is wrong."""
+    """The error for a failed import. None if no extra provides the module, or if the module is installed, so that the import itself is wrong."""
     name = (error.name or "").partition(".")[0]
     extras = extras_providing([name], _importing_extra(error))
     if not extras or find_spec(name) is not None:
@@ -45,16 +47,16 @@ def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageE
 
 
 def _importing_extra(error: ModuleNotFoundError) -> str:
-    """The extra with the same name as the package that imported, like serl.researcher; else "". It provides the other imports of that
-    package too."""
+    """The extra with the same name as the importing package, such as serl.researcher, because it also provides that package's other imports; "" if
+    there is none."""
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
     parts = [part for module in modules if module.startswith("serl.") for part in module.split(".")]
     return next((part for part in parts if part in user_extras()), "")
 
 
 def extras_providing(modules: list[str], preferred: str = "") -> list[str]:
-    """The fewest extras that provide all of these modules; among equals the preferred one, then the smallest. [""] if serl itself requires
-    them, [] if none provides them."""
+    """The smallest number of extras that provide all of these modules; among equals the preferred one, then the one with the fewest packages. [""] if
+    serl itself requires the modules, [] if no extras provide them."""
     from packaging.utils import canonicalize_name
 
     # module names stand for distributions: in serl's requirements the two are the same
@@ -79,7 +81,7 @@ def install_command(*extras: str) -> str:
 
 
 def user_extras() -> list[str]:
-    """Names of the extras for users, without those for developers."""
+    """Names of the extras for users, not including those for developers."""
     try:
         extras = metadata.metadata("serl").get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:
@@ -88,7 +90,7 @@ def user_extras() -> list[str]:
 
 
 def requirements(extra: str = "") -> "list[Requirement]":
-    """The requirements of an extra on this machine, without serl's own; those of serl itself without an extra. [] if serl is not installed."""
+    """The requirements of an extra on this machine, without serl's own requirements; without an extra, serl's own. [] if serl is not installed."""
     from packaging.requirements import Requirement
 
     try:

@@ -7,7 +7,7 @@ import click
 
 
 class FloatRange(click.FloatRange):
-    """A number in a range; click's own takes NaN for one that is in every range."""
+    """A number in a range. click's own class accepts NaN in every range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """See click.ParamType."""

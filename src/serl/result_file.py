@@ -1,4 +1,4 @@
-"""The results of a long command on disk: a line of JSON with the settings, then one for each finished part, so that it can be continued."""
+"""The results of a long command on disk, so that it can be continued: a line of JSON with the settings, then one for each finished part."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,18 +11,19 @@ Result = TypeVar("Result")
 
 
 class ResultFileError(ConfigError):
-    """Raised for a file of results that is there and should not be, or is not, or belongs to other settings, or cannot be written."""
+    """Raised for a file of results that exists but must not, is missing, belongs to other settings, or cannot be written."""
 
 
 class ResultFile(Generic[Result]):
-    """The file; a line that a crash has cut off is forgotten.
+    """A file of results. A line that a crash has truncated is dropped.
 
     Attributes:
-        results: what it had when it was opened, read by `read`.
+        results: the results in the file when it was opened, parsed by `read`.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], read: Callable[[Any], Result], *, resume: bool) -> None:
-        """ResultFileError if there are results and `resume` is false, none and it is true, or those of other settings or of another version."""
+        """ResultFileError if there are results although `resume` is false, if there are none although it is true, or if they belong to other settings
+        or to another version."""
         self.path = path
         self.results: list[Result] = []
         if resume:
@@ -49,7 +50,7 @@ class ResultFile(Generic[Result]):
             raise ResultFileError(f"{self.path}: expected results to continue, got none; leave --resume out")
         lines = self.path.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
-        if not whole:  # killed while it was created
+        if not whole:  # the process was killed while it created the file
             self.path.write_bytes(_line(settings))
             return
         try:
@@ -69,7 +70,7 @@ class ResultFile(Generic[Result]):
                 file.truncate(sum(map(len, whole)))
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Keeps a result. ResultFileError if it cannot be written."""
+        """Writes a result. ResultFileError if it cannot be written."""
         try:
             self._file.write(_line(row))
             self._file.flush()

@@ -31,8 +31,8 @@ def _unwind(number: int, frame: FrameType | None) -> None:
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:
-    """Whether an exception would be lost: in a callback of Python's own locks of imports; and where LLVM is calling back into Python, as it does
-    while it loads compiled code, where it also leaves a function without code: calling it later crashes the process."""
+    """Whether an exception would be lost. That is so in a callback of Python's own import locks, and where LLVM calls back into Python, as it does while
+    it loads compiled code. There the exception would also leave a function without code, and calling that function later would crash the process."""
     if frame is not None and frame.f_code.co_name == "cb" and frame.f_globals.get("__name__") == "importlib._bootstrap":
         return True
     while frame is not None:

@@ -1,4 +1,4 @@
-"""Data as tables, for pandas, polars, Arrow and files: one function for each table. docs/tables.md lists them and their columns.
+"""Data as tables for pandas, polars, Arrow and files, with one function per table. docs/tables.md lists the functions and their columns.
 
 from serl import tables
 tables.trades(day).to_pandas()
@@ -38,7 +38,7 @@ _MODULES = {
     "serl.agents.learning.evaluation_tables": ("evaluation", "evaluation_orders"),
     "serl.researcher.browse.tables": ("candidates", "iterations"),
 }
-"""Where the functions are; loaded when they are asked for, because what some need takes seconds to load."""
+"""The functions by module. They are loaded on first use, because the packages that some need take seconds to load."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
