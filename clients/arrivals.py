@@ -9,23 +9,23 @@ from serl.clients.errors import SessionEnded
 
 
 class Arrivals:
-    """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits, also by one that
-    has been woken already and has not run yet."""
+    """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits, including
+    one that has already been woken but has not run yet."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
-        #: messages of the client that its waiting tasks know of
+        #: number of received messages that the waiting tasks know of
         self._known = core.received
         self._timer: asyncio.TimerHandle | None = None
         #: tasks in `wait`, woken ones included
         self._inside = 0
-        #: the last error that every task in `wait` raises, and how many there were
+        #: the last error that every task in `wait` raises, and the number of such errors so far
         self._failure: Exception | None = None
         self._failures = 0
         self._is_closed = False
-        #: an error that came while nobody waited
+        #: an error raised while no task was waiting; the next `wait` raises it
         self._error: Exception | None = None
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
         for descriptor in self._descriptors:
@@ -33,7 +33,7 @@ class Arrivals:
         core.on_unread = self._receive_soon
 
     async def wait(self, longest_s: float) -> None:
-        """Returns when messages were received, or after `longest_s` at the latest. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
+        """Returns once messages have been received, or after `longest_s` seconds. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
         self.raise_if_closed()
         self.tell_others()
         if self._error is not None:
@@ -58,7 +58,7 @@ class Arrivals:
             raise SessionEnded("bye", "the client was closed")
 
     def fail_others(self, error: Exception) -> None:
-        """Raises an error of `ClientCore.receive` in all tasks that wait."""
+        """Makes every task in `wait` raise `error`, an error of `ClientCore.receive`."""
         self._core.failure = None
         if self._inside:
             self._failure = error
@@ -66,7 +66,7 @@ class Arrivals:
             self._wake()
 
     def tell_others(self) -> None:
-        """Wakes the other tasks if the present one received something: perhaps no further message arrives to wake them."""
+        """Wakes the other tasks if the current one has received something: no further message may arrive to wake them."""
         if self._waiting and self._core.received != self._known:
             self._wake()
 
@@ -95,7 +95,7 @@ class Arrivals:
 
     def _receive(self) -> None:
         if not self._descriptors:
-            return  # closed; a call that was scheduled before
+            return  # closed after this call was scheduled
         try:
             self._core.receive()
         except Exception as error:

@@ -34,8 +34,8 @@ async def connect(
         token: its login token, if the exchange has tokens.
         curve: key folder of `serl keys new`, to encrypt the connection.
         cancel_on_disconnect: the exchange cancels our orders when this session ends.
-        replace: ends another live session of this participant instead of being refused.
-        rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders sent as rows, fills and positions are then not kept.
+        replace: ends another live session of this participant; by default this login is refused instead.
+        rows: `wait` returns reports as EVENT rows (numpy), for high rates; the client then keeps no fills, positions or orders sent as rows.
 
     Raises:
         ExchangeUnreachable: no exchange answers at the endpoint.
@@ -48,11 +48,11 @@ async def connect(
 async def watch(
     endpoint: str = "tcp://127.0.0.1:5570", token: str = "", *, curve: Path | None = None
 ) -> "AsyncExchange":
-    """Connects to an exchange without logging in, to read data only: queries and the feed.
+    """Connects to an exchange without logging in, for read-only access: queries and the feed.
 
     Args:
         endpoint, curve: see `connect`.
-        token: of one who may read data, if the exchange has tokens.
+        token: a token that may read data, if the exchange has tokens.
 
     Raises:
         ExchangeUnreachable: no exchange answers at the endpoint.
@@ -69,7 +69,7 @@ async def watch(
 
 
 async def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "AsyncExchange":
-    """Logs in with a session that the caller has made, or that another client had: reports that it has not seen come first, and commands
+    """Logs in with a session that the caller has created or taken from another client. Reports that it has not seen come first, and commands
     without a reply are sent again. A new session with `last_report` 0 gets every report of its participant that the exchange stores.
 
     Raises as `connect`.
@@ -104,7 +104,7 @@ class AsyncExchange(Client):
             result: Result = returned.value
             return result
         except Exception as error:
-            if error is self.core.failure:  # of this task's own receipt, not told to the others yet
+            if error is self.core.failure:  # raised while this task received, so the others do not know of it yet
                 self._arrivals.fail_others(error)
             raise
         finally:
@@ -122,8 +122,8 @@ class AsyncExchange(Client):
         Args:
             symbol: name of the symbol.
             qty_lots: quantity in lots.
-            price_ticks: limit price in ticks; None for a market order, or with `price`.
-            price: limit price in money instead, like "99.50".
+            price_ticks: limit price in ticks; None for a market order, or if `price` is given.
+            price: limit price in money instead of ticks, e.g. "99.50".
             time_in_force: e.g. GTC (until cancelled), IOC (trade now or cancel), FOK (all now or nothing), DAY.
             post_only: reject the order if it would trade at once.
             terms: stop, iceberg, hidden, peg and so on; see docs/orders.md.
@@ -159,8 +159,8 @@ class AsyncExchange(Client):
     async def replace(
         self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
     ) -> Order:  # fmt: skip
-        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: those
-        of expiry, minimum, stop, trail and touch price that change. Raises `Rejected`.
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: the
+        new expiry, minimum, stop, trail or touch price, only those that change. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
@@ -198,14 +198,14 @@ class AsyncExchange(Client):
         return await self._run(queries.status(self.core, symbol))
 
     async def account(self) -> dict[str, Balance]:
-        """Position, cash, profit and fees in money, over all sessions, by name of the symbol; symbols in which all are zero are left out.
+        """Position, cash, profit and fees in money over all sessions, by symbol name; symbols in which all of them are zero are left out.
 
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """
         return await self._run(queries.account(self.core))
 
     async def balances(self) -> dict[str, AssetBalance]:
-        """What we have of each asset, by name: all of it, and what open orders reserve (docs/orders.md, Assets and balance checks).
+        """Our balance of each asset, by name: the total, and the part that open orders reserve (docs/orders.md, Assets and balance checks).
 
         Empty for an account that has neither deposits nor balance checks. Raises `RequestRejected` as `account` does.
         """
@@ -216,7 +216,7 @@ class AsyncExchange(Client):
         return await self._run(self.core.ask(kind, *values))
 
     async def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-        """Sends queries (kind, values ..) without waiting for a reply between them; returns the whole replies. Raises `RequestRejected`."""
+        """Pipelines queries (kind, values ..), without waiting for each reply in turn; returns the whole replies. Raises `RequestRejected`."""
         return await self._run(self.core.ask_all(queries))
 
     async def wait(self, timeout_s: float = 1.0) -> InboxItem | None:
@@ -233,15 +233,15 @@ class AsyncExchange(Client):
     async def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete.
 
-        Raises `ExchangeUnreachable` if the exchange is silent for `silence_s` (see `session.limits`): it sends heartbeats also while another
-        participant takes long. Raises `SessionEnded` if it was restarted.
+        Raises `ExchangeUnreachable` if the exchange is silent for `silence_s` (see `session.limits`): it sends heartbeats even while another
+        participant takes a long turn. Raises `SessionEnded` if it was restarted.
         """
         return await self._run(take_turn(self.core, time_ns))
 
     async def close(self) -> None:
         """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
         self._arrivals.close()
-        await asyncio.to_thread(self.core.close)  # what is not sent yet may take half a second
+        await asyncio.to_thread(self.core.close)  # sending what is still queued may take half a second
 
     async def __aenter__(self) -> "AsyncExchange":
         return self

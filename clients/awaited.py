@@ -9,24 +9,24 @@ from serl.exchange.records import Reason
 
 
 class Awaited:
-    """Why each of them was not taken, if it was not: the answer may come while another call receives."""
+    """Notes which of these commands were rejected or refused, and why: the answer may arrive while another call is receiving."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._found: dict[
             int, int | RequestRejected
-        ] = {}  # a `Reason`, or what the exchange refused; 0: nothing so far
+        ] = {}  # by command id: a `Reason`, or the refusal of the exchange; 0: neither so far
 
     def add(self, command_id: int) -> None:
-        """A call waits for the answer to a command from now on."""
+        """From now on a call waits for the answer to this command."""
         self._found[command_id] = 0
 
     def remove(self, command_id: int) -> None:
-        """It no longer waits."""
+        """Forgets the command: no call waits for its answer any longer."""
         del self._found[command_id]
 
     def has_answer(self, command_id: int, command: str) -> bool:
-        """Whether the exchange has answered a command. Raises `Rejected` and `RequestRejected`; command: what to call it then."""
+        """Whether the exchange has answered a command. Raises `Rejected` or `RequestRejected`; command: its name in the error message."""
         found = self._found[command_id]
         if isinstance(found, RequestRejected):
             raise found
@@ -35,7 +35,7 @@ class Awaited:
         return not self._session.is_waiting(command_id)
 
     def note(self, items: Iterable[InboxItem]) -> None:
-        """Takes what has arrived."""
+        """Notes the rejections among items that have arrived."""
         if not self._found:
             return
         for item in items:
@@ -44,7 +44,7 @@ class Awaited:
                     self._found[command_id] = reason
 
     def note_refusal(self, error: RequestRejected) -> bool:
-        """Whether a refusal names one of the commands, or the first of its terms, which are refused with it."""
+        """Notes a refusal; returns whether it names one of the commands, or the first of its terms, which are refused with it."""
         refused, term_ids = refused_command(error), self._session.term_ids
         command_id = next((each for each in self._found if refused == each or refused in term_ids.get(each, ())), None)
         if command_id is None:
@@ -54,5 +54,5 @@ class Awaited:
         return True
 
     def replayed(self) -> Iterator[bytes]:
-        """After a login, those that were executed before it. Sent again, they are answered even if their reports are gone."""
+        """After a login, the commands that were executed before it. If they are sent again, they are answered even if their reports are gone."""
         return (self._session.replayed[each] for each in self._found if each in self._session.replayed)

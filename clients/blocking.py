@@ -35,8 +35,8 @@ def connect(
         token: its login token, if the exchange has tokens.
         curve: key folder of `serl keys new`, to encrypt the connection.
         cancel_on_disconnect: the exchange cancels our orders when this session ends.
-        replace: ends another live session of this participant instead of being refused.
-        rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders sent as rows, fills and positions are then not kept.
+        replace: ends another live session of this participant; by default this login is refused instead.
+        rows: `wait` returns reports as EVENT rows (numpy), for high rates; the client then keeps no fills, positions or orders sent as rows.
 
     Raises:
         ExchangeUnreachable: no exchange answers at the endpoint.
@@ -85,8 +85,8 @@ class Exchange(Client):
         Args:
             symbol: name of the symbol.
             qty_lots: quantity in lots.
-            price_ticks: limit price in ticks; None for a market order, or with `price`.
-            price: limit price in money instead, like "99.50".
+            price_ticks: limit price in ticks; None for a market order, or if `price` is given.
+            price: limit price in money instead of ticks, e.g. "99.50".
             time_in_force: e.g. GTC (until cancelled), IOC (trade now or cancel), FOK (all now or nothing), DAY.
             post_only: reject the order if it would trade at once.
             terms: stop, iceberg, hidden, peg and so on; see docs/orders.md.
@@ -122,8 +122,8 @@ class Exchange(Client):
     def replace(
         self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
     ) -> Order:  # fmt: skip
-        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: those
-        of expiry, minimum, stop, trail and touch price that change. Raises `Rejected`.
+        """Gives an order a new total quantity (fills included) and price, in ticks or in money; by default it keeps its price. `terms`: the
+        new expiry, minimum, stop, trail or touch price, only those that change. Raises `Rejected`.
 
         It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
         """
@@ -161,14 +161,14 @@ class Exchange(Client):
         return self._run(queries.status(self.core, symbol))
 
     def account(self) -> dict[str, Balance]:
-        """Position, cash, profit and fees in money, over all sessions, by name of the symbol; symbols in which all are zero are left out.
+        """Position, cash, profit and fees in money over all sessions, by symbol name; symbols in which all of them are zero are left out.
 
         Raises `RequestRejected` if the exchange has operators or tokens and ours is missing.
         """
         return self._run(queries.account(self.core))
 
     def balances(self) -> dict[str, AssetBalance]:
-        """What we have of each asset, by name: all of it, and what open orders reserve (docs/orders.md, Assets and balance checks).
+        """Our balance of each asset, by name: the total, and the part that open orders reserve (docs/orders.md, Assets and balance checks).
 
         Empty for an account that has neither deposits nor balance checks. Raises `RequestRejected` as `account` does.
         """
@@ -179,7 +179,7 @@ class Exchange(Client):
         return self._run(self.core.ask(kind, *values))
 
     def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-        """Sends queries (kind, values ..) without waiting for a reply between them; returns the whole replies. Raises `RequestRejected`."""
+        """Pipelines queries (kind, values ..), without waiting for each reply in turn; returns the whole replies. Raises `RequestRejected`."""
         return self._run(self.core.ask_all(queries))
 
     def wait(self, timeout_s: float = 1.0) -> InboxItem | None:
@@ -196,8 +196,8 @@ class Exchange(Client):
     def turn(self, time_ns: int) -> Grant:
         """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete.
 
-        Raises `ExchangeUnreachable` if the exchange is silent for `silence_s` (see `session.limits`): it sends heartbeats also while another
-        participant takes long. Raises `SessionEnded` if it was restarted.
+        Raises `ExchangeUnreachable` if the exchange is silent for `silence_s` (see `session.limits`): it sends heartbeats even while another
+        participant takes a long turn. Raises `SessionEnded` if it was restarted.
         """
         return self._run(take_turn(self.core, time_ns))
 

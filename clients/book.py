@@ -45,12 +45,12 @@ class _FeedBook(ABC):
         return True
 
     def note_epoch(self, epoch: int) -> None:
-        """Notes the epoch of a TIME message: after a restart of the exchange, a book may be wrong although no message of its topic has arrived since."""
+        """Notes the epoch of a TIME message: after a restart of the exchange a book may be wrong although its topic has had no message since."""
         if epoch != self.epoch:
             self.distrust()
 
     def distrust(self) -> None:
-        """Asks for a snapshot: the book may be of an exchange that was restarted, perhaps without its journal and so with the same epoch."""
+        """Marks the book as needing a snapshot: the exchange may have been restarted, perhaps without its journal and so in the same epoch."""
         if not self.needs_snapshot:
             self.needs_snapshot = True
             self.gaps += 1
@@ -90,17 +90,17 @@ class _FeedBook(ABC):
 
 
 class L2Book(_FeedBook):
-    """A book of price levels, from channel l2. Of a side with more than `depth_max` levels it has the best ones, at least half as many.
+    """A book of price levels, from channel l2. On a side with more than `depth_max` levels it keeps the best ones, at least half of `depth_max`.
 
     Attributes:
-        depth_max: the most levels of a side in a snapshot of the exchange; 0: no limit. A restarted exchange may have another one.
+        depth_max: maximum number of levels per side in a snapshot of the exchange; 0: no limit. A restarted exchange may have another limit.
     """
 
     def __init__(self, depth_max: int = 0) -> None:
         super().__init__()
         self.depth_max = depth_max
         self._sides: tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]] = ({}, {})
-        #: of each side the last price up to which it is complete, where the snapshot may have left out levels
+        #: by side: the last price up to which it is complete, if the snapshot may have left out levels
         self._last_ticks: list[int | None] = [None, None]
 
     def _load(self, result: Any) -> None:
@@ -120,7 +120,7 @@ class L2Book(_FeedBook):
             self.needs_snapshot |= self._last_ticks[side] is not None and 2 * len(self._sides[side]) < self.depth_max
 
     def knows(self, side: int, price_ticks: int) -> bool:
-        """Whether a price is in the part of the book that is complete, not behind levels that the snapshot may have left out."""
+        """Whether a price is in the complete part of the book, before the levels that the snapshot may have left out."""
         last = self._last_ticks[side]
         return last is None or (price_ticks >= last if side == 0 else price_ticks <= last)
 
@@ -135,7 +135,7 @@ class L3Book(_FeedBook):
 
     def __init__(self) -> None:
         super().__init__()
-        #: by order number: [side, price_ticks, qty_lots], at each price in time priority
+        #: [side, price_ticks, qty_lots] by order number; at each price in time priority
         self.orders: dict[int, list[int]] = {}
 
     def _load(self, result: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, instead of ending the program between two writes. Ignored signals stay ignored."""
+    """Yields an event that SIGINT and SIGTERM set, so that they do not end the program between two writes. Ignored signals stay ignored."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in (number for number, handler in before.items() if handler != signal.SIG_IGN):
@@ -78,7 +78,7 @@ def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | N
         accounts_recorder(connect, writer, token, curve) as recorder,
         console.status("recording") as status,
     ):
-        recorder.copy_batch()  # first, so that a refusal comes before "recording"
+        recorder.copy_batch()  # first, so that a refusal is reported before "recording" is printed
         _announce(connect, recorder.has_news)
         outcome = recorder.run(
             stop, lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {writer.commands:,} commands"), seconds

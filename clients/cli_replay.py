@@ -18,7 +18,7 @@ CAUSES = {
     "OUTSIDE_BAND": ": the exchange has narrower price bands than history",
     "BOOK_FULL": ": the exchange's limits are too small for this day",
 }
-"""What to do about commands of history that are rejected."""
+"""Why commands of the history are rejected and what to do about it, by reason."""
 
 
 def parse_speed(text: str) -> float | None:
@@ -96,7 +96,7 @@ def replay(
     unexpected = progress.rejected.keys() - {DISPLACED}
     if (
         unexpected and not recorded.reference.participants
-    ):  # with participants, what was rejected then is rejected again
+    ):  # with participants, what was rejected on the recorded day is rejected again
         raise ReplayError(
             f"expected the exchange to take every command, got {sum(progress.rejected[each] for each in unexpected):,} rejected with "
             f"{', '.join(sorted(unexpected))}; see above"

@@ -1,4 +1,4 @@
-"""What the asyncio and the blocking client can do without waiting for the exchange."""
+"""The part of the client API that does not wait for the exchange, shared by the asyncio and the blocking client."""
 
 from serl.clients.core import ClientCore
 from serl.clients.feed_topics import check_channel
@@ -13,24 +13,24 @@ class Client:
         self.session = core.session
 
     def send(self, *messages: bytes) -> None:
-        """Sends commands that `session` has made, without waiting for replies: their reports come with `wait`."""
+        """Sends commands that `session` has encoded, without waiting for replies: `wait` returns their reports."""
         for message in messages:
             self.core.send_command(message)
 
     def subscribe(self, channel: str, symbol: str) -> None:
-        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages. UnknownChannel, UnknownSymbol."""
+        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages. Raises UnknownChannel, UnknownSymbol."""
         check_channel(channel)
         self.core.subscribe(channel, symbol)
 
     def subscribe_news(self, after: int = -1) -> None:
-        """Subscribes to news, of all symbols: `wait` returns each message as a `News`, in the order of their numbers and without gaps.
+        """Subscribes to news of all symbols: `wait` returns each message as a `News`, in sequence and without gaps.
 
-        after: number of the last message that is known, 0 for all that the exchange stores; below 0: only those from now on.
+        after: number of the last known message; 0 for all that the exchange stores; below 0 for messages from now on.
         """
         self.core.subscribe_news(after)
 
     def unsubscribe(self, channel: str, symbol: str) -> None:
-        """Ends a subscription; a book that followed the channel is no longer kept up to date. UnknownChannel."""
+        """Ends a subscription; a book that followed the channel is no longer kept up to date. Raises UnknownChannel."""
         check_channel(channel)
         self.core.unsubscribe(channel, symbol)
 
@@ -39,7 +39,7 @@ class Client:
         return self.session.instrument(symbol)
 
     def open_orders(self) -> list[Order]:
-        """Orders of this session that can still trade; those that were sent as rows are not among them."""
+        """Orders of this session that can still trade, except those sent as rows."""
         return self.session.open_orders()
 
     def fills(self) -> list[Report]:

@@ -4,7 +4,7 @@ import time
 
 PING_EVERY_S = 0.2
 EXTRAPOLATE_MAX_S = 1.5 * PING_EVERY_S
-"""How long the estimate runs on without a new message: it overruns a clock that was paused by no more than this."""
+"""How long the estimate advances without a new message, which bounds its error after the clock is paused."""
 
 
 class RemoteClock:
@@ -13,18 +13,18 @@ class RemoteClock:
     def __init__(self) -> None:
         #: (exchange time, local time) of the last message
         self._reading = (0, time.monotonic())
-        #: ns per second over the last two intervals; the smaller one counts, because a clock that was set ahead did not run faster
+        #: ns per second over the last two intervals; the smaller rate is used, because a clock that was set ahead did not run faster
         self._rates = (0.0, 0.0)
         self._latest_ns = 0
         self._pinged_s = 0.0
 
     @property
     def running(self) -> bool:
-        """Whether the clock advanced between the last messages; if not, its time between messages is unknown."""
+        """Whether the clock advanced between the last messages; if it did not, its time between messages is unknown."""
         return min(self._rates) > 0
 
     def ping_due(self) -> bool:
-        """Whether to ask for the time again; if so, the caller does it now."""
+        """Whether to ask for the time again; the caller must do so whenever this returns True."""
         now_s = time.monotonic()
         if now_s - self._pinged_s < PING_EVERY_S:
             return False
@@ -32,7 +32,7 @@ class RemoteClock:
         return True
 
     def now_ns(self, reported_ns: int) -> int:
-        """The estimated time now; reported_ns is the time in the exchange's last message. Never goes back."""
+        """The estimated current time; never goes back. reported_ns: the time in the exchange's last message."""
         now_s = time.monotonic()
         last_ns, last_s = self._reading
         if reported_ns != last_ns or now_s - last_s > 4 * PING_EVERY_S:

@@ -20,9 +20,9 @@ class Connection:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._endpoints = socket_endpoints(endpoint)
         self._curve = read_keys(curve) if curve else None
-        #: whether messages may have arrived of which libzmq signals nothing any more: it takes a socket's signal during every other call of the socket
+        #: whether messages may have arrived that libzmq no longer signals: every other call on a socket may consume its signal
         self.is_unread = False
-        #: called when that becomes true
+        #: called when `is_unread` becomes true
         self.on_unread: Callable[[], None] = lambda: None
         self.orders = self._connect("orders", zmq.DEALER)
         self.queries = self._connect("queries", zmq.DEALER)
@@ -34,7 +34,7 @@ class Connection:
         if name == "feed":
             socket.rcvhwm = 100_000
         if name == "orders":
-            socket.sndhwm = 0  # no limit: a login sends every command without an answer at once
+            socket.sndhwm = 0  # no limit: a login sends all unanswered commands at once
         if self._curve is not None:
             self._curve.open(socket)
         socket.connect(self._endpoints[name])
@@ -46,15 +46,15 @@ class Connection:
         return [self.orders, self.queries, self.feed]
 
     def transmit(self, message: bytes) -> None:
-        """Sends a message on the orders socket, without noting when. Raises `ExchangeUnreachable`."""
+        """Sends a message on the orders socket, without noting the time. Raises `ExchangeUnreachable`."""
         self._put(self.orders, message)
 
     def query(self, message: bytes) -> None:
-        """Sends a message on the queries socket. Raises `ExchangeUnreachable` if too many queries wait for an exchange that is away."""
+        """Sends a message on the queries socket. Raises `ExchangeUnreachable` if too many queries are queued for an unreachable exchange."""
         self._put(self.queries, message)
 
     def try_query(self, message: bytes) -> None:
-        """Sends a query that is made again if no reply comes."""
+        """Sends a query that its caller repeats if no reply arrives; a full queue is no error."""
         with contextlib.suppress(ExchangeUnreachable):
             self.query(message)
 
@@ -64,7 +64,7 @@ class Connection:
         self._note_use()
 
     def close_topic(self, topic: bytes, token: str) -> None:
-        """Takes back what `open_topic` did."""
+        """Ends the subscription made by `open_topic`."""
         unsubscribe(self.feed, topic, token, self._curve is not None)
         self._note_use()
 

@@ -1,7 +1,7 @@
 """The client API, written once for the asyncio and the blocking client.
 
-Each method of `ClientCore` that has to wait is a generator: it yields, whenever it needs another message, for how many seconds it can wait, and returns its result. A client
-(`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
+Each method of `ClientCore` that has to wait is a generator: whenever it needs another message, it yields the longest wait in seconds; it returns its
+result. A client (`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
 """
 
 import contextlib
@@ -40,15 +40,15 @@ from serl.exchange.wire import FeedKind, Kind
 
 Result = TypeVar("Result")
 Steps = Generator[float, None, Result]
-"""A call in progress: yields the longest wait for messages in seconds, after which it looks at the time, and returns a `Result`."""
+"""A call in progress: yields the longest wait for messages in seconds, after which it checks its timeouts, and returns a `Result`."""
 REPLY_WAIT_S = 0.05
 """The longest wait of a call that expects a reply."""
 IDLE_WAIT_S = 1.0
 """The longest wait of a call that expects nothing in particular; see `ClientCore.idle_wait_s`."""
 REPLY_TIMEOUT_S = 5.0
-"""An exchange that does not reply for this long counts as unreachable."""
+"""An exchange that has not replied for this long counts as unreachable."""
 SILENT_HEARTBEATS = 3
-"""Heartbeats that have to be missing at least before an exchange counts as dead."""
+"""Minimum number of missing heartbeats before an exchange counts as dead."""
 
 
 class ClientCore(Connection):
@@ -61,19 +61,19 @@ class ClientCore(Connection):
         self.inbox: deque[InboxItem] = deque()
         #: the last grant that `turn` has not returned yet; it is in the inbox too
         self.grant: Grant | None = None
-        #: logins so far: each one ends the promise of the session before it
+        #: logins so far: each one ends the promise of the previous session
         self.logins = 0
         self.books: dict[str, L2Book | L3Book] = {}
         #: event and time up to which the feed is complete
         self.feed_sequence = self.feed_time_ns = -1
         self.news_feed: NewsFeed | None = None
-        #: takes each feed message, with its topic, instead of followed books and `wait`
+        #: called with the topic and message of the feed, in place of followed books and `wait`
         self.on_feed: Callable[[str, list[Any]], None] | None = None
         self._heard = Heard()
         self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
         self._asked, self._awaited, self.relogin = Asked(), Awaited(session), Relogin()
-        #: messages that have arrived, on all sockets
+        #: number of messages received so far, on all sockets
         self.received = 0
         #: the last error that `receive` raised
         self.failure: Exception | None = None
@@ -85,7 +85,7 @@ class ClientCore(Connection):
         self.transmit(message)
 
     def receive(self) -> None:
-        """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
+        """Processes every message that has arrived, logs in again if needed and keeps the session alive."""
         self.is_unread = False
         try:
             self._receive()
@@ -109,7 +109,7 @@ class ClientCore(Connection):
             if self.session.live and not was_live:
                 self._begin_session()
         if self.relogin.is_due(REPLY_TIMEOUT_S):
-            self.transmit(self.session.hello())  # not `send`: a call that waits must notice an exchange that is silent
+            self.transmit(self.session.hello())  # not `send`: a waiting call must notice that the exchange is silent
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
             request = reply[3] if reply[0] == Kind.ERROR else reply[1]
@@ -131,7 +131,7 @@ class ClientCore(Connection):
             self.ping()
 
     def _receive_answer(self, data: bytes) -> list[InboxItem]:
-        """Processes a message of the orders socket. What refuses a command whose call waits is kept for that call."""
+        """Processes a message of the orders socket. A refusal of a command is kept for the call that waits for it."""
         try:
             return self.session.receive(data)
         except SessionEnded as error:
@@ -146,7 +146,7 @@ class ClientCore(Connection):
         return []
 
     def _begin_session(self) -> None:
-        """After a login: sends what has no answer, and asks for followed books anew if the exchange may have another journal."""
+        """After a login: resends unanswered commands, and requests followed books again if the exchange may have another journal."""
         self.logins += 1
         self.relogin.end()
         self._stale.note_depth(depth_max(self.session))
@@ -182,7 +182,7 @@ class ClientCore(Connection):
             self.inbox.append(FeedMessage(topic, message))
 
     def _query_news(self) -> None:
-        """Asks for news that the feed missed."""
+        """Requests news that the feed has missed."""
         if self.news_feed is not None and self.news_feed.is_query_due:
             number = self._asked.new_number()
             after = self.news_feed.query(number)
@@ -194,34 +194,34 @@ class ClientCore(Connection):
 
     @property
     def idle_wait_s(self) -> float:
-        """The longest wait of a call that expects nothing in particular: short enough for a PING in time."""
+        """The longest wait of a call that expects nothing in particular: short enough to send a PING in time."""
         return min(IDLE_WAIT_S, self._silence_s / 6)
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the orders socket received its last message. An exchange that is there sends one each second (`heartbeat_s`)."""
+        """Seconds since the last message on the orders socket. A live exchange sends one each second (`heartbeat_s`)."""
         return time.monotonic() - self._received_s
 
     def ping(self) -> None:
-        """Sends a PING. An exchange that was restarted answers that we are not logged in, and `receive` logs in again."""
+        """Sends a PING. A restarted exchange answers that we are not logged in, and `receive` then logs in again."""
         self._pinged_s = time.monotonic()  # not `_sent_s`: no call waits for it
         self.transmit(msgpack.packb([Kind.PING, 0]))
 
     def raise_if_dead(self, since_s: float = 0.0) -> None:
-        """Raises `ExchangeUnreachable` if not even a heartbeat has come for `silence_s`, counted from `since_s` (monotonic) on at the earliest;
-        call it only after `receive`."""
+        """Raises `ExchangeUnreachable` if not even a heartbeat has arrived for `silence_s`, counted at the earliest from `since_s` (monotonic).
+        Call it only after `receive`."""
         silence_s = max(self._silence_s, SILENT_HEARTBEATS * float(self.session.limits.get("heartbeat_s", 1.0)))
         if time.monotonic() - max(self._received_s, since_s) > silence_s:
             raise silent(self.endpoint, silence_s)
 
     def raise_if_silent(self) -> None:
-        """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only after `receive`, while a reply is
-        expected: in a process that stood still, the reply may be there."""
+        """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`. Call it only while a reply is expected, and only after
+        `receive`: if this process was suspended, the reply may have arrived meanwhile."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
             raise no_reply(self.endpoint, REPLY_TIMEOUT_S, with_keys=self._curve is not None)
 
     def login(self) -> Steps[None]:
-        """Sends HELLO; returns with WELCOME."""
+        """Sends HELLO; returns once WELCOME has arrived."""
         self.send(self.session.hello())
         while not self.session.live:
             self.raise_if_silent()
@@ -231,7 +231,7 @@ class ClientCore(Connection):
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms, price: Price | None = None,
     ) -> Steps[Order]:  # fmt: skip
-        """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
+        """Sends a new order; returns it once its first report has arrived (in lockstep at once). Raises `Rejected`."""
         self.relogin.raise_if_over()
         price_ticks = to_ticks(self.session.instrument(symbol), price_ticks, price)
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
@@ -245,7 +245,7 @@ class ClientCore(Connection):
     def replace(
         self, order: Order, qty_lots: int, price_ticks: int | None, price: Price | None, terms: Terms
     ) -> Steps[Order]:
-        """Sends REPLACE; without a price it keeps the order's. Raises `Rejected` if the order is no longer open."""
+        """Sends REPLACE; without a price the order keeps its own. Raises `Rejected` if the order is no longer open."""
         ticks = to_ticks(self.session.instrument_numbered(order.symbol), price_ticks, price)
         values = qty_lots, order.price_ticks if ticks is None else ticks
         return (yield from self.amend(order, CommandKind.REPLACE, *values, terms=terms))
@@ -269,8 +269,8 @@ class ClientCore(Connection):
             yield from self._wait_for_reply(command_id, "MASS_CANCEL")
 
     def send_command(self, message: bytes) -> None:
-        """Sends a command. While the session logs in again, the command waits with the unanswered ones, which are sent in order after WELCOME: if a
-        later command arrived before them, the exchange would take them for repeated ones. Raises SessionEnded for rows that do not wait there: they would be lost."""
+        """Sends a command. While the session logs in again, the command joins the unanswered ones, which are sent in order after WELCOME: if a
+        later command arrived first, the exchange would take them for repeats. Raises SessionEnded for rows that are not kept there: they would be lost."""
         if self.session.live:
             self.send(message)
         elif isinstance(message, RowsMessage) and message not in self.session.unanswered.values():
@@ -297,10 +297,10 @@ class ClientCore(Connection):
         return (yield from self.ask_all([(kind, *values)]))[0]
 
     def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
-        """Sends queries (kind, values ..), TOGETHER_MAX before it waits for the first reply; returns the whole replies in their order. Raises
-        `RequestRejected` for the first that was rejected.
+        """Pipelines queries (kind, values ..), up to TOGETHER_MAX at a time; returns the whole replies in the order of the queries. Raises
+        `RequestRejected` for the first rejected one.
 
-        It asks again if none has come for `REPLY_TIMEOUT_S`: a broken connection has lost the queries or their replies."""
+        Repeats the queries if no reply has arrived for `REPLY_TIMEOUT_S`: a broken connection has lost them or their replies."""
         replies: list[list[Any]] = []
         for first in range(0, len(queries), TOGETHER_MAX):
             replies += yield from self._ask_together(queries[first : first + TOGETHER_MAX])
@@ -326,9 +326,9 @@ class ClientCore(Connection):
             self._asked.remove(messages)
 
     def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:
-        """(bids, asks): from the feed if it is followed, else from a snapshot.
+        """(bids, asks): from the feed if the book is followed, otherwise from a snapshot.
 
-        A participant whose feed has a latency follows it from the first call on: a snapshot would show what cannot have reached it yet.
+        A participant whose feed has a latency follows the book from its first call on: a snapshot would show what cannot have reached it yet.
         """
         if self.session.topic_prefix and f"l2/{symbol}/" not in self.books:
             yield from self.follow(symbol, "l2")
@@ -346,13 +346,13 @@ class ClientCore(Connection):
             self.receive()
             while book.needs_snapshot:
                 reply = yield from self.ask(*snapshot_query(self.session, topic))
-                if book.needs_snapshot:  # another call may have filled it meanwhile, further than this reply
+                if book.needs_snapshot:  # another call may have loaded a newer snapshot meanwhile
                     book.apply_snapshot(reply)
         finally:
             self._stale.filling.discard(topic)
 
     def follow(self, symbol: str, channel: str) -> Steps[L2Book | L3Book]:
-        """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date: of each channel and symbol there is one."""
+        """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date: one per channel and symbol."""
         topic = f"{channel}/{symbol}/"
         book = self.books.get(topic)
         if book is None:
@@ -372,14 +372,14 @@ class ClientCore(Connection):
         self._subscribed = True
 
     def subscribe_news(self, after: int) -> None:
-        """Subscribes to news; the messages after number `after` go to the inbox, below 0 those from now on."""
+        """Subscribes to news; the messages after number `after` go to the inbox (`after` below 0: messages from now on)."""
         if self.news_feed is None:
             self.news_feed = NewsFeed(after)
             self._subscribe(TOPIC)
         self._query_news()
 
     def unsubscribe(self, channel: str, symbol: str) -> None:
-        """Ends the subscription to a channel of a symbol, also that of a followed book."""
+        """Ends the subscription to a channel of a symbol, including that of a followed book."""
         topic = f"{channel}/{symbol}/"
         self.close_topic(f"{self.session.topic_prefix}{topic}".encode(), self.session.token)
         self.books.pop(topic, None)
@@ -398,23 +398,23 @@ class ClientCore(Connection):
         return self.inbox.popleft() if self.inbox else None
 
     def next_items(self, timeout_s: float) -> Steps[list[InboxItem]]:
-        """Takes everything from the inbox; nothing if nothing comes within timeout_s."""
+        """Takes everything from the inbox; an empty list if nothing arrives within timeout_s."""
         first = yield from self.next_item(timeout_s)
         items = [*self.inbox] if first is None else [first, *self.inbox]
         self.inbox.clear()
         return items
 
     def is_feed_complete(self, grant: Grant) -> bool:
-        """Whether the feed, if we subscribe to any of it, is complete up to this turn. News are no events, so they are complete by time."""
+        """Whether the feed, if we subscribe to any of it, is complete up to this turn. News messages are not events, so for them time decides."""
         if self.news_feed is not None and (self.news_feed.needs_query or self.feed_time_ns < grant.time_ns):
             return False
         return not self._subscribed or self.feed_sequence >= grant.event_sequence
 
     def close(self) -> None:
-        """Sends BYE and closes the sockets. Once is enough: a second call does nothing."""
+        """Sends BYE and closes the sockets. A second call does nothing."""
         if self.orders.closed:
             return
         if self.session.live:
-            with contextlib.suppress(ExchangeUnreachable):  # an exchange that is away needs no BYE
+            with contextlib.suppress(ExchangeUnreachable):  # an unreachable exchange needs no BYE
                 self.transmit(msgpack.packb([Kind.BYE]))
         self.disconnect()

@@ -15,13 +15,13 @@ from serl.exchange.wire import Kind
 
 
 class DropCopy:
-    """Reads the journal of one exchange. `sequence` is the number of the last event that was searched: resume with `after=sequence`."""
+    """Reads the journal of one exchange. `sequence` is the number of the last event examined: resume with `after=sequence`."""
 
     def __init__(self, ask: Request, token: str = "", participant: str = "", after: int = 0) -> None:
         self._ask, self._token, self._participant, self.sequence = ask, token, participant, after
 
     def next_batch(self) -> Rows:
-        """EVENT rows from the next part of the journal, shape (n,). An empty batch does not mean the end (see `batches`).
+        """Returns EVENT rows from the next part of the journal, shape (n,). An empty batch does not mean the end (see `batches`).
 
         Raises `ExchangeUnreachable`, and `RequestRejected` without an operator's token or if the journal no longer has these events.
         """
@@ -43,6 +43,6 @@ class DropCopy:
 def drop_copy(
     endpoint: str, *, token: str = "", participant: str = "", after: int = 0, curve: Path | None = None
 ) -> Iterator[DropCopy]:
-    """Opens a `DropCopy` of a participant ("": of all), starting behind event number `after`."""
+    """Opens a `DropCopy` of a participant ("": of all), starting after event number `after`."""
     with request_socket(endpoint, "admin", curve) as ask:
         yield DropCopy(ask, token, participant, after)

@@ -17,7 +17,7 @@ def refused_command(error: RequestRejected) -> int:
 
 
 def unreachable_advice(with_keys: bool) -> str:
-    """What to do about an exchange that does not answer."""
+    """Advice for a user whose exchange does not answer."""
     keys = "" if with_keys else "give the keys if it has some (--curve), "
     return f"start an exchange with `serl exchange start`, {keys}or check the address"
 
@@ -43,7 +43,7 @@ class LoginRefused(SerlError, PermissionError):
 
 
 class SessionEnded(SerlError, ConnectionError):
-    """The exchange ended the session; `code` says why: shutdown, slow_consumer, silence, replaced or bye, and restarted in a turn."""
+    """The exchange ended the session; `code` says why: shutdown, slow_consumer, silence, replaced or bye; in a turn also restarted."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"the exchange ended the session ({code}): {text}")
@@ -51,7 +51,7 @@ class SessionEnded(SerlError, ConnectionError):
 
 
 def not_kept() -> SessionEnded:
-    """The error about rows that would be lost, because no session is there to take them and none keeps them."""
+    """The error about rows that would be lost: there is no session to send them in, and none keeps them for later."""
     return SessionEnded(
         "not_logged_in",
         "expected a session that takes rows, got one that logs in again; send them after that",

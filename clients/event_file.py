@@ -1,4 +1,4 @@
-"""A file of events as CSV or JSON lines, which can be continued where it ends."""
+"""A file of events as CSV or JSON lines that a later run can append to."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ LINE_BYTES_MAX = 4096
 
 
 class EventFile:
-    """Appends EVENT rows: CSV with a header if the name ends with .csv, else JSON lines.
+    """Appends EVENT rows: CSV with a header if the name ends with .csv, otherwise JSON lines.
 
     `sequence` is the number of the last event in the file, 0 in a new one. An incomplete last line is cut off.
     """

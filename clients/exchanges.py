@@ -1,4 +1,4 @@
-"""One client of several exchanges that share the symbols of a market."""
+"""One client of several exchanges that together trade the symbols of a market."""
 
 import time
 from pathlib import Path
@@ -13,28 +13,28 @@ from serl.exchange.directory import read_directory
 from serl.exchange.errors import ConfigError
 
 SERVED_S = 1.0
-"""Each exchange hears from us at least this often while `wait` runs."""
+"""`wait` services each session at least this often, which keeps it alive."""
 
 
 class Exchanges:
-    """A session at every exchange of a directory that is used: `exchanges["AMZN"]` is the client of the exchange that trades AMZN.
+    """A session with each exchange of a directory that is in use: `exchanges["AMZN"]` is the client of the exchange that trades AMZN.
 
-    Each exchange has its own journal, clock, accounts and limits: positions and cash are kept by symbol anyway, but balance checks, the order of
-    events and mass cancels do not reach across exchanges.
+    Each exchange has its own journal, clock, accounts and limits. Positions and cash are kept by symbol anyway, but balance checks, the order of
+    events and mass cancels do not span exchanges.
     """
 
     def __init__(
         self, directory: Path | str, name: str = "client", token: str = "", *, curve: Path | None = None,
         cancel_on_disconnect: bool = False, replace: bool = False,
     ) -> None:  # fmt: skip
-        """Reads the directory; sessions begin with their first use.
+        """Reads the directory; each session begins with its first use.
 
         Args:
             directory: a file like `exchanges: [{endpoint: tcp://127.0.0.1:5570, symbols: [AMZN]}]`.
             name, token, curve, cancel_on_disconnect, replace: see `serl.clients.blocking.connect`.
 
         Raises:
-            ConfigError: the file is no directory.
+            ConfigError: the file is not a directory of exchanges.
         """
         self.directory = read_directory(Path(directory))
         self._arguments = (name, token)
@@ -46,7 +46,7 @@ class Exchanges:
         """The client of the exchange that trades a symbol, logged in.
 
         Raises:
-            ConfigError: no exchange trades the symbol, or the one of the directory does not.
+            ConfigError: the directory has no exchange for the symbol, or that exchange does not trade it.
             ExchangeUnreachable, LoginRefused: see `connect`.
         """
         endpoint = self.directory.endpoint(symbol)

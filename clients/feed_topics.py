@@ -1,4 +1,4 @@
-"""Subscriptions to topics of the feed, also on an exchange that requires a login; and what was heard of them."""
+"""Subscriptions to topics of the feed, also on an exchange that requires a login; and the last message of each topic."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from serl.clients.errors import UnknownChannel
 from serl.exchange.wire import FeedKind, subscription
 
 CHANNELS = tuple(kind.name.lower() for kind in FeedKind if kind != FeedKind.TIME)
-"""Of each symbol."""
+"""The feed channels of each symbol."""
 BOOK_CHANNELS = "l2", "l3"
 
 
 def check_channel(channel: str) -> None:
-    """UnknownChannel unless the feed has it: the exchange sends nothing on others."""
+    """Raises UnknownChannel unless the feed has the channel: the exchange sends nothing on others."""
     if channel not in CHANNELS:
         raise UnknownChannel(
             f"expected a channel of {', '.join(CHANNELS)}, got {channel!r}; subscribe_news is for news"
@@ -21,7 +21,7 @@ def check_channel(channel: str) -> None:
 
 
 def check_book_channel(channel: str) -> None:
-    """UnknownChannel unless a book can follow it."""
+    """Raises UnknownChannel unless a book can follow the channel."""
     if channel not in BOOK_CHANNELS:
         raise UnknownChannel(f"expected a channel of {', '.join(BOOK_CHANNELS)} for a book, got {channel!r}; give one")
 
@@ -34,7 +34,7 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
 
 
 def unsubscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
-    """Takes back what `subscribe` did."""
+    """Ends the subscription made by `subscribe`."""
     feed.unsubscribe(topic)
     if token or curve:
         feed.unsubscribe(subscription(topic, token))
@@ -47,7 +47,7 @@ class Heard:
         self._last: dict[str, tuple[int, int]] = {}  # epoch and sequence, by topic
 
     def says_more(self, topic: str, message: list[Any]) -> bool:
-        """Whether a message says more than those before it: a repeat does only where messages were missed."""
+        """Whether a message adds to the ones before it; a repeat does so only if messages were missed."""
         _, epoch, previous, sequence, *_ = message
         before = self._last.get(topic)
         is_repeat = previous == sequence
@@ -57,5 +57,5 @@ class Heard:
         return not is_repeat or before is not None
 
     def forget(self, topic: str) -> None:
-        """After the end of a subscription."""
+        """Forgets a topic after its subscription has ended."""
         self._last.pop(topic, None)

@@ -1,4 +1,4 @@
-"""What a client receives and has not returned yet."""
+"""Items that a client has received and not yet returned."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from serl.exchange.news import News
 from serl.exchange.records import EventKind, Rows
 
 InboxItem = Report | Grant | FeedMessage | News | Rows
-"""What `wait` returns: EVENT rows instead of reports in a session with the option `rows`."""
+"""What `wait` returns; a session with the option `rows` gets EVENT rows instead of reports."""
 
 
 def rejections(item: InboxItem) -> list[tuple[int, int]]:
-    """(command id, `Reason`) of every command that an item of the inbox rejects."""
+    """(command id, `Reason`) of every command that an inbox item rejects."""
     if isinstance(item, Report):
         return [(item.command_id, item.reason)] if item.kind == EventKind.REJECTED else []
     if not isinstance(item, np.ndarray):
@@ -25,7 +25,7 @@ def rejections(item: InboxItem) -> list[tuple[int, int]]:
 
 
 def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
-    """Every message that has arrived, without waiting. Those after one whose processing raises stay for the next call."""
+    """Yields every message that has arrived, without waiting. If processing one raises, the messages after it stay for the next call."""
     while True:
         try:
             data = socket.recv(zmq.DONTWAIT)

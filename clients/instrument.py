@@ -21,12 +21,12 @@ class Instrument:
 
     @classmethod
     def of(cls, number: int, name: str, tick_size: str, lot_size: str) -> "Instrument":
-        """From an element of `symbols` of WELCOME or INFO."""
+        """Creates one from an element of `symbols` in WELCOME or INFO."""
         return cls(number, name, Decimal(tick_size), Decimal(lot_size))
 
     def ticks(self, price: Decimal | str | float) -> int:
-        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks, and for
-        what no exchange can have."""
+        """Converts a price to ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks, and
+        for one that no exchange can have."""
         try:
             exact = Decimal(str(price)) / self.tick_size
         except DecimalException:
@@ -43,7 +43,7 @@ class Instrument:
         return int(exact)
 
     def checked_ticks(self, price_ticks: Any) -> int:
-        """A price that must be in ticks already. Raises `PriceOffTick` for all but integers."""
+        """Returns a price that is already in ticks. Raises `PriceOffTick` for anything but an integer."""
         try:
             return integer("price_ticks", price_ticks)
         except ConfigError:
@@ -53,5 +53,5 @@ class Instrument:
             ) from None
 
     def price(self, price_ticks: int) -> Decimal:
-        """Ticks as a price."""
+        """Converts ticks to a price."""
         return price_ticks * self.tick_size

@@ -1,4 +1,4 @@
-"""Metrics of an exchange for Prometheus: what it did and refused, and its limits. Also its health: whether it answers and takes orders."""
+"""Metrics of an exchange for Prometheus: what it did and refused, and its limits. Also its health: whether it answers and accepts orders."""
 
 import math
 import sys
@@ -40,11 +40,11 @@ LABELLED = {
 }
 """The statistics of docs/protocol.md, with the name of their label."""
 Ask = Callable[[Kind], Any]
-"""The result of a query without arguments. Raises ExchangeUnreachable and RequestRejected."""
+"""Returns the result of a query without arguments. Raises ExchangeUnreachable and RequestRejected."""
 
 
 class ExchangeCollector(Collector):
-    """Asks an exchange at each scrape."""
+    """Queries an exchange at each scrape."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -52,7 +52,7 @@ class ExchangeCollector(Collector):
         self._started_s = -math.inf
 
     def _answers(self) -> dict[str, Any]:
-        """The counts. The limits are asked for once in the life of an exchange: every query of a busy one waits for its turn."""
+        """The counts. Queries the limits only once in the life of an exchange: on a busy one every query waits for its turn."""
         asked_s = time.monotonic()
         counts: dict[str, Any] = self._ask(Kind.STATISTICS)
         started_s = time.monotonic() - counts["uptime_s"]
@@ -61,7 +61,7 @@ class ExchangeCollector(Collector):
         return counts
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics; `serl_up` 0 alone if the exchange does not answer."""
+        """Yields the metrics; only `serl_up` 0 if the exchange does not answer."""
         try:
             counts = self._answers()
         except ExchangeUnreachable:
@@ -116,19 +116,19 @@ class _Pages(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: a scrape every few seconds is not worth a line."""
+        """Does nothing: a scrape every few seconds is not worth a log line."""
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing for a scraper that left before its answer; what else fails is printed."""
+        """Prints errors, except that of a scraper that disconnected before its answer."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 def metrics_server(ask: Ask, host: str, port: int) -> ThreadingHTTPServer:
-    """An HTTP server for the metrics of the exchange that `ask` asks; it serves once `serve_forever` is called. Raises OSError if it cannot
-    listen there."""
+    """Creates an HTTP server for the metrics of the exchange that `ask` queries; it serves once `serve_forever` is called. Raises OSError if
+    it cannot listen there."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ExchangeCollector(ask))
     return _Server((host, port), partial(_Pages, registry, ask))

@@ -1,4 +1,4 @@
-"""News messages of an exchange in the order of their numbers, without gaps: what the feed missed is asked for."""
+"""News messages of an exchange in sequence and without gaps: messages that the feed missed are queried."""
 
 import time
 from typing import Any
@@ -12,9 +12,10 @@ REPLY_TIMEOUT_S = 5.0
 
 
 class NewsFeed:
-    """Turns feed messages and replies to NEWS into messages, each once. It opens no sockets: while `is_query_due`, send NEWS after `query()`.
+    """Turns feed messages and replies to NEWS into news messages, each once. It opens no sockets: while `is_query_due`, send NEWS for the messages
+    after `query()`.
 
-    after: the number of the last message that is known; below 0: every message that exists when the first reply is made.
+    after: the number of the last known message; below 0: every message that exists when the first reply is made counts as known.
     """
 
     def __init__(self, after: int = -1) -> None:
@@ -25,11 +26,11 @@ class NewsFeed:
         #: the query in progress; 0 for none
         self.request = 0
         self._epoch = -1
-        self._heard = self._asked = 0  # the last number on the feed; and when the query was made
+        self._heard = self._asked = 0  # the last number on the feed: now, and at the time of the query
         self._asked_s = 0.0
 
     def receive(self, message: list[Any]) -> list[News]:
-        """Takes a feed message. Returns what follows the messages returned before."""
+        """Processes a feed message; returns the messages that follow those returned before."""
         _, epoch, previous, sequence, _, items = message
         if sequence < self._heard and epoch <= self._epoch:
             self._begin_again()  # without its journal, a restarted exchange numbers from 1
@@ -48,12 +49,12 @@ class NewsFeed:
         return self.needs_query and (not self.request or time.monotonic() - self._asked_s > REPLY_TIMEOUT_S)
 
     def query(self, request: int) -> int:
-        """The number after which to ask with this request."""
+        """Begins the query with this request number; returns the message number after which to ask."""
         self.request, self._asked, self._asked_s = request, self._heard, time.monotonic()
         return self.last
 
     def receive_reply(self, reply: list[Any]) -> list[News]:
-        """Takes the reply to the query. Returns what follows the messages returned before. Raises RequestRejected."""
+        """Processes the reply to the query; returns the messages that follow those returned before. Raises RequestRejected."""
         self.request = 0
         if reply[0] == Kind.ERROR:
             self.needs_query = False
@@ -84,7 +85,7 @@ class NewsPages:
         self.are_complete = not self.after
 
     def add(self, result: list[Any]) -> None:
-        """Takes the result of a query."""
+        """Adds the result of a query."""
         published, items = result
         self.messages += [News(*item) for item in items]
         self.are_complete = not items or items[-1][0] >= published

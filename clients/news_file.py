@@ -17,11 +17,12 @@ AT_ONCE = -1
 """`time_ns` of a message without a time."""
 FIELDS = ("time", "day", "time_ns", "kind", "symbol", "headline", "body", "value", "source")
 IGNORED = ("sequence",)
-"""A column that `serl news list` writes; the exchange gives numbers of its own."""
+"""Columns that `serl news list` writes but the exchange does not take: it assigns its own numbers."""
 
 
 def read_news_file(path: Path) -> list[News]:
-    """The messages of a file, in order of time, with times after midnight or AT_ONCE, and the number 0. Raises ConfigError that names the row."""
+    """Reads the messages of a file, in order of time, with times in ns after midnight or AT_ONCE, and the number 0. Raises a ConfigError that
+    names the row."""
     messages: list[News] = []
     for row, values in _rows(path):
         try:
@@ -79,7 +80,7 @@ def _message(values: dict[str, Any]) -> News:
 
 
 def _time_ns(values: dict[str, Any]) -> int:
-    """`time` (09:30 or 09:30:15) of `day` (0 is the exchange's first), or `time_ns` (after midnight of the first day)."""
+    """The time of a message in ns after midnight of the exchange's first day: from `time` (09:30 or 09:30:15) and `day` (0 is the first), or from `time_ns`."""
     if "time" in values and "time_ns" in values:
         raise ConfigError("expected time or time_ns, got both; leave one out")
     if "day" in values and "time" not in values:
@@ -102,14 +103,14 @@ def _day(value: Any) -> int:
 
 
 def _integer(value: Any) -> int | None:
-    """An integer, also in a cell of a CSV file; None for any other value."""
+    """An integer, also from a CSV cell; None for any other value."""
     if isinstance(value, str):
         return int(value) if re.fullmatch("-?[0-9]{1,19}", value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _value(value: Any, kind: int) -> Any:
-    """The value of a JSON object as it is, that of a cell as a number."""
+    """A value from JSON as it is, a CSV cell as a number."""
     if not isinstance(value, str):
         return value
     if kind == NewsKind.VALUE:

@@ -1,4 +1,4 @@
-"""Sends news to a running exchange, each message at its time: under a lockstep clock as a participant, whose turn it then is."""
+"""Sends news to a running exchange, each message at its time; under a lockstep clock as a participant, during its turn at that time."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 
 POLL_S = 1.0
-"""The longest time between two looks at the clock of the exchange, whose speed may change."""
+"""The longest time between two reads of the exchange's clock, whose speed may change."""
 
 
 class NewsSender:
-    """Sends messages of a file; a context manager. Raises ConfigError for a message that the exchange would refuse, before anything is sent."""
+    """Sends the messages of a file; a context manager. Before it sends anything, raises ConfigError for a message that the exchange would refuse."""
 
     def __init__(self, endpoint: str, messages: Sequence[News], name: str, token: str, curve: Path | None) -> None:
         self.messages = messages
@@ -51,7 +51,7 @@ class NewsSender:
                 raise ConfigError(f"message {number}: expected at most {bytes_max} bytes (news_bytes_max), got {size}")
 
     def send(self) -> Iterator[News]:
-        """Sends the messages; yields each, with its number and time, once it is acknowledged. Those whose time is over are sent at once."""
+        """Sends the messages; yields each, with its number and time, once it is acknowledged. A message whose time has passed is sent at once."""
         for message in self.messages:
             if message.time_ns != AT_ONCE:
                 self._wait_until(message.time_ns)
@@ -60,7 +60,7 @@ class NewsSender:
     def _wait_until(self, time_ns: int) -> None:
         if self._participant is not None:
             time_ns = max(time_ns, int(self._clock[2]))
-            if time_ns > self._turn_ns:  # there is one turn at a time
+            if time_ns > self._turn_ns:  # there is only one turn per time
                 self._turn_ns = self._participant.turn(time_ns).time_ns
             return
         while True:

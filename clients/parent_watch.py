@@ -1,4 +1,4 @@
-"""Processes that exit with their parent, however it ended.
+"""Processes that exit with their parent, however the parent ends.
 
 `python -m serl.clients.parent_watch PID ARGUMENTS...` runs `serl ARGUMENTS...` for as long as its parent, the process PID, lives.
 """
@@ -12,11 +12,11 @@ import time
 
 POLL_S = 0.5
 SHUTDOWN_S = 5.0
-"""Time to shut down after SIGTERM; then the process is killed."""
+"""Time to shut down after SIGTERM before the process is killed."""
 
 
 def exit_with_parent(parent: int) -> None:
-    """Sends this process SIGTERM within POLL_S of the exit of `parent`, the process id of its parent."""
+    """Sends this process SIGTERM within POLL_S after `parent`, the process id of its parent, exits."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

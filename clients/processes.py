@@ -21,7 +21,7 @@ POLL_S = 0.02
 
 
 class ProcessFailed(SerlError, RuntimeError):
-    """A child process exited with an error or too early; the message ends with the end of its output."""
+    """A child process exited with an error or too early; the message ends with the tail of its output."""
 
 
 def terminate(process: "subprocess.Popen[Any]", shutdown_s: float) -> None:
@@ -73,7 +73,7 @@ class Child:
         return self.output.rstrip()
 
     def failure(self) -> ProcessFailed:
-        """The error for a process that has exited: its status and the end of its output."""
+        """The error for a process that has exited: its status and the tail of its output."""
         output = self.output.strip()[-2000:] or "(none)"
         return ProcessFailed(f"{self.name} exited with status {self.process.returncode}; its output: {output}")
 

@@ -1,4 +1,4 @@
-"""Queries whose replies are turned into values of the API: each a call in progress of a `ClientCore`."""
+"""Queries whose replies become values of the API: each function is a generator of `Steps` on a `ClientCore`."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Queries without arguments over one connection that stays: a new one for each would wait in its handshake behind the logins of a busy exchange."""
+"""Queries without arguments over one persistent connection: with a new one per query, each handshake would wait behind the logins of a busy exchange."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +11,7 @@ from serl.exchange.wire import Kind
 
 
 class Questions:
-    """Asks an exchange, one question after another, from any thread."""
+    """Queries an exchange, one query at a time, from any thread."""
 
     def __init__(self, endpoint: str, curve: Path | None = None, token: str = "") -> None:
         self._arguments = endpoint, "queries", curve, token
@@ -19,7 +19,7 @@ class Questions:
         self._request: Request | None = None
 
     def ask(self, kind: Kind) -> Any:
-        """The result of a query. Raises ExchangeUnreachable and RequestRejected."""
+        """Returns the result of a query. Raises ExchangeUnreachable and RequestRejected."""
         with self._lock:
             known = self._request is not None
             try:
@@ -40,6 +40,6 @@ class Questions:
             raise
 
     def close(self) -> None:
-        """Closes the connection; the next question opens one."""
+        """Closes the connection; the next query opens a new one."""
         self._request = None
         self._stack.close()

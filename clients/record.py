@@ -22,7 +22,7 @@ from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
 from serl.history.tape import HASH, Tape, public_view, tape_actions, write_public_commands
 
 SILENCE_S = 10.0
-"""An exchange without a reply, or whose feed sends no time, for this long counts as unreachable."""
+"""An exchange that sends no reply, or no time on its feed, for this long counts as unreachable."""
 POLL_MS = 100
 ONLY_CONTINUOUS = "the public feed does not suffice to reproduce an auction, so it records only continuous trading (`--accounts` records everything)"
 MESSAGES_MAX = 10_000
@@ -30,14 +30,14 @@ MESSAGES_MAX = 10_000
 
 
 class Recorder:
-    """Starts with the current books and writes what happens from then on; `finish` completes the file."""
+    """Writes the current books and then everything that happens; `finish` completes the file."""
 
     def __init__(
         self, endpoint: str, writer: DayWriter, symbols: tuple[str, ...] = (), curve: Path | None = None,
         token: str = "",
     ) -> None:  # fmt: skip
         self.endpoint = endpoint
-        #: whether the exchange has news; one of an earlier version does not
+        #: whether the exchange has news; earlier versions do not
         self.has_news = False
         self.tape = Tape()
         self.time_ns = 0
@@ -88,7 +88,7 @@ class Recorder:
         return [known[name] for name in names or known]
 
     def _subscribe(self) -> None:
-        """Subscribes; returns once the feed is known to arrive."""
+        """Subscribes; returns once the feed has begun to arrive."""
         self._topics = {f"rows/{symbol.name}/".encode(): place for place, (_, symbol) in enumerate(self._instruments)}
         for topic in (*self._topics, TOPIC, b"time/"):
             self._sockets.subscribe(topic)
@@ -145,7 +145,7 @@ class Recorder:
                 f"the exchange at {self.endpoint} was restarted (epoch {epoch} after {self.epoch}); the recording ends before the restart"
             )
         if kind == FeedKind.TIME:
-            if sequence < self._complete_until:  # without its journal, it numbers from 1, in the same epoch
+            if sequence < self._complete_until:  # restarted without its journal: it numbers from 1, in the same epoch
                 raise FeedGap(
                     f"the exchange at {self.endpoint} was restarted without its journal (event {sequence} after {self._complete_until}); the "
                     "recording ends before the restart"
@@ -178,7 +178,7 @@ class Recorder:
             self.sequences[place] = sequence
 
     def _write_complete(self) -> None:
-        """Writes the rows up to which every symbol is complete, in the order of events."""
+        """Writes the rows up to the event to which every symbol is complete, in the order of events."""
         if not self._pending:
             return
         rows = np.concatenate(self._pending)
@@ -197,10 +197,10 @@ class Recorder:
         flush(self._book, self._writer)
 
     def run(self, stop: threading.Event, report: Callable[["Recorder"], None], seconds: float = float("inf")) -> str:
-        """Records until `stop` is set, the exchange stops or `seconds` are over, calling `report` from time to time; returns why it ended."""
+        """Records until `stop` is set, the exchange stops or `seconds` have passed, calling `report` from time to time; returns why it ended."""
         deadline_s = time.monotonic() + seconds
         while True:
-            # first, so that everything received before is recorded below
+            # checked first, so that everything received before it is recorded below
             stopping = stop.is_set() or time.monotonic() > deadline_s
             self._sockets.wait(0 if stopping else POLL_MS)
             for topic, message in self._sockets.feed_messages(MESSAGES_MAX):
@@ -214,7 +214,7 @@ class Recorder:
                 return f"the exchange stopped (silent for {SILENCE_S:g} s)"
 
     def finish(self) -> Reference:
-        """Writes what is left and completes the day file; no symbol has a gap."""
+        """Writes the remaining rows and completes the day file; no symbol has a gap."""
         self._complete_until = max((sequence for sequence in self.sequences), default=0)
         self._write_complete()
         counter = self._book.counter

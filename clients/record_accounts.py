@@ -1,4 +1,4 @@
-"""Records the commands of all participants from the journal of a running exchange: for operators, without effect on the market."""
+"""Records the commands of all participants from the journal of a running exchange; for operators, without effect on the market."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from serl.history.tape import HASH
 
 POLL_S = 0.2
 NO_PARTICIPANT = 1 << 16
-"""Above every participant number: the exchange itself has sent no command yet."""
+"""Greater than every participant number; stands for the exchange itself as long as it has sent no command."""
 
 
 class AccountsRecorder:
@@ -38,7 +38,7 @@ class AccountsRecorder:
         self._names: list[str] = []
         self._symbols = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
         self._midnight_ns, self._limits = int(clock[3]), limits
-        #: whether the exchange has news; one of an earlier version does not
+        #: whether the exchange has news; earlier versions do not
         self.has_news = LIMIT in limits
         self._ask, self._query, self._token, self._writer = ask, query, token, writer
         self._news: list[News] = []
@@ -68,14 +68,14 @@ class AccountsRecorder:
         return True
 
     def copy_news(self) -> None:
-        """Takes the news up to now. Raises `ExchangeUnreachable`."""
+        """Collects the news up to now. Raises `ExchangeUnreachable`."""
         names = [symbol.name for symbol in self._symbols]
         while items := self._query(Kind.NEWS, self._token, self._last_news)[5][1]:
             self._last_news = items[-1][0]
             self._news += of_day([News(*item) for item in items], self._midnight_ns, names)
 
     def _events_of(self, sequence: int) -> Rows:
-        """The events of the commands up to this one that were not returned before."""
+        """The events of the commands up to number `sequence` that were not returned before."""
         parts = [self._events]
         for rows in self._drop_copy.batches():
             parts.append(rows)
@@ -98,16 +98,16 @@ class AccountsRecorder:
             self._first_ns = int(commands[0]["time_ns"])
 
     def _exchange_number(self) -> int:
-        """The participant number of the exchange itself; no participant can have a name that begins with a zero."""
+        """The participant number of the exchange itself, whose name begins with a zero byte; no participant's can."""
         return next((number for number, name in enumerate(self._names) if name.startswith("\0")), NO_PARTICIPANT)
 
     def run(
         self, stop: threading.Event, report: Callable[["AccountsRecorder"], None], seconds: float = float("inf")
     ) -> str:
-        """Records until `stop` is set, the exchange stops or `seconds` are over, calling `report` from time to time; returns why it ended."""
+        """Records until `stop` is set, the exchange stops or `seconds` have passed, calling `report` from time to time; returns why it ended."""
         deadline_s = time.monotonic() + seconds
         while True:
-            stopping = stop.is_set() or time.monotonic() > deadline_s  # first, so that all before is recorded
+            stopping = stop.is_set() or time.monotonic() > deadline_s  # first, so that everything before is recorded
             try:
                 while self.copy_batch():
                     report(self)

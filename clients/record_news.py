@@ -10,7 +10,7 @@ from serl.exchange.wire import Kind
 
 
 class NewsRecording:
-    """Collects the messages of some symbols, and those without one, from now on. `begin` takes the reply to its first `query`."""
+    """Collects the messages of some symbols, and those without a symbol, from now on. `begin` takes the reply to its first `query`."""
 
     def __init__(self, symbols: Collection[str], midnight_ns: int, token: str) -> None:
         self._symbols, self._midnight_ns, self._token = frozenset(symbols), midnight_ns, token
@@ -22,15 +22,15 @@ class NewsRecording:
         return Kind.NEWS, self._token, self._feed.query(request)
 
     def receive(self, message: list[Any]) -> None:
-        """Takes a feed message."""
+        """Processes a feed message."""
         self._add(self._feed.receive(message))
 
     def receive_reply(self, reply: list[Any], _round_trip_s: float = 0.0) -> None:
-        """Takes a reply to the query. Raises RequestRejected."""
+        """Processes a reply to the query. Raises RequestRejected."""
         self._add(self._feed.receive_reply(reply))
 
     def ask_for_missing(self, sockets: Sockets) -> None:
-        """Asks for messages that the feed missed, and takes replies that have arrived."""
+        """Requests messages that the feed has missed, and processes the replies that have arrived."""
         if self._feed.is_query_due:
             sockets.request(self.receive_reply, *self.query())
         sockets.process_replies()
@@ -40,7 +40,7 @@ class NewsRecording:
 
 
 def of_day(messages: list[News], midnight_ns: int, symbols: Collection[str]) -> list[News]:
-    """Those of a day that concern one of its symbols or none, with times after midnight."""
+    """The messages of a day that concern one of `symbols` or none, with times in ns after midnight."""
     return [
         message._replace(time_ns=message.time_ns - midnight_ns)
         for message in messages

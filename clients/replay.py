@@ -1,6 +1,6 @@
 """Replays a day of history into a running exchange, as one participant among others.
 
-The history's commands are sent as if nobody else had ever traded; the book decides what they do (docs/history.md).
+The history's commands are sent as if nobody else had ever traded; the book decides their effect (docs/history.md).
 """
 
 import time
@@ -28,9 +28,9 @@ from serl.history.limits import limits_for
 NAME = "history"
 END_NS = 1 << 62
 UNANSWERED_MAX = 8192
-"""Rows without a reply at which the replayer waits."""
+"""The replayer pauses while this many rows have no reply."""
 CHANGES = (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)
-"""Commands whose order_id is that of an order."""
+"""Commands whose `order_id` names an order."""
 
 
 class ReplayError(SerlError, ValueError):
@@ -50,7 +50,7 @@ class Progress:
 
 
 def check_window(day: Day, from_ns: int, to_ns: int) -> None:
-    """ReplayError for a day without commands, or a time that is outside it. Times are in ns after midnight."""
+    """Raises ReplayError for a day without commands, or a time outside it. Times are in ns after midnight."""
     times = day.commands["time_ns"]
     if not len(times):
         raise ReplayError("expected a day with commands, got an empty one; `serl day info` shows what its source had")
@@ -75,13 +75,13 @@ def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
     _check_limits(day, client.session.limits)
     shift = first_id - int(rows[0]["command_id"])
     rows["command_id"] += shift
-    names_order = np.isin(rows["kind"], CHANGES) & (rows["order_id"] > 0)  # that of a RULE is a price
+    names_order = np.isin(rows["kind"], CHANGES) & (rows["order_id"] > 0)  # the order_id of a RULE is a price
     rows["order_id"][names_order] += shift
     return rows
 
 
 def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
-    """The day's rows with the exchange's numbers of symbols and assets. Raises `ReplayError` if it lacks a symbol or has other tick sizes."""
+    """The day's rows with the exchange's symbol and asset numbers. Raises `ReplayError` if the exchange lacks a symbol or has another tick size."""
     rows = day.commands.copy()
     symbols = day.reference.symbols
     missing = [symbol.name for symbol in symbols if symbol.name not in client.session.instruments]
@@ -107,7 +107,7 @@ def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
 
 
 def _renumber_assets(rows: Rows, symbols: NDArray[np.int64], symbols_count: int) -> None:
-    """Gives assets the exchange's numbers, those of its base assets before all others: symbols (S,), its numbers of the day's symbols, of `symbols_count`."""
+    """Renumbers assets as the exchange does, base assets first. symbols (S,): the exchange's numbers of the day's symbols, out of its `symbols_count`."""
     base = 1 + symbols
     is_asset_rule = (rows["kind"] == CommandKind.RULE) & np.isin(rows["flags"], (Rule.BASE_ASSET, Rule.QUOTE_ASSET))
     for column, names_asset in (("qty_lots", rows["kind"] == CommandKind.DEPOSIT), ("price_ticks", is_asset_rule)):
@@ -121,7 +121,7 @@ def _check_limits(day: Day, limits: dict[str, float]) -> None:
     """Raises `ReplayError` if the exchange would reject orders for their size or price."""
     needed = limits_for([day.commands])
     for name, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
-        largest = min(int(day.commands[name].max()), getattr(needed, limit))  # beyond it no limits would do
+        largest = min(int(day.commands[name].max()), getattr(needed, limit))  # no limits would allow more
         if largest > limits[limit]:
             raise ReplayError(
                 f"the day has {name} up to {largest}, the exchange accepts {limits[limit]}; start it with --config and limits: {limit}: {largest}"
@@ -147,7 +147,7 @@ class Replayer:
         self.speed = speed
         self.token = token = token or local_operator_token(
             endpoint
-        )  # the participant operates: prints, halts, the clock
+        )  # the participant operates the exchange: prints, halts, the clock
         self.client = connect(endpoint, NAME, token, rows=True, curve=curve)
         try:
             rows = self._rows()
@@ -160,7 +160,7 @@ class Replayer:
         self.progress = Progress(len(self.rows))
         self.news = NewsReplay([each for each in day.news if each.time_ns <= to_ns], endpoint, token, curve)
         self._granted_ns = int(self.client.session.clock[2])
-        #: rows before this one are sent without regard to speed
+        #: rows before this one are sent as fast as possible, whatever the speed
         self._first_paced = int(np.searchsorted(self.rows["time_ns"], from_ns))
         self._last_id = 0
         self._logins = self.client.core.logins
@@ -224,7 +224,7 @@ class Replayer:
         return self.progress
 
     def _next_ns(self, at: int) -> int:
-        """Lockstep: when the next row, `at`, or the next message of the news is due."""
+        """Lockstep: the time at which the next row, `at`, or the next news message is due."""
         if at < len(self.rows):
             row_ns = int(self.rows[at]["time_ns"])
         else:
@@ -232,13 +232,13 @@ class Replayer:
         return row_ns if self.news.next_ns is None else min(row_ns, max(self.news.next_ns, self._granted_ns))
 
     def _first_row_after_news(self) -> int:
-        """The first row that may not be sent before the next message of the news."""
+        """The first row that must not be sent before the next news message."""
         if self.news.next_ns is None:
             return len(self.rows)
         return int(np.searchsorted(self.rows["time_ns"], self.news.next_ns))
 
     def _publish_news(self, at: int, market_time: Callable[[], int] | None) -> None:
-        """Publishes the news from before row `at`, each message at its time; in lockstep during our turn at that time."""
+        """Publishes the news that is due before row `at`, each message at its time; in lockstep during our turn at that time."""
         row_ns = int(self.rows[at]["time_ns"]) if at < len(self.rows) else END_NS
         while (time_ns := self.news.next_ns) is not None and time_ns <= row_ns:
             if self.clock_kind == "lockstep":
@@ -255,7 +255,7 @@ class Replayer:
                 self._promise(self._next_ns(at))
 
     def _start_clock_at(self, time_ns: int) -> None:
-        """Sets the clock to the first paced row and runs it, once everything before is in the book."""
+        """Sets the clock to the first paced row and starts it, once everything before that row is in the book."""
         while self.progress.answered < self.progress.sent:
             self._receive(0.2)
         set_clock(self.endpoint, self.token, time_ns, run=True, curve=self.curve)
@@ -276,7 +276,7 @@ class Replayer:
         """A function that returns the market time now: commands up to it are due. None to replay as fast as possible."""
         first_ns = int(self.rows[self._first_paced]["time_ns"]) if self._first_paced < len(self.rows) else 0
         if self.clock_kind == "scaled":
-            if self._first_paced:  # paused, so that sending what comes before takes no market time
+            if self._first_paced:  # paused, so that sending the earlier rows takes no market time
                 set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]), run=False, curve=self.curve)
             return self._exchange_time(RemoteClock())
         if self.speed is None:
@@ -285,7 +285,7 @@ class Replayer:
         return lambda: first_ns + int((time.monotonic() - start_s) * speed * 1e9)
 
     def _exchange_time(self, clock: RemoteClock) -> Callable[[], int]:
-        """The exchange's time; its operator may pause the clock, set it ahead or change its speed."""
+        """A function that returns the exchange's time; its operator may pause the clock, set it ahead or change its speed."""
 
         def now_ns() -> int:
             if clock.ping_due():
@@ -295,7 +295,7 @@ class Replayer:
         return now_ns
 
     def _wait_until_due(self, market_time: Callable[[], int], at: int, stop: int) -> int:
-        """Waits until at least one row is due; returns the end of the rows that are."""
+        """Waits until at least one row from `at` on is due; returns the end of the due rows."""
         times = self.rows["time_ns"][at:stop]
         while (count := int(np.searchsorted(times, market_time(), side="right"))) == 0:
             self._receive(0.002)
@@ -329,7 +329,7 @@ class Replayer:
             self.progress.rejected[name] = self.progress.rejected.get(name, 0) + 1
 
     def close(self) -> None:
-        """Logs out; the book keeps the orders."""
+        """Logs out; the orders stay in the book."""
         self.client.close()
 
 

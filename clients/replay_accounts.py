@@ -15,13 +15,13 @@ from serl.history.accounts import LIMITS
 from serl.history.day import Day
 
 SAME_LIMITS = tuple(name for name in LIMITS if name != "participants_max")
-"""Limits that change what an order does."""
+"""Limits that change the effect of an order."""
 
 
 class AccountsReplayer(Replayer):
     """Sends the day's commands on behalf of accounts "history/1", "history/2" ..., and the exchange's own commands as its own.
 
-    They produce no reports: grants of time show the progress.
+    These commands produce no reports: the grants of time show the progress.
     """
 
     def _rows(self) -> Rows:
@@ -35,7 +35,7 @@ class AccountsReplayer(Replayer):
             )
         for name in SAME_LIMITS:
             if name not in self.day.reference.parameters:
-                continue  # recorded before there was such a limit
+                continue  # recorded before this limit existed
             recorded, current = int(self.day.reference.parameters[name]), int(self.client.session.limits[name])
             if recorded != current:
                 raise ReplayError(
@@ -60,7 +60,7 @@ class AccountsReplayer(Replayer):
         self.client.core.send(msgpack.packb([Kind.ON_BEHALF, rows.tobytes()]))
 
     def _unanswered(self) -> int:
-        """Counts only rows that arrive before the next one to be sent: rows with its arrival time are executed together with it."""
+        """Counts only rows that arrive before the next row to send: rows with the same arrival time as that row are executed together with it."""
         times = self.rows["time_ns"]
         before = int(np.searchsorted(times, times[min(self.progress.sent, len(times) - 1)]))
         return before - self.progress.answered

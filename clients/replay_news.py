@@ -1,4 +1,4 @@
-"""The news of a day that is replayed: each message at its time, published by the operator that the replay is."""
+"""The news of a replayed day: the replay is an operator and publishes each message at its time."""
 
 import time
 from collections import deque
@@ -12,11 +12,11 @@ from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 
 RETRY_S = 0.05
-"""Until a message is sent again that the exchange did not take because of `news_per_s_max`."""
+"""Seconds before a message that the exchange refused because of `news_per_s_max` is sent again."""
 
 
 class NewsReplay:
-    """The messages that are still to be published, with their times in the clock of the exchange."""
+    """The messages still to publish, with their times on the exchange's clock."""
 
     def __init__(self, news: list[News], endpoint: str, token: str, curve: Path | None) -> None:
         self._waiting = deque(news)
@@ -30,7 +30,7 @@ class NewsReplay:
         return self._waiting[0].time_ns if self._waiting else None
 
     def publish_until(self, time_ns: int, wait: Callable[[float], Any] = time.sleep) -> None:
-        """Publishes the messages up to a time; returns once they are acknowledged. wait(s): passes the time while the exchange takes none."""
+        """Publishes the messages up to a time; returns once they are acknowledged. wait(s): called to pass the time while the exchange accepts none."""
         if self._waiting and self._waiting[0].time_ns <= time_ns:
             with request_socket(self._endpoint, "admin", self._curve) as ask:
                 while self._waiting and self._waiting[0].time_ns <= time_ns:
@@ -40,7 +40,7 @@ class NewsReplay:
 
 
 def publish(ask: Request, token: str, message: News, wait: Callable[[float], Any] = time.sleep) -> News:
-    """Publishes a message, again where the exchange takes no more for the moment. Returns it with its number and time.
+    """Publishes a message, and retries while the exchange accepts no more. Returns it with its number and time.
 
     ask: a request to the admin socket. Raises RequestRejected."""
     _, _, *fields = message

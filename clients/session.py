@@ -77,7 +77,7 @@ class Grant(NamedTuple):
 
 
 OrderState = Literal["sent", "open", "done", "rejected"]
-"""sent: no report yet; open: in the book; done: filled or cancelled."""
+"""sent: no report yet; open: in the book; done: filled or cancelled; rejected."""
 
 
 @dataclasses.dataclass
@@ -111,11 +111,11 @@ class Order:
 
 
 class RowsMessage(bytes):
-    """A message of rows, which `Session.unanswered` does not have unless its sender put it there."""
+    """A message of rows. `Session.unanswered` does not contain it unless its sender adds it."""
 
 
 class Session:
-    """Encodes commands and keeps orders, fills and positions from the reports. Every report counts once, also over reconnects."""
+    """Encodes commands and keeps orders, fills and positions from the reports. Every report counts once, even across reconnects."""
 
     def __init__(self, name: str, token: str = "", **options: bool) -> None:
         self.name = name
@@ -141,14 +141,14 @@ class Session:
         self.unanswered: dict[int, bytes] = {}
         #: `last_report` of each HELLO of this login
         self._asked = set[int]()
-        #: commands that had no answer at a login and were executed before it, by id: their answers are among the reports that follow
+        #: commands that were unanswered at a login but had been executed before it, by id: the reports that follow contain their answers
         self.replayed: dict[int, bytes] = {}
-        #: TERM commands of an order, by its id: the reply to the order is theirs too
+        #: ids of an order's TERM commands, by its id: the reply to the order also answers them
         self.term_ids: dict[int, list[int]] = {}
         self.orders: dict[int, Order] = {}
         self.fills: list[Report] = []
         self.positions: dict[int, int] = {}
-        #: takes each new report instead of `wait`, orders, fills and positions, which are then not kept
+        #: called with each new report instead of `wait` returning it; orders, fills and positions are then not kept
         self.on_report: Callable[[Report], None] | None = None
 
     def hello(self) -> bytes:
@@ -167,7 +167,7 @@ class Session:
         return self.instruments[symbol]
 
     def instrument_numbered(self, number: int) -> Instrument:
-        """Reference data of the symbol with a number, as orders and reports have it. Raises `UnknownSymbol`."""
+        """Reference data of the symbol with this number, as in orders and reports. Raises `UnknownSymbol`."""
         for instrument in self.instruments.values():
             if instrument.number == number:
                 return instrument
@@ -177,8 +177,8 @@ class Session:
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms = NO_TERMS,
     ) -> tuple[Order, list[bytes]]:  # fmt: skip
-        """A NEW order and its messages. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
-        that is no integer, and ConfigError for such a quantity or time in force."""
+        """Creates a NEW order and its messages. Without a price (and without a peg) it is a market order. Raises PriceOffTick for a price
+        that is not an integer, and ConfigError for a quantity or time in force that is not."""
         if has_terms := terms is not NO_TERMS:  # most orders have none: enumerating them takes longer than all the rest
             check_terms(terms)
         instrument = self.instrument(symbol)
@@ -201,11 +201,11 @@ class Session:
         return order, messages
 
     def _with_terms(self, command_id: int, message: bytes, term_commands: list[tuple[int, bytes]]) -> list[bytes]:
-        """The messages of a command with terms, which are accepted with it or not at all: it is sent again with them."""
+        """The messages of a command with terms. The exchange accepts all of them or none: a resend includes the terms."""
         self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
         messages = [*(term_message for _, term_message in term_commands), message]
         if command_id not in self.unanswered or len(messages) > self.limits.get("bulk_rows_max", len(messages)):
-            return messages  # in process, or an exchange that takes no such message
+            return messages  # in process, or an exchange that does not accept such a message
         for term_id in self.term_ids[command_id]:
             del self.unanswered[term_id]
         self.unanswered[command_id] = together(messages)
@@ -227,8 +227,8 @@ class Session:
         return self.command(CommandKind.MASS_CANCEL, ALL_SYMBOLS if symbol is None else self.instrument(symbol).number)
 
     def amend(self, order: Order, kind: CommandKind, *values: int, terms: Terms = NO_TERMS) -> tuple[int, list[bytes]]:
-        """(command id, messages) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks, and terms that change). An order of an
-        earlier session of ours is kept up to date from here on. Raises ConfigError for values that are no integers."""
+        """(command id, messages) of a CANCEL, REDUCE (qty_lots) or REPLACE (qty_lots, price_ticks, and terms that change). From here on an
+        order of an earlier session of ours is kept up to date. Raises ConfigError for values that are not integers."""
         check_terms(terms)
         checked = [integer(name, value) for name, value in zip(("qty_lots", "price_ticks"), values, strict=False)]
         self.orders.setdefault(order.order_id, order)
@@ -240,13 +240,13 @@ class Session:
         return command_id, self._with_terms(command_id, message, term_commands)
 
     def rows(self, rows: Rows) -> bytes:
-        """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase, and sees to it that they are sent again
-        after a login: the session does not keep them."""
+        """Encodes COMMAND rows as one BULK message. The caller chooses their command ids, which must increase, and resends them after a login:
+        the session does not keep them."""
         self.next_command_id = int(rows[-1]["command_id"]) + 1
         return RowsMessage(_pack([Kind.BULK, rows.tobytes()]))
 
     def receive(self, data: bytes) -> list[Any]:
-        """Processes a message; returns its new reports (with the option rows: EVENT rows) or its grant. Raises what the exchange refused."""
+        """Processes a message; returns its new reports (with the option rows: EVENT rows) or its grant. Raises an error if it is a refusal."""
         message = msgpack.unpackb(data, strict_map_key=False)
         kind = message[0]
         if kind in (Kind.REPORTS, Kind.REPORT_ROWS):
@@ -275,7 +275,7 @@ class Session:
 
     def _raise_refusal(self, code: str, text: str) -> None:
         if code == "not_logged_in":
-            self.live = False  # the exchange restarted or ended our session: the client logs in again
+            self.live = False  # the exchange was restarted or ended our session: the client logs in again
             return
         if code == "replay_gone":
             raise ReportGap(text)
@@ -298,7 +298,7 @@ class Session:
         self.set_reference_data(symbols, clock, limits)
         if self.last_report < 0:
             self.last_report = next_report - 1
-        # a repeated HELLO is answered twice, perhaps after reports have come: that is no gap
+        # a repeated HELLO is answered twice, perhaps after reports have arrived: that is not a gap
         begins_after = self.last_report if next_report - 1 in self._asked else next_report - 1
         self._gap = self.last_report, begins_after
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
@@ -307,13 +307,13 @@ class Session:
 
     @property
     def has_gap(self) -> bool:
-        """After a login: whether the exchange does not go on where the last session ended. It has another journal, or no longer our reports."""
+        """After a login: whether the exchange does not continue where the last session ended. It has another journal, or no longer has our reports."""
         before, begins_after = self._gap
         return before != begins_after
 
     def _pass_gap(self) -> None:
-        """After a login to an exchange with another journal, or that no longer stores what we missed: goes on with the first report that it has.
-        Not earlier, so that whoever gets the `ReportGap` still sees `last_report`."""
+        """After a login to an exchange that has another journal or no longer stores what we missed: continues with the first report that it has.
+        Not done earlier, so that whoever catches the `ReportGap` still sees `last_report`."""
         before, begins_after = self._gap
         self._gap = (-1, -1)
         if self.last_report == before:
@@ -339,7 +339,7 @@ class Session:
         return [fresh] if len(fresh) else []
 
     def _update_single_orders(self, rows: Rows) -> None:
-        """Keeps orders that were sent one by one up to date until they are done; the caller keeps those that it sent as rows."""
+        """Keeps orders that were sent one by one up to date until they are done; the caller tracks those that it sent as rows."""
         waiting = [*self.unanswered, *self.replayed]
         own = np.isin(rows["order_id"], list(self.orders)) | np.isin(rows["command_id"], waiting)
         for report in map(Report._make, event_lists(rows[own])):
@@ -365,7 +365,7 @@ class Session:
         return command_id in self.unanswered or command_id in self.replayed
 
     def withdraw(self, command_id: int, code: str) -> None:
-        """Forgets a command that the exchange refused with an ERROR, and its terms: it is not sent again."""
+        """Forgets a command that the exchange refused with an ERROR, and its terms, so that it is not sent again."""
         self._mark_answered(command_id)
         if (order := self.orders.get(command_id)) is not None:
             order.state, order.reason = "rejected", code

@@ -50,7 +50,7 @@ class Sockets:
         socket.linger = 0
         socket.rcvhwm = FEED_MESSAGES_MAX
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 500
-        socket.immediate = True  # without a connection send fails, instead of queueing for a later exchange
+        socket.immediate = True  # without a connection a send fails instead of queueing for a later exchange
         if self._keys is not None:
             self._keys.open(socket)
         socket.connect(self._endpoints[name])
@@ -63,7 +63,7 @@ class Sockets:
 
     @property
     def descriptors(self) -> list[int]:
-        """What an event loop waits on: readable when messages may have arrived; receive all of them then."""
+        """File descriptors for an event loop to wait on: readable when messages may have arrived; then receive all of them."""
         return [int(socket.getsockopt(zmq.FD)) for socket in (self.feed, self._queries, self._admin)]
 
     def wait(self, timeout_ms: int) -> None:
@@ -76,7 +76,7 @@ class Sockets:
     ) -> bool:  # fmt: skip
         """Sends a query, which needs no token here, or an admin request (values: token first); False if there is no connection.
 
-        If it returns True, either `on_reply` or `on_timeout` is called later. timeout_s: a later reply is dropped.
+        If it returns True, either `on_reply` or `on_timeout` is called later. timeout_s: replies after this time are dropped.
         """
         self._last_request += 1
         if kind < Kind.ACCOUNT:
@@ -106,7 +106,7 @@ class Sockets:
                 on_timeout()
 
     def feed_messages(self, limit: int) -> Iterator[tuple[bytes, list[Any]]]:
-        """(topic, message) of at most `limit` feed messages that have arrived."""
+        """Yields (topic, message) of at most `limit` feed messages that have arrived."""
         with contextlib.suppress(zmq.Again):
             for _ in range(limit):
                 topic, data = self.feed.recv_multipart(zmq.DONTWAIT)

@@ -1,4 +1,4 @@
-"""Followed books with a gap, for which nobody waits: their snapshots are asked for while messages are processed."""
+"""Followed books with a gap that no call waits for: their snapshots are requested while messages are processed."""
 
 import math
 import time
@@ -11,26 +11,27 @@ from serl.clients.session import Session
 from serl.exchange.wire import Kind
 
 SNAPSHOTS_MAX = 16
-"""Snapshots that are asked for at a time."""
+"""Maximum number of snapshots requested at a time."""
 
 
 class StaleBooks:
-    """Which of the books, by topic, need a snapshot."""
+    """Notes which books, by topic, need a snapshot, and requests them."""
 
     def __init__(self, books: Mapping[str, L2Book | L3Book], retry_s: float) -> None:
-        """retry_s: after which a request without a reply is made again."""
+        """retry_s: seconds after which a request without a reply is repeated."""
         self._books, self._retry_s = books, retry_s
-        self._asked: dict[str, tuple[int, float]] = {}  # the last request for a snapshot, and when, by topic
+        self._asked: dict[str, tuple[int, float]] = {}  # by topic: number and time of the last request for a snapshot
         #: topics of books whose snapshots a call waits for
         self.filling: set[str] = set()
 
     def note(self, topic: str, book: L2Book | L3Book) -> None:
-        """Takes a book in if it has a gap."""
+        """Notes a book if it has a gap."""
         if book.needs_snapshot:
             self._asked.setdefault(topic, (0, -math.inf))
 
     def note_depth(self, depth_max: int) -> None:
-        """Notes how many levels of a side snapshots have from now on. Where that has changed, one may have come before it was known."""
+        """Notes the maximum number of levels per side in snapshots from now on. If it has changed, a book gets a new snapshot: its last one may
+        have arrived before the new limit was known."""
         for topic, book in self._books.items():
             if isinstance(book, L2Book) and book.depth_max != depth_max:
                 book.depth_max = depth_max
@@ -53,7 +54,7 @@ class StaleBooks:
         return found
 
     def apply(self, request: int, reply: list[Any]) -> None:
-        """Loads the reply to a request into its book, if that still needs it."""
+        """Loads the reply to a request into its book if the book still needs it."""
         for topic in [topic for topic, (asked, _) in self._asked.items() if asked == request]:
             book = self._books.get(topic)
             if book is not None and book.needs_snapshot and topic not in self.filling:
@@ -68,5 +69,5 @@ def snapshot_query(session: Session, topic: str) -> tuple[int, ...]:
 
 
 def depth_max(session: Session) -> int:
-    """The most levels of a side in a snapshot of the exchange; 0: no limit."""
+    """Maximum number of levels per side in a snapshot of the exchange; 0: no limit."""
     return int(session.limits.get("depth_max", 0))

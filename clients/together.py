@@ -13,12 +13,12 @@ FIELDS: dict[int, tuple[str, ...]] = {
     CommandKind.REPLACE: ("command_id", "order_id", "qty_lots", "price_ticks", "flags", "time_ns"),
     CommandKind.TERM: ("command_id", "flags", "price_ticks", "time_ns"),
 }
-"""Fields of their messages, in the order of docs/protocol.md."""
+"""Fields of the messages of these commands, in the order of docs/protocol.md."""
 
 
 def together(messages: Sequence[bytes]) -> bytes:
-    """One message of several: a NEW or REPLACE with its terms. Sent one by one, a rate limit may refuse some of them; the next order would have the terms of a
-    refused one, or an order would lack a term."""
+    """Joins several messages, a NEW or REPLACE and its terms, into one. If they were sent one by one, a rate limit could refuse some of them: the
+    next order would get the terms of a refused one, or an order would lack a term."""
     rows = []
     for message in messages:
         kind, *values = msgpack.unpackb(message)

@@ -15,8 +15,8 @@ from serl.exchange.wire import Kind
 def take_turn(core: ClientCore, time_ns: int) -> Steps[Grant]:
     """Promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete.
 
-    The turn of another participant may take any time: the exchange then sends heartbeats. Raises `ExchangeUnreachable` once they stay away,
-    and `SessionEnded` if the exchange was restarted meanwhile, which ends the promise, or has ended the session.
+    The turn of another participant may take any time; the exchange sends heartbeats meanwhile. Raises `ExchangeUnreachable` if they stop, and
+    `SessionEnded` if the exchange was restarted meanwhile, which ends the promise, or has ended the session.
     """
     core.relogin.raise_if_over()
     core.send(msgpack.packb([Kind.PROMISE, time_ns]))
@@ -38,7 +38,7 @@ def take_turn(core: ClientCore, time_ns: int) -> Steps[Grant]:
 
 
 def _remove(inbox: "deque[InboxItem]", grant: Grant) -> None:
-    """Searches newest first, because the grant is at the end or close to it."""
+    """Removes the grant. Searches newest first, because it is at the end of the inbox or close to it."""
     for place in range(len(inbox) - 1, -1, -1):
         if inbox[place] is grant:
             del inbox[place]

@@ -1,4 +1,4 @@
-"""What the calls of the clients take and return, beside orders and reports (session.py)."""
+"""Argument and return types of the client API, apart from orders and reports (session.py)."""
 
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Trade(NamedTuple):
     """A trade of the market.
 
     Attributes:
-        aggressor_side: 0 if the buyer, 1 if the seller took liquidity; of a print 0 if the resting party sold.
+        aggressor_side: 0 if the buyer, 1 if the seller took liquidity; for a print, 0 if the resting party sold.
         off_book: 0 for a trade in the continuous book, 1 for a print, 2 for an auction (which has no aggressor).
     """
 
@@ -36,10 +36,10 @@ class Trade(NamedTuple):
 
 
 class SymbolStatus(NamedTuple):
-    """Whether a symbol can be traded.
+    """The trading status of a symbol.
 
     Attributes:
-        reason: why it is halted, or interrupted (VOLATILITY); else NONE.
+        reason: why it is halted, or interrupted (VOLATILITY); otherwise NONE.
     """
 
     halted: bool
@@ -48,7 +48,7 @@ class SymbolStatus(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What a participant has made in a symbol since it first traded it, over all of its sessions, in money.
+    """A participant's position, cash and profit in a symbol since it first traded it, over all of its sessions, in money.
 
     Attributes:
         position_lots: lots bought minus lots sold; below 0: short.
@@ -66,7 +66,7 @@ class Balance(NamedTuple):
 
     @classmethod
     def in_money(cls, instrument: Instrument, account: Account, last_ticks: int) -> "Balance":
-        """An account of a symbol whose last trade was at `last_ticks`."""
+        """Converts an account in a symbol whose last trade was at `last_ticks`."""
         unit = instrument.tick_size * instrument.lot_size
         fees = unit * account.fees_microticks / MICRO or Decimal(0)  # not 0E-9
         return cls(
@@ -76,11 +76,11 @@ class Balance(NamedTuple):
 
 
 class AssetBalance(NamedTuple):
-    """What a participant has of an asset.
+    """A participant's balance of an asset.
 
     Attributes:
-        balance: what was deposited, and what trades and fees made of it; below 0: short, or in debt.
-        reserved: what open orders could spend, fees included; 0 for an account without balance checks.
+        balance: deposits plus the effect of trades and fees; below 0: short, or in debt.
+        reserved: the amount that open orders could spend, fees included; 0 for an account without balance checks.
     """
 
     balance: Decimal
@@ -88,12 +88,12 @@ class AssetBalance(NamedTuple):
 
     @property
     def free(self) -> Decimal:
-        """What new orders can spend."""
+        """The amount that new orders can spend."""
         return self.balance - self.reserved
 
 
 def to_ticks(instrument: Instrument, price_ticks: int | None, price: Price | None) -> int | None:
-    """The price of an order in ticks, however it was given; None for none. Raises ConfigError for both, and PriceOffTick."""
+    """The price of an order in ticks, given in ticks or in money; None if neither is given. Raises ConfigError if both are, and PriceOffTick."""
     if price is None:
         return price_ticks
     if price_ticks is not None:

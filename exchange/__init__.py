@@ -22,7 +22,7 @@ _FILES = {
     "ConfigError": "errors", "Event": "decode", "EventKind": "records", "Market": "market", "MarketLimits": "limits", "Reason": "records",
     "Rejected": "errors", "Side": "records", "Terms": "terms", "TimeInForce": "records",
 }  # fmt: skip
-"""Where the library's names are; loaded when they are asked for, numba with them."""
+"""The module of each public name. Modules, and numba with them, are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ class Account(NamedTuple):
 
     @classmethod
     def from_balances(cls, balances: Any) -> "Account":
-        """The account of a market's BALANCES or WIDE_BALANCES integers."""
+        """Creates an account from a market's BALANCES or WIDE_BALANCES integers."""
         amounts = [int(amount) for amount in balances]
         if len(amounts) == WIDE_BALANCES:
             for place, high in ((CASH, CASH_HIGH), (COST, COST_HIGH), (FEE, FEE_HIGH)):

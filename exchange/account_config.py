@@ -43,7 +43,7 @@ class AccountLimits(Section):
 
     @property
     def has_limits(self) -> bool:
-        """Whether it sets anything."""
+        """Whether any limit or fee is set."""
         return bool(self.model_fields_set)
 
     def settings(self) -> list[tuple[Setting, int]]:
@@ -54,12 +54,12 @@ class AccountLimits(Section):
         return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
 
     def _values(self) -> dict[str, Any]:
-        """Settings by name, among others."""
+        """Values by name, including those of the settings."""
         return self.model_dump() | (self.fees or FeesConfig()).model_dump() | {"own_fees": self.fees is not None}
 
 
 class AccountConfig(AccountLimits):
-    """The account of a participant with its first balances. Its latency and message rate replace the exchange's."""
+    """The account of a participant, with its initial balances. Its latency and message rate replace the exchange's."""
 
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
@@ -68,7 +68,7 @@ class AccountConfig(AccountLimits):
 
     @property
     def has_limits(self) -> bool:
-        """Whether it sets more than a latency, a message rate and balances, which limit no order."""
+        """Whether anything is set besides a latency, a message rate and balances, which do not limit orders."""
         fields = self.model_fields_set
         return not fields or not fields <= {"latency", "messages_per_s_max", "balances"}
 

@@ -36,7 +36,7 @@ FLAGS_MAX = {
 }
 """The largest flags of the commands that OPERATE accepts."""
 COPIES = (Kind.DROP_COPY, Kind.COMMAND_COPY)
-"""The requests that the permission drop_copy is for."""
+"""The requests that require the permission drop_copy."""
 DROP_COPY_ROWS = 16_384
 """Events per DROP_COPY request, and commands per COMMAND_COPY request."""
 
@@ -130,7 +130,7 @@ class Admin:
             raise RequestError("malformed", f"expected flags (a phase, a reason) from 0 to {flags_max}, got {flags}")
         number = self._symbol(symbol)
         if kind == CommandKind.PHASE:
-            self._core.execute_journaled()  # also what waits for the disk decides whether an auction trades
+            self._core.execute_journaled()  # commands that wait for the disk also decide whether an auction trades
             self._schedule.prepare_phase(number, flags, self._clock.now_ns())
         self._submit(kind, number, flags)
 
@@ -154,7 +154,7 @@ class Admin:
         )
 
     def _deposit(self, name: str, asset: str, amount: str) -> None:
-        """Adds an amount, below 0 a withdrawal, to what a participant has of an asset."""
+        """Adds an amount (below 0: a withdrawal) to a participant's balance of an asset."""
         assets, state = self._core.assets, self._core.market.state
         try:
             number, units = assets.number(asset), assets.amount_units(asset, amount)
@@ -165,7 +165,7 @@ class Admin:
             self._submit_row(row)
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
-        """[sequence for the next request, EVENT rows] of a participant, or of all without a name."""
+        """[sequence for the next request, EVENT rows] of a participant, or of all participants if `name` is empty."""
         rows = self._journal_after("event", after, self._core.event_sequence, self._core.journal.events_after)
         next_after = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
@@ -199,12 +199,12 @@ class Admin:
         return symbol
 
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
-        """Executes a command of the exchange itself. Returns the event that answers it, the last of its participant. Raises RequestError if
-        it was rejected."""
+        """Executes a command of the exchange itself. Returns the event that answers it, which is the last one of its participant. Raises
+        RequestError if the command was rejected."""
         return self._submit_row(command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks))
 
     def _submit_row(self, row: Rows) -> np.void:
-        """The same of a COMMAND row without its participant and time."""
+        """The same as `_submit`, for a COMMAND row; sets its participant and time."""
         own, now_ns = self._sessions.participants.exchange(), self._clock.now_ns()
         row["participant"], row["time_ns"] = own, now_ns
         self._core.submit(row)

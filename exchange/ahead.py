@@ -31,9 +31,9 @@ def warm_rule_book() -> None:
 
 
 PIECES: dict[str, Callable[[], object]] = {"book": fast_path, "rulebook": warm_rule_book}
-"""By name; each is compiled under this name by `alone`."""
+"""Pieces by name; `alone` compiles each under its name."""
 
 
 if __name__ == "__main__":
-    gc.disable()  # a compiler makes much that lives long, and this process does not
+    gc.disable()  # a compiler creates many long-lived objects, and this process is short-lived
     PIECES[sys.argv[1]]()

@@ -15,20 +15,21 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import ASSET_COLUMNS, DEPOSITS_MAX, MICRO, UNITS_MAX
 
 _AMOUNT = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
-"""A decimal number. Of one with a larger exponent the power alone takes minutes."""
+"""A decimal number. The exponent is short because computing a larger power alone takes minutes."""
 
 
 class Assets:
     """The assets of an exchange.
 
     Attributes:
-        names: by number, less 1; "" for numbers that no asset has.
-        units: the size of a unit of each.
+        names: names by asset number - 1; "" for numbers that no asset has.
+        units: the size of each asset's unit.
         rows: Snapshot.assets, int64 (symbols, ASSET_COLUMNS).
     """
 
     def __init__(self, symbols: Sequence[SymbolConfig]) -> None:
-        """A base asset has the number of the first symbol that trades it, plus 1; the others follow. ConfigError if units are too small."""
+        """Numbers the assets: a base asset has the number of the first symbol that trades it, plus 1; the others follow. Raises ConfigError if
+        units are too small."""
         count = len(symbols)
         bases = [symbol.base or symbol.name for symbol in symbols]
         numbers: dict[str, int] = {}
@@ -60,14 +61,14 @@ class Assets:
             self.rows[place] = [value * (value != default) for value, default in zip(wanted, defaults, strict=True)]
 
     def number(self, name: str) -> int:
-        """The number of an asset. ConfigError if there is none of that name."""
+        """The number of an asset. Raises ConfigError if there is none of that name."""
         if not name or name not in self.names:
             known = ", ".join([each for each in self.names if each][:10])
             raise ConfigError(f"asset: expected one of {known}, got {name!r}")
         return self.names.index(name) + 1
 
     def amount_units(self, name: str, text: str) -> int:
-        """An amount of an asset in units. ConfigError unless it is a decimal number of whole units, and not too large."""
+        """Converts an amount of an asset to units. Raises ConfigError unless it is a decimal number of whole units and not too large."""
         unit = self.units[self.number(name) - 1]
         amount = Fraction(text) if _AMOUNT.fullmatch(text) else Fraction(0)
         if not amount or (amount / unit).denominator != 1:
@@ -80,7 +81,7 @@ class Assets:
         return units
 
     def check(self, accounts: Mapping[str, AccountConfig]) -> None:
-        """ConfigError unless the configured balances are amounts of known assets, above 0."""
+        """Raises ConfigError unless every configured balance is an amount above 0 of a known asset."""
         for name, account in accounts.items():
             for asset, text in account.balances.items():
                 try:
@@ -90,18 +91,18 @@ class Assets:
                     raise ConfigError(f"accounts.{name}.balances: {error}") from None
 
     def money(self, asset: int, amount: int) -> Decimal:
-        """Millionths of units of an asset as an amount of it."""
+        """Converts millionths of an asset's units to an amount of the asset."""
         return Decimal(decimal_text(self.units[asset - 1] * amount / MICRO))
 
 
 def _common(one: Fraction, other: Fraction) -> Fraction:
-    """The largest size of which both are multiples."""
+    """The greatest common divisor of two sizes."""
     denominator = one.denominator * other.denominator
     return Fraction(gcd(int(one * denominator), int(other * denominator)), denominator)
 
 
 def decimal_text(value: Fraction) -> str:
-    """A fraction that is a decimal number, in full."""
+    """The full decimal text of a fraction that is a decimal number."""
     places = 0
     while (value * 10**places).denominator != 1:
         places += 1

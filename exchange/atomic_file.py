@@ -13,8 +13,8 @@ from serl.exchange.errors import UnwritableFileError
 
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
-    """Yields a file that gets its name when the block ends. If the block raises, the file is removed. Raises UnwritableFileError if the
-    file cannot be created."""
+    """Yields a file that is renamed to `path` when the block ends. If the block raises, the file is removed. Raises UnwritableFileError if
+    the file cannot be created."""
     path = Path(path)
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -38,7 +38,7 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Returns when the names of the folder's files are on the disk: a rename alone may not survive a power cut."""
+    """Syncs the names of the folder's files to disk: a rename alone may not survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -30,7 +30,7 @@ CONTINUOUS = int(Phase.CONTINUOUS)
 
 
 class Bands:
-    """The bands of the symbols with a band_ppm. `now_ns` returns the time, `next_arrival_ns` when the next waiting command arrives."""
+    """The bands of the symbols with a band_ppm. `now_ns` returns the time, `next_arrival_ns` the arrival time of the next waiting command."""
 
     def __init__(
         self, venue: Venue, config: ExchangeConfig, now_ns: Callable[[], int], next_arrival_ns: Callable[[], int]
@@ -49,8 +49,8 @@ class Bands:
         return np.zeros(len(self._ppm), np.int64)
 
     def start(self, time_ns: int) -> None:
-        """Starts with the last five minutes of trades. An auction after which there was none is a symbol's reference, also if the exchange was
-        killed before it moved the band: `auction_rows` are due at once."""
+        """Starts with the last five minutes of trades. An auction with no trade after it gives a symbol's reference, even if the exchange was
+        killed before the auction moved the band: `auction_rows` are due at once."""
         self._since_ns[:] = time_ns
         self._check_ns = _second_after(time_ns)
         if self._is_used:
@@ -64,7 +64,7 @@ class Bands:
         self._last_marks, self._last_sequence = self._auction_marks(), self._venue.event_sequence
 
     def set_back(self, time_ns: int) -> None:
-        """The clock goes back to a time: the seconds after it are checked again."""
+        """Follows a clock that goes back to a time: the seconds after it are checked again."""
         self._check_ns = _second_after(time_ns)
 
     @property
@@ -94,12 +94,12 @@ class Bands:
         prices = self._new_auction_prices()
         if time_ns >= self._check_ns:
             prices = np.where(prices, prices, self._new_references(time_ns))
-            # a fast clock may be several seconds ahead: they are not checked one by one
+            # a fast clock may be several seconds ahead: the seconds are not checked one by one
             self._check_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
         return self._band_rows(prices, time_ns)
 
     def auction_rows(self, time_ns: int) -> list[Rows]:
-        """Those for the auctions so far alone, at any time."""
+        """RULE rows for the auctions so far only, at any time."""
         return self._band_rows(self._new_auction_prices(), time_ns) if self._is_used else []
 
     def _new_auction_prices(self) -> NDArray[np.int64]:
@@ -122,7 +122,7 @@ class Bands:
         return rows
 
     def _new_references(self, time_ns: int) -> NDArray[np.int64]:
-        """The mean prices that replace their references; 0 where the reference stays."""
+        """The mean prices that become new references; 0 where the reference stays."""
         self._window.advance(time_ns // SECOND_NS - 1)
         state, means = self._venue.market.state, self._window.means()
         symbols = state.symbols

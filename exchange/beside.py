@@ -1,4 +1,4 @@
-"""Traders that run beside an exchange: `serl exchange start --with`. The exchange knows nothing of populations; the command line joins the two."""
+"""Traders that run beside an exchange: `serl exchange start --with`. The exchange does not know populations; the command line connects the two."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from serl.exchange.config import ExchangeConfig
 
 
 class TradersOptions(NamedTuple):
-    """The options of the command line about the traders."""
+    """The command line options about the traders."""
 
     population: str
     hosts: int
@@ -28,15 +28,15 @@ class Traders(Protocol):
         ...
 
     def start(self, settings: ExchangeConfig) -> None:
-        """Starts the processes, which then compile. ConfigError if this exchange cannot have these traders."""
+        """Starts the processes, which then compile. Raises ConfigError if this exchange cannot have these traders."""
         ...
 
     def wait_until_compiled(self) -> None:
-        """Waits until the processes have compiled and only wait for the exchange."""
+        """Waits until the processes have compiled and are waiting only for the exchange."""
         ...
 
     def join(self) -> str:
-        """Lets the traders log in, once the exchange is ready. Returns a description of them in one line."""
+        """Lets the traders log in; called once the exchange is ready. Returns a one-line description of them."""
         ...
 
     def stop(self) -> None:
@@ -55,8 +55,8 @@ def traders_of(
     context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
     forecaster: Path | None,
 ) -> Traders | None:  # fmt: skip
-    """The traders that the options of `serl exchange start` name; None without --with. The object of the click context, which the command line
-    sets, creates them."""
+    """The traders that the options of `serl exchange start` describe; None without --with. The object of the click context, set by the command
+    line, creates them."""
     given = {"--hosts": hosts, "--seed": seed, "--flow": flow, "--forecaster": forecaster}
     if population is None:
         if idle := [name for name, value in given.items() if value is not None]:

@@ -4,35 +4,35 @@ import time
 from collections.abc import Callable, Sequence
 
 BURST_S = 0.02
-"""Work that a source may do at once after it was idle."""
+"""Seconds of work that a source may do at once after being idle."""
 QUIET_S = 0.1
-"""When no order has arrived for this long, everything else is served without a limit, because no order waits."""
+"""If no order has arrived for this long, everything else is served without a limit, because no order is waiting."""
 BURST_PERIODS_S = 5.0
-"""A rate allows bursts of as much as it grants in this time."""
+"""A rate allows bursts as large as what it grants in this time."""
 TRACKED_MAX = 4096
-"""Keys whose charges are remembered before those without debt are forgotten."""
+"""Number of keys whose charges are remembered; beyond it, keys without debt are forgotten."""
 
 
 processor_time_s = time.thread_time
-"""The clock that measures costs. It stands still while other processes run. Measured in real time, a login on a busy machine cost many times its
-work, and when hundreds of clients reconnected at once, they gave up and tried again for minutes."""
+"""The clock that measures costs. It stops while other processes run. Measured in real time, a login on a busy machine cost many times its
+work: when hundreds of clients reconnected at once, they gave up and tried again for minutes."""
 
 
 class Budget:
-    """Limits the work for one source to a share of the time, so that a flood of requests cannot delay orders. Until the source has earned the
-    time, its requests wait in libzmq and then in TCP, which slows their sender.
+    """Limits the work for one source to a share of the time, so that a flood of requests cannot delay orders. Until the source has earned its
+    time, its requests wait in libzmq and then in TCP, which slows their sender down.
 
-    The sources in one `ring` share the time: those that wait for it get equal parts.
+    The sources in one `ring` share the time: those that are waiting get equal parts.
     """
 
     def __init__(
         self, share: float, ring: list["Budget"] | None = None, is_limited: Callable[[], bool] = lambda: True
     ) -> None:
-        """is_limited: returns whether work is charged now. Work that delays nobody is free, and does not delay later work."""
+        """is_limited: returns whether work is currently charged. Work that delays nobody is free and does not delay later work."""
         self._share, self._is_limited = share, is_limited
         self._free_s = 0.0
         self.spent_s = 0.0
-        """Since the start."""
+        """Processor time charged since the start."""
         self._ring = [] if ring is None else ring
         self._ring.append(self)
 
@@ -46,7 +46,7 @@ class Budget:
         self._free_s = max(self._free_s, time.monotonic() - BURST_S / self._share) + seconds / share
 
     def hold(self, seconds: float) -> None:
-        """Lets the source wait so long from now, whatever it has earned. 0: it keeps what it has earned."""
+        """Makes the source wait this long from now, whatever it has earned. 0: it keeps what it has earned."""
         if seconds > 0 and self._is_limited():
             self._free_s = max(self._free_s, time.monotonic() + seconds)
 
@@ -63,7 +63,7 @@ class Charges:
         self._charged: dict[int, tuple[float, float]] = {}
 
     def take(self, key: int, units: float = 1.0, owes: bool = True) -> bool:
-        """Charges a key. Returns False if it had nothing left; with `owes` it is charged anyway, and must earn that first."""
+        """Charges a key. Returns False if it had nothing left; with `owes` it is charged anyway and must earn that debt first."""
         if not self._per_s:
             return True
         now_s, full = time.monotonic(), self._per_s * BURST_PERIODS_S
@@ -77,7 +77,7 @@ class Charges:
 
 
 class Shares:
-    """Budgets of all sources of work other than orders. While orders arrive, together they get one share of the time."""
+    """Budgets of all sources of work other than orders. While orders arrive, the sources together get one share of the time."""
 
     def __init__(self, names: Sequence[str], share: float) -> None:
         ring: list[Budget] = []
@@ -103,7 +103,7 @@ class Shares:
         return self._budgets[name].wait_s() if self.are_limited else 0.0
 
     def waits_s(self) -> dict[str, float]:
-        """wait_s of each source."""
+        """The result of `wait_s` for each source."""
         return {name: each.wait_s() if self.are_limited else 0.0 for name, each in self._budgets.items()}
 
     def begin_turn(self) -> None:

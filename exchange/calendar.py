@@ -1,4 +1,4 @@
-"""The calendar of the symbols in order of time: phases, batch auctions, the end of the day."""
+"""The calendar of all symbols in order of time: phases, batch auctions, the end of the day."""
 
 import heapq
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ class ScheduledCommand(NamedTuple):
 
 
 class Calendar:
-    """The entries of each symbol's day: every day on a live clock, once on any other. They begin with yesterday's, because the last phase of
-    yesterday applies until the first entry of today."""
+    """The entries of each symbol's day: every day on a live clock, once on any other. They begin with yesterday's, because yesterday's last
+    phase applies until today's first entry."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
         self._config = config
@@ -44,17 +44,17 @@ class Calendar:
             for entry in symbol.day
             if entry.phase == "closed"
         ]
-        if closings:  # the latest of each day: where summer time begins, not the one with the latest local time
+        if closings:  # each day's latest: as summer time begins, not always that with the latest local time
             streams.append(_day_ends(map(max, zip(*closings, strict=False))))
         self._scheduled = heapq.merge(*streams)
         self._next = next(self._scheduled, None)
 
     def __deepcopy__(self, memo: object) -> "Calendar":
-        """A calendar with the same commands ahead. Not to be called while only some of the commands of one time are popped."""
+        """A calendar with the same commands ahead. Do not call it while only some of the commands of one time have been popped."""
         return self.after(self.next_ns - 1)
 
     def after(self, time_ns: int) -> "Calendar":
-        """A calendar with the commands after a time ahead."""
+        """A calendar that contains only the commands after a time."""
         other = Calendar(self._config, time_ns)
         for _ in other.pop_until(time_ns):
             pass
@@ -79,8 +79,8 @@ class Calendar:
 
 def daily_times_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
     """The local time `of_day_ns` after midnight in a time zone, yesterday, today and on each following day, in nanoseconds since 1970. A time
-    that the start of summer time skips is read as winter time; if its end repeats a time, the first counts. Without a zone there are only
-    one day, which starts at 0, and the day before it."""
+    that the start of summer time skips is read as winter time; if the end of summer time repeats a time, the first counts. Without a zone there
+    is only one day, which starts at 0, and the day before it."""
     if zone is None:
         return iter([of_day_ns - DAY_NS, of_day_ns])
     seconds, fraction_ns = divmod(of_day_ns, SECOND_NS)
@@ -94,7 +94,7 @@ def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Sche
 
 
 def _day_ends(times_ns: Iterator[int]) -> Iterator[ScheduledCommand]:
-    """Sorted after the phases of the same time, so that a closing auction comes first."""
+    """END_DAY commands; they sort after the phases of the same time, so that a closing auction comes first."""
     return (ScheduledCommand(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
 
 

@@ -1,4 +1,4 @@
-"""Sends a session the reports that it missed, in parts: a few in each turn of the loop, one session after another."""
+"""Sends sessions the reports that they missed, in parts: a few in each turn of the loop, one session after another."""
 
 import dataclasses
 import time
@@ -15,16 +15,16 @@ from serl.exchange.records import EVENT, Rows
 from serl.exchange.wire import Kind, pack
 
 TURN_S_MAX, QUIET_TURN_S_MAX = 0.00005, 0.01
-"""Time of one turn of the loop after which no further part is sent: while orders arrive, and otherwise."""
+"""Seconds into a turn of the loop after which no further part is sent: while orders arrive, and otherwise."""
 ROWS_KEPT_MAX = 1 << 21
-"""Reports in memory that are still to be sent, 200 MB. Beyond it, half of those of the session with most are dropped, and found again later."""
+"""Maximum number of unsent reports kept in memory, 200 MB. Beyond it, half of those of the session with the most are dropped and read again later."""
 PINGS_MAX = 64
-"""PINGs of a session that wait for its missed reports; further ones are answered at once."""
+"""Maximum number of a session's PINGs that wait for its missed reports; further ones are answered at once."""
 
 
 @dataclasses.dataclass
 class _Behind:
-    """A session, the last report that it has been sent, and the next ones, as far as they have been found."""
+    """A session with missed reports, the last report that it has been sent, and those of the next ones that have been found."""
 
     slot: int
     route: int
@@ -36,13 +36,13 @@ class _Behind:
 
 
 class CatchUp:
-    """Sessions with missed reports to come. Until they have them `live_session` does not name them: what happens to them is missed too, and found
-    later. A client that logged in again and again for a million reports stopped the loop each time."""
+    """Sessions that are still to receive missed reports. Until they have them, `live_session` does not name them: new reports count as missed too
+    and are found later. Sent in one piece, a million reports stopped the loop at each of a client's repeated logins."""
 
     def __init__(
         self, core: Core, delayed: DelayedReports, send: Callable[[int, bytes], bool], now_ns: Callable[[], int], reports_max: int
     ) -> None:  # fmt: skip
-        """reports_max: a session that falls further behind ends."""
+        """reports_max: a session that falls further behind is ended."""
         self._core, self._gateway, self._delayed, self._send, self._now_ns = core, core.gateway, delayed, send, now_ns
         self._reports_max, self._searches_done = reports_max, 0
         self._ring: dict[int, _Behind] = {}  # by slot, the next one first
@@ -58,8 +58,8 @@ class CatchUp:
         return any(each.is_searching for each in self._ring.values())
 
     def begin(self, slot: int, missed: Rows, last_sent: int, delays: Delays | None) -> None:
-        """Starts a new session behind report `last_sent`. It gets the first part now, in lockstep all: nobody waits for the loop there, and a GRANT
-        comes after the reports before it."""
+        """Starts a new session after report `last_sent`. It gets the first part now, in lockstep all parts: there nobody waits for the loop, and a
+        GRANT comes after the reports before it."""
         if delays is not None:
             self._delayed.open(slot, int(self._gateway.participant[slot]), delays, last_sent)
         behind = _Behind(slot, int(self._gateway.route[slot]), last_sent, missed, delays is not None)
@@ -76,12 +76,13 @@ class CatchUp:
             self._core.journal.missed.forget(int(self._gateway.participant[slot]))
 
     def last_sent(self, slot: int) -> int | None:
-        """The last report that a session has been sent which has missed ones to come; None for others."""
+        """The last report sent to a session that still has missed reports to come; None for other sessions."""
         behind = self._ring.get(slot)
         return None if behind is None else behind.last_sent
 
     def hold(self, slot: int, ping: int) -> bool:
-        """Answers a PING after the missed reports: a client knows by the PONG that it has them. Returns False if it may be answered now."""
+        """Defers the answer to a PING until after the missed reports: the PONG tells the client that it has them. Returns False if the PING may
+        be answered now."""
         behind = self._ring.get(slot)
         if behind is None or len(behind.pings) >= PINGS_MAX:
             return False
@@ -113,7 +114,7 @@ class CatchUp:
                 behind.is_searching = False
 
     def _send_part(self, behind: _Behind) -> bool:
-        """Sends the next reports, and lets a session that has all of them follow. Returns whether more are to come."""
+        """Sends the next reports; a session that has all of them follows live from then on. Returns whether more are to come."""
         participant, reported = int(self._gateway.participant[behind.slot]), self._core.market.state.report
         if not len(behind.rows) and behind.last_sent < reported[participant] and not self._find(behind, participant):
             return behind.is_searching
@@ -130,19 +131,19 @@ class CatchUp:
         return False
 
     def _find(self, behind: _Behind, participant: int) -> bool:
-        """Looks for the next reports: those that happened meanwhile. Returns False if a thread looks for them, or they are not to be had."""
+        """Looks for the next reports, those that happened meanwhile. Returns False if a thread is looking for them, or they are unavailable."""
         missed, gateway = self._core.journal.missed, self._gateway
         is_over, rows = missed.find(participant, behind.last_sent, gateway, self._reports_max)
         behind.is_searching = not is_over
         if rows is not None:
             behind.rows = rows
-        elif is_over:  # the next check ends the session; it hears `replay_gone` at its next login
+        elif is_over:  # the next check ends the session; its client gets `replay_gone` at its next login
             gateway.status[behind.slot] = SLOW
             gateway.counter[SLOW_SESSIONS] += 1
         return rows is not None
 
     def _deliver(self, behind: _Behind, participant: int) -> bool:
-        """Sends reports, or queues them for their latency, as many as fit into a message. Returns False if the client does not read."""
+        """Sends as many reports as fit into a message, or queues them if they have a latency. Returns False if the client does not read."""
         part = behind.rows[:REPORTS_MAX]
         count = len(part)
         if behind.is_delayed:
@@ -152,7 +153,7 @@ class CatchUp:
                 self._gateway, behind.slot, part, part.view(np.uint8).reshape(-1, EVENT.itemsize)
             )
             if not self._send(behind.route, self._gateway.out[behind.slot, start:end].tobytes()):
-                return False  # the next check ends the session; it can resume with a new login
+                return False  # the next check ends the session; the client can resume with a new login
         behind.last_sent, behind.rows = int(part[count - 1]["report"]), behind.rows[count:]
         return True
 

@@ -171,14 +171,14 @@ def start(
 
 
 def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
-    """Serves an exchange, with these traders beside it, until it is stopped. began_s: of `time.perf_counter`, when the command began."""
+    """Serves an exchange, with these traders beside it, until it is stopped. began_s: the `time.perf_counter` value when the command began."""
     from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
     from serl.garbage import collect_while_serving
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes 10 to 30 s"], {"err": True})
     slow.daemon = True
     slow.start()
-    gc.disable()  # a compiler makes much that lives long
+    gc.disable()  # a compiler creates many long-lived objects
     with contextlib.ExitStack() as beside:
         if traders is not None:
             beside.callback(traders.stop)

@@ -33,7 +33,7 @@ def withdraw(participant: str, asset: str, amount: str, request: Request) -> Non
 
 
 def _is_positive(amount: str) -> bool:
-    """Whether it is a number above 0."""
+    """Whether the text is a number above 0."""
     try:
         return amount[:1] != "+" and Decimal(amount) > 0
     except InvalidOperation:
@@ -46,7 +46,7 @@ def _deposit(request: Request, participant: str, asset: str, amount: str) -> Non
 
 
 def print_balances(request: Request, participant: str) -> None:
-    """Prints a table of what an account has of each asset; nothing for one without deposits and balance checks."""
+    """Prints a table of an account's balance of each asset; nothing for an account without deposits and balance checks."""
     checked, rows = request("queries", "BALANCES", participant)[5]
     if not checked and not rows:
         return

@@ -20,7 +20,7 @@ curve_option = click.option(
 
 
 def token_options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds --token and --token-file to a command, which receives the token as `token`, "" if none is given. what: whose token."""
+    """Adds --token and --token-file to a command, which receives the token as `token`, "" if none is given. what: describes the token in the help."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @click.option(

@@ -6,11 +6,11 @@ from serl.exchange.cli_request import Request, exchange_options
 from serl.exchange.errors import ConfigError
 
 KINDS = ("news", "fundamental", "macro", "value", "signal")
-"""Names of NewsKind. A test compares them: the help must not import more than it prints."""
+"""Names of NewsKind. They are repeated here so that the help imports no more than it prints; a test compares them."""
 
 
 def number(text: str | None, kind: str) -> int | float | None:
-    """The option --value: an integer of ticks for the kind `value`, else a number. Raises ConfigError."""
+    """Parses the option --value: an integer number of ticks for the kind `value`, otherwise any number. Raises ConfigError."""
     if text is None:
         return None
     try:

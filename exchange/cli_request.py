@@ -1,4 +1,4 @@
-"""What every command shares that sends requests to a running exchange: its options, and a symbol by its name."""
+"""Shared by all commands that send requests to a running exchange: their options, and symbols by name."""
 
 import functools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 def _send_request(
     endpoint: str, curve: Path | None, token: str, socket: str, kind: str, *arguments: Any
 ) -> list[Any]:  # fmt: skip
-    """Sends one request, a `Kind` by its name, on a socket of the exchange. Returns the reply. `curve`: a key folder."""
+    """Sends one request, a `Kind` given by its name, on a socket of the exchange. Returns the reply. `curve`: a key folder."""
     from serl.exchange.request import request_socket
     from serl.exchange.wire import Kind
 
@@ -43,8 +43,8 @@ def exchange_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def symbol_number(request: Request, symbol: str | None) -> int:
-    """The number of a symbol of an operator's command that is given by its name, or by its number, for which no permission to read data is
-    needed; of the only one, if none is given. ConfigError for another."""
+    """The number of the symbol in an operator's command, given by its name, or by its number, which needs no permission to read data. If none is
+    given, that of the only symbol. Raises ConfigError for any other."""
     if symbol is not None and symbol.isdecimal():
         return int(symbol)
     try:

@@ -1,6 +1,6 @@
 """The exchange's clocks, as the compiled loop reads them.
 
-live      nanoseconds since 1970, the system clock; after that went back, ahead of it
+live      nanoseconds since 1970, the system clock; if that goes back, this clock is ahead of it
 scaled    nanoseconds after midnight, `speed` times as fast as real time; can be held and set
 lockstep  nanoseconds after midnight, advances to the smallest promise of the participants; with a speed also limited by that pace, and
           then it can be held and set too
@@ -32,7 +32,7 @@ DAY_NS = 86_400_000_000_000
 TIME_MAX_NS = 1 << 62
 """The latest time that a clock can be set to. It leaves a century before 64 bits overflow."""
 CURRENT_TIME = -1
-"""For `Clock.set`: keeps the time."""
+"""An argument of `Clock.set` that leaves the time unchanged."""
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 
 
@@ -56,15 +56,15 @@ class Clock:
         self.pace = Pace(start_ns, self.speed, config.held) if config.kind == "lockstep" and self.speed else None
 
     def start(self) -> None:
-        """Starts a live or scaled clock. The time that loading and compiling took does not count."""
+        """Starts a live or scaled clock. The time taken by loading and compiling does not count."""
         self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
         if self.kind == "live":
             self._followed_ns = self._last_ns()
             self.follow()
 
     def follow(self) -> int:
-        """Exchange time. Keeps a live clock going after the system clock went back: what waits for its time would wait until that has caught up. To
-        be called every second or so."""
+        """Returns the exchange time, and keeps a live clock advancing after the system clock has gone back: otherwise anything scheduled would wait
+        until the system clock has caught up. Call it about once a second."""
         if self.kind == "live":
             clock, system_ns, monotonic_ns = self._gateway.clock, time.time_ns(), time.monotonic_ns()
             expected_ns = self._followed_ns + monotonic_ns - int(clock[CLOCK_MONOTONIC_NS])
@@ -77,7 +77,7 @@ class Clock:
         return int(clock_ns(self._gateway.clock, self._gateway.counter))
 
     def _last_ns(self) -> int:
-        """The time of the last command or news message: a scaled clock never goes back behind it."""
+        """The time of the last command or news message: a scaled clock never goes back before it."""
         return max(int(self._gateway.counter[LAST_COMMAND_NS]), self._last_news_ns())
 
     def wall_ns_until(self, time_ns: int) -> float:
@@ -85,14 +85,14 @@ class Clock:
         if self.pace is not None:
             return self.pace.wall_ns_until(time_ns)
         remaining_ns = max(0, time_ns - self.now_ns())
-        if not remaining_ns:  # as always in lockstep, which has no speed
+        if not remaining_ns:  # always so in lockstep, which has no speed
             return 0.0
         return math.inf if self._gateway.clock[CLOCK_HELD] else remaining_ns / self.speed
 
     def set(self, time_ns: int, run: bool) -> None:
         """Sets the time of a scaled or paced clock (CURRENT_TIME: unchanged), and runs or holds it. A paced clock advances to that time as
-        fast as the participants allow. A scaled clock may go back to the last command or news message. Raises ConfigError for
-        another clock or an earlier time."""
+        fast as the participants allow. A scaled clock may go back as far as the last command or news message. Raises ConfigError for
+        any other clock or an earlier time."""
         self._check_paced()
         if time_ns == CURRENT_TIME:
             time_ns = self.now_ns()
@@ -112,8 +112,8 @@ class Clock:
         self._gateway.clock[CLOCK_HELD] = not run
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of a scaled or paced clock, in exchange seconds per second. Raises ConfigError for another clock or a speed out of
-        range."""
+        """Changes the speed of a scaled or paced clock, in exchange seconds per second. Raises ConfigError for any other clock, or if the speed is
+        out of range."""
         self._check_paced()
         if not SPEED_MIN <= speed <= SPEED_MAX:
             raise ConfigError(f"expected a speed from {SPEED_MIN:g} to {SPEED_MAX:g}, got {speed:g}")

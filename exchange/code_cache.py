@@ -1,7 +1,8 @@
-"""Where compiled code is stored, and which process compiles it. Imports no compiler, so that a start can check the cache before it loads one.
+"""The folder that stores compiled code, and the lock that decides which process compiles it. Imports no compiler, so that a start can check the cache
+before it loads one.
 
 The cached code of a function contains the functions that it calls, but numba's cache checks only the file of the function itself. The name of the
-cache's folder therefore contains a checksum of all sources that affect compiled code: an update gets a new folder.
+cache folder therefore contains a checksum of all sources that affect compiled code: an update gets a new folder.
 """
 
 import os
@@ -19,16 +20,16 @@ from pathlib import Path
 import serl
 
 CONSTANTS = ("records.py", "state.py", "feed_state.py", "constants.py")
-"""Files without compiled functions, whose constants are compiled into those of other files."""
+"""Files without compiled functions, whose constants are compiled into the functions of other files."""
 
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
 """Matches every file with compiled functions."""
 
 BACKGROUND_NICENESS = 10
-"""Added niceness of a process that compiles the full rule book, perhaps for nobody, while others work."""
+"""Niceness added to a process that compiles the full rule book, which may never be needed, while others work."""
 
 UNUSED_DAYS = 7
-"""A cache of other sources is deleted when no process has started with it for this long."""
+"""The cache of other sources is deleted once no process has started with it for this long."""
 
 
 def _sources() -> int:
@@ -46,7 +47,7 @@ def _sources() -> int:
 
 
 def _folder() -> Path:
-    """Where compiled code is stored: in NUMBA_CACHE_DIR, else beside serl's sources, or if these are read-only, in the user's cache."""
+    """The folder for compiled code: in NUMBA_CACHE_DIR, otherwise beside serl's sources, or in the user's cache if those are read-only."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     beside = Path(serl.__file__).parent / "__pycache__"
     given = os.environ.get("NUMBA_CACHE_DIR")
@@ -60,13 +61,13 @@ def _folder() -> Path:
             if is_new:
                 delete_unused(base)
             break
-        if folder.is_dir():  # read-only, but there
+        if folder.is_dir():  # read-only, but it exists
             break
     return folder
 
 
 def delete_unused(base: Path) -> None:
-    """Deletes the caches in `base` that no process has started with for UNUSED_DAYS: a process may still run from a younger one."""
+    """Deletes the caches in `base` that no process has started with for UNUSED_DAYS; a process may still be running from a more recent one."""
     for folder in base.glob("serl-????????"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > UNUSED_DAYS * 86_400:
@@ -74,7 +75,7 @@ def delete_unused(base: Path) -> None:
 
 
 FOLDER = _folder()
-"""The folder of the compiled code of these sources. If it does not exist, no folder is writable, and nothing is stored."""
+"""The folder for the compiled code of these sources. If it does not exist, no folder is writable and nothing is stored."""
 
 
 def is_kept(name: str) -> bool:
@@ -85,7 +86,7 @@ def is_kept(name: str) -> bool:
 
 @contextmanager
 def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Lets only one process at a time compile `name` within the block. A second one calls `wait`, waits, and then loads what the first compiled."""
+    """Lets only one process at a time compile `name` within the block. A second process calls `wait`, waits, and then loads what the first compiled."""
     if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
         yield
         return
@@ -106,8 +107,8 @@ def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 @contextmanager
 def compiled_beside(*pieces: str, niceness: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Compiles the pieces (of `ahead.PIECES`) that are not stored yet in separate processes, which end with the context, not with Ctrl-C.
-    niceness: is added to theirs."""
+    """In separate processes, which end with the context and not with Ctrl-C, compiles the pieces (of `ahead.PIECES`) that are not stored yet.
+    niceness: added to that of the processes."""
     command = [sys.executable, "-m", "serl.exchange.ahead"]
     missing = [piece for piece in pieces if not is_kept(piece)]
     processes = [subprocess.Popen([*command, piece], start_new_session=True) for piece in missing]

@@ -1,8 +1,8 @@
 """How functions are compiled.
 
 They do without numba's reference counting: matching allocates nothing, so there is nothing to count. Compile times depend on how much code LLVM
-gets. A function that others call is compiled once and linked into each of them. A `merged` function is not: numba copies it, with everything
-merged into it, into its caller, so merging a long function costs more than it saves.
+gets. A function that other functions call is compiled once and linked into each of them. A `merged` function is not: numba copies it, with
+everything merged into it, into its caller, so merging a long function costs more than it saves.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from serl.exchange.code_cache import FOLDER, alone
 
 @contextmanager
 def _kept_here() -> Iterator[None]:
-    """Functions that are decorated meanwhile have their cache in FOLDER; those of others are left alone."""
+    """Functions decorated within the block are cached in FOLDER; the caches of other functions stay where they are."""
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(FOLDER)
     try:
@@ -38,7 +38,7 @@ _OPTIONS = {"_nrt": False, "error_model": "numpy"}
 
 
 def compiled(function: Any = None, **options: Any) -> Any:
-    """Decorates a function that Python calls; options are numba's."""
+    """Decorates a function that Python calls; the options are numba's."""
     if function is None:
         return lambda function: compiled(function, **options)
     with _kept_here():
@@ -48,10 +48,10 @@ def compiled(function: Any = None, **options: Any) -> Any:
 
 
 def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """Processes that need the same function at the same time: one compiles it, and the others load it then."""
+    """If several processes need the same function at the same time, one compiles it and the others then load it."""
 
     def compile_or_load(arguments: Any) -> Any:
-        # in this order, because numba takes its lock around the functions that this one calls
+        # in this order, because numba holds its lock while it compiles the functions that this one calls
         with global_compiler_lock, alone(name):
             return compile_(arguments)
 
@@ -60,28 +60,28 @@ def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
 
 _ALLOCATING = {"_nrt": True, "error_model": "python"}
 allocating = compiled(**_ALLOCATING)
-"""For functions that Python calls and that allocate arrays."""
+"""Decorates a function that Python calls and that allocates arrays."""
 
 
 def entry(function: Any, kind: Any = None, keep: bool = True) -> Any:
-    """A function that is called through its `.address`. `kind`: the numba type of its signature; by default seven int64 to one."""
+    """Decorates a function that is called through its `.address`. `kind`: the numba type of its signature; by default seven int64 to one."""
     with _kept_here():
         return cfunc(kind or types.int64(*[types.int64] * 7), cache=keep and FOLDER.is_dir(), **_OPTIONS)(function)
 
 
 class _Part(JITCodeLibrary):
-    """Code that lives on in the code of others only: neither optimized nor made machine code of its own.
+    """Code that exists only as part of its callers' code: it is neither optimised nor turned into machine code by itself.
 
-    The one thing here that numba does not promise to keep; what it saves is in docs/architecture.md.
+    This is the only part of this module that relies on something numba does not promise to keep; docs/architecture.md says what it saves.
     """
 
     _final_module: Any
     inlining: str | None = None
-    """What LLVM is told of its function: `alwaysinline`, `noinline`, or nothing. numba's own option for it, `forceinline`, is inherited by
-    all that the function calls, and what callers with other options call is compiled again for them."""
+    """The LLVM attribute of its function: `alwaysinline`, `noinline`, or none. numba's own option, `forceinline`, is inherited by all functions that
+    this one calls, and they are compiled again for callers with other options."""
 
     def finalize(self) -> None:
-        """Links what it calls behind it; what is left to run is the environment that numba fills in for each function."""
+        """Links the functions that it calls; the only thing left to finalise is the environment that numba fills in for each function."""
         if self.inlining:
             for function in self._final_module.functions:
                 if not function.is_declaration:
@@ -101,7 +101,7 @@ class _Part(JITCodeLibrary):
 
 
 class _PartCompiler(Compiler):
-    """numba's own, into a Part."""
+    """numba's own compiler, with a `_Part` as its target."""
 
     inlining: str | None = None
 
@@ -122,9 +122,9 @@ class _ApartCompiler(_PartCompiler):
 
 
 def inner(function: Any, compiler: type[Compiler] = _PartCompiler, options: Any = _OPTIONS) -> Any:
-    """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
+    """Decorates a function that compiled code calls. It is compiled once for each combination of argument types, not for each constant as with `njit`.
 
-    Where Python calls it, it is compiled for that. options: those of its callers.
+    If Python calls it, it is compiled separately for that. options: those of its callers.
     """
 
     @cache
@@ -143,17 +143,17 @@ def inner(function: Any, compiler: type[Compiler] = _PartCompiler, options: Any 
 
 
 def inlined(function: Any) -> Any:
-    """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
+    """Like `inner`, but LLVM inlines the function wherever it is called: for short functions on hot paths."""
     return inner(function, _InlinedCompiler)
 
 
 def allocating_inner(function: Any) -> Any:
-    """`inner`, for functions that `allocating` ones call."""
+    """Like `inner`, for functions called by `allocating` ones."""
     return inner(function, options=_ALLOCATING)
 
 
 def apart(function: Any) -> Any:
-    """`inner`, and never inlined: for long functions that hot paths seldom call."""
+    """Like `inner`, but never inlined: for long functions that hot paths seldom call."""
     return inner(function, _ApartCompiler)
 
 

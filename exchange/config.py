@@ -24,7 +24,7 @@ from serl.exchange.yaml_text import read_settings
 ASSET_NAME = r"^[A-Za-z0-9._-]{1,32}$"
 DEFAULT_QUOTE = "USD"
 RECORDED_HOURS = 48
-"""A recorded day counts from midnight UTC of its first row, and may go on after the next midnight: 24:30 is half an hour later."""
+"""Hours of a recorded day: it counts from midnight UTC of its first row and may continue past the next midnight; 24:30 is half an hour after that."""
 SOCKETS = ("orders", "feed", "queries", "admin")
 
 
@@ -99,19 +99,19 @@ class ClockConfig(Section):
 
     @property
     def start_ns(self) -> int:
-        """The start in nanoseconds after midnight; 0 for a live clock, which cannot be set."""
+        """The start time in nanoseconds after midnight; 0 for a live clock, which cannot be set."""
         return 0 if self.kind == "live" else time_of_day_ns(self.start)
 
     @property
     def effective_speed(self) -> float:
-        """Exchange seconds per second; 0: as fast as the participants of a lockstep clock allow."""
+        """Exchange seconds per second; 0: a lockstep clock runs as fast as its participants allow."""
         if self.kind == "live" or self.speed is None:
             return 0.0 if self.kind == "lockstep" else 1.0
         return self.speed
 
 
 class RetentionConfig(Section):
-    """What is kept of commands and events that a restart no longer needs; null: everything."""
+    """How long, or up to what size, commands and events are kept that a restart no longer needs; null: without limit."""
 
     size: str | None = None
     age: str | None = None
@@ -137,7 +137,7 @@ class RetentionConfig(Section):
         return self.size is not None or self.age is not None
 
     def exceeded(self, total_bytes: int, age_s: float) -> bool:
-        """Whether the oldest file is removed: the journal is too large, or the file too old."""
+        """Whether to remove the oldest file: the journal is too large, or the file too old."""
         too_large = self.size is not None and total_bytes > size_bytes(self.size)
         return too_large or (self.age is not None and age_s > duration_s(self.age))
 
@@ -237,7 +237,7 @@ class ExchangeConfig(Section):
         return {name: account.latency for name, account in self.accounts.items() if account.latency is not None}
 
     def messages_per_s_max(self, name: str) -> float:
-        """The message rate limit of a participant's sessions; 0 is none."""
+        """The message rate limit of a participant's sessions; 0: no limit."""
         account = self.accounts.get(name)
         own = None if account is None else account.messages_per_s_max
         return self.limits.messages_per_s_max if own is None else own
@@ -256,7 +256,7 @@ class ExchangeConfig(Section):
 
 
 def time_of_day_ns(text: str, option: str = "", hours: int = 24) -> int:
-    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError, which names the option if there is one, for anything else.
+    """Converts '10:30' or '10:30:15' to nanoseconds after midnight. For anything else raises ConfigError, which names the option if there is one.
     hours: of the day; RECORDED_HOURS in a recorded one."""
     match = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
     if not match or int(match[1]) >= hours or int(match[2]) > 59 or int(match[3] or 0) > 59:
@@ -266,7 +266,7 @@ def time_of_day_ns(text: str, option: str = "", hours: int = 24) -> int:
 
 
 def time_of_day_text(time_ns: int) -> str:
-    """Nanoseconds after midnight as text, to the second: 10:30:15."""
+    """Formats nanoseconds after midnight to the second: 10:30:15."""
     seconds = time_ns // 1_000_000_000
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
@@ -299,14 +299,14 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def local_operator_token(endpoint: str) -> str:
-    """The operator credential of this user's exchange at a loopback endpoint; "" if there is none, or it is another user's."""
+    """The operator credential of this user's exchange at a loopback endpoint; "" if there is no exchange, or it belongs to another user."""
     return find_operator_token(endpoint_port(endpoint)) if is_loopback(endpoint) else ""
 
 
 def load_config(
     path: Path | None = None, overrides: dict[str, Any] | None = None, defaults: dict[str, Any] | None = None
 ) -> ExchangeConfig:
-    """The shipped defaults, overridden by `defaults` (nested), the file at `path`, then `overrides` (nested). ConfigError names what is invalid."""
+    """Loads the shipped defaults, overridden by `defaults` (nested), the file at `path`, then `overrides` (nested). A ConfigError names what is invalid."""
     values = _overlay(yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
     if path is not None:
         values = _overlay(values, read_settings(path, "configs/exchange.yaml"))

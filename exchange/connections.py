@@ -1,4 +1,4 @@
-"""The TCP connections of the exchange's sockets: how many there may be, and how one is closed."""
+"""The TCP connections of the exchange's sockets: limits on their number and unread bytes, and how to close one."""
 
 import contextlib
 import fcntl
@@ -24,7 +24,7 @@ RESERVED = 128
 
 
 def raise_descriptor_limit(connections_max: int) -> int:
-    """Lets the process open as many descriptors as the system permits. Returns how many connections that allows, at most connections_max."""
+    """Raises the process's limit of open descriptors as far as the system permits. Returns the number of connections that allows, at most connections_max."""
     wanted = 2 * connections_max + RESERVED
     allowed = raise_open_files(wanted)
     if allowed is None or allowed >= wanted:
@@ -40,14 +40,14 @@ def raise_descriptor_limit(connections_max: int) -> int:
 
 
 PERIOD_S, SHARE, SUSPECT_S = 0.02, 0.02, 0.005
-"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time; SUSPECT_S after a look that found one
-which may have to be closed: it fills memory meanwhile."""
+"""The connections are checked once per PERIOD_S, less often if the checks would take more than SHARE of the time. If a check has found one that
+may have to be closed, the next check follows after SUSPECT_S: such a connection fills memory meanwhile."""
 AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
 READ_BYTE_S = 7.5e-10
-"""Processor time for which libzmq's thread reads, stores and frees a byte of a message without end: .7 s a GB, most of it the system's, for memory."""
+"""Processor time that libzmq's thread takes to read, store and free a byte of an endless message: about 0.7 s per GB, most of it system time for memory."""
 PART, PART_DESCRIPTORS, PAUSE_S = 64, 512, 0.001
-"""Connections, and descriptors, of which at most so many are read at once, which takes about 0.1 ms; and the time between two parts."""
+"""The most connections, and descriptors, read at once as one part of a check, which takes about 0.1 ms; and the time between two parts."""
 
 
 class Connections:
@@ -56,37 +56,37 @@ class Connections:
     libzmq accepts every connection; without a limit the process would run out of descriptors, which the journal needs for its files too. libzmq
     also stores the frames of a message, however large, until the last one arrives; until then the exchange does not see them. A connection is
     therefore closed if it has sent more than `unread_bytes_max` since the last message that was read from it, although every complete message
-    has been read meanwhile. Only Linux tells how much a connection has received; elsewhere this is not limited.
+    has been read meanwhile. Only Linux reports how much a connection has received; elsewhere there is no such limit.
     """
 
     def __init__(
         self, ports: Sequence[int], connections_max: int, unread_bytes_max: int, refusals: Refusals, charge: Callable[[float], None]
     ) -> None:  # fmt: skip
-        """ports: that of the orders socket first. charge: is told the seconds that closed connections have cost; new ones wait for them."""
+        """ports: that of the orders socket first. charge: called with the seconds that closed connections have cost; new ones wait for them."""
         self._ports, self._orders_port, self.connections_max = frozenset(ports), ports[0], connections_max
         self._unread_bytes_max, self._refusals, self._charge = unread_bytes_max, refusals, charge
         self._next_s = self._next_full_s = self._looked_s = self._took_s = 0.0
         self._parts: list[NDArray[np.void]] = []
-        self._read_stop = self._stop = 0  # descriptors read in this look, and all that it reads
+        self._read_stop = self._stop = 0  # descriptors read so far in this check, and all that it reads
         self._began_s = 0.0
         self._highest = self._drained = 0
         self._read_bytes = np.zeros(0, np.int64)  # by descriptor: received when a message was last read
-        self._is_over = np.zeros(0, np.bool_)  # by descriptor: more than unread_bytes_max was unread at the last look
+        self._is_over = np.zeros(0, np.bool_)  # by descriptor: more than unread_bytes_max was unread at the last check
 
     @property
     def wait_s(self) -> float:
-        """Seconds until `check` has something to do, at least those between two parts of a look."""
+        """Seconds until `check` has something to do, at least the time between two parts of a check."""
         return PAUSE_S if self._parts else max(PAUSE_S, self._next_s - time.monotonic())
 
     def check(self, kept: Callable[[int], tuple[Collection[int], Collection[int]]], drained: int) -> None:
-        """Reads a part of the connections if it is time, and after the last part closes some. kept: returns the descriptors of sessions, and those
-        of them that sent a message since a monotonic time in ns. drained: how often no message was left on the orders socket since the start."""
+        """Reads a part of the connections when it is time, and after the last part closes some. kept: returns the descriptors of sessions, and those
+        of them that sent a message since a monotonic time in ns. drained: how often the orders socket has been empty since the start."""
         began = time.monotonic()
         if began < self._next_s:
             return
         worked = (
             processor_time_s()
-        )  # a flood of another connection may take the processor meanwhile: then looks are needed most
+        )  # a flood on another connection may take the processor meanwhile: that is when checks are needed most
         suspects = False
         if not self._parts:
             self._began_s, self._took_s, self._read_stop, self._stop = began, 0.0, 0, self._descriptors_stop(began)
@@ -107,7 +107,7 @@ class Connections:
             self._next_s = now + (SUSPECT_S if suspects else wait_s)
 
     def _descriptors_stop(self, now_s: float) -> int:
-        """The descriptors that a look reads: those below this one."""
+        """The end of the descriptors that a check reads (exclusive)."""
         stop = self._highest + 1
         with contextlib.suppress(OSError):
             lowest_free = os.dup(0)
@@ -119,7 +119,7 @@ class Connections:
         return stop + AHEAD
 
     def _close_unread(self, found: NDArray[np.void], spoke: Collection[int], drained: int) -> bool:
-        """Closes connections with too much unread at this look and the last. Returns whether others have too much at this one alone."""
+        """Closes connections with too many unread bytes at this check and the last. Returns whether others have too many at this one only."""
         descriptors, received = found["descriptor"], found["received"]
         before = np.zeros((2, self._highest + 1), np.int64)
         known = descriptors < len(self._read_bytes)
@@ -145,7 +145,7 @@ class Connections:
         return bool(np.any(over & (before[1, descriptors] == 0)))
 
     def unread_replies(self, bytes_max: int) -> UnreadReplies:
-        """Room for replies, where connections that do not read theirs are closed."""
+        """An account of unread replies that closes connections which do not read theirs."""
         return UnreadReplies(bytes_max, self._close_replied)
 
     def _close_replied(self, descriptor: int) -> None:
@@ -156,7 +156,7 @@ class Connections:
     def _close_excess(
         self, descriptors: NDArray[np.int64], ports: NDArray[np.int64], sessions: Collection[int]
     ) -> None:
-        """Closes strangers' connections beyond the number, those with the highest descriptors first."""
+        """Closes strangers' connections beyond the maximum number, those with the highest descriptors first."""
         excess = len(descriptors) - self.connections_max
         if excess <= 0:
             return
@@ -167,7 +167,7 @@ class Connections:
 
 
 def _queued_bytes(row: np.void) -> int:
-    """What the system has received for a connection and libzmq has not taken yet: nothing that libzmq stores."""
+    """Bytes that the system has received on a connection and libzmq has not read yet; excludes what libzmq stores."""
     connection = open_connection(int(row["descriptor"]), int(row["port"]))
     if connection is None:
         return 0
@@ -178,8 +178,8 @@ def _queued_bytes(row: np.void) -> int:
 
 
 def close_connection(descriptor: int, port: int) -> None:
-    """Closes a TCP connection of libzmq to a port of the exchange; libzmq notices it. Does nothing if the descriptor is no such connection any
-    more."""
+    """Closes a TCP connection of libzmq to a port of the exchange; libzmq notices it. Does nothing if the descriptor is no longer such a
+    connection."""
     connection = open_connection(descriptor, port)
     if connection is not None:
         with contextlib.suppress(OSError), connection:
@@ -187,8 +187,8 @@ def close_connection(descriptor: int, port: int) -> None:
 
 
 def open_connection(descriptor: int, port: int) -> socket.socket | None:
-    """A separate socket object for a connection to a port. It stays with this connection even if another owner closes the descriptor. None if
-    the descriptor is not such a connection."""
+    """A separate socket object for a connection to a port. It keeps referring to this connection even if another owner closes the descriptor.
+    None if the descriptor is not such a connection."""
     try:
         connection = _duplicate(descriptor)
     except OSError:
@@ -204,7 +204,7 @@ def open_connection(descriptor: int, port: int) -> socket.socket | None:
 
 
 def _duplicate(descriptor: int) -> socket.socket:
-    """A socket object of its own for a descriptor. Raises OSError if it is no socket."""
+    """A separate socket object for a descriptor. Raises OSError if it is not a socket."""
     copy = os.dup(descriptor)
     try:
         return socket.socket(fileno=copy)

@@ -37,15 +37,15 @@ from serl.exchange.strangers import Strangers
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
-"""The commands that the rate of cancels counts, and that are accepted while the disk is full."""
+"""The commands that count against the rate of cancels, and that are accepted while the disk is full."""
 
 PAYMENTS, PAID_AHEAD_MAX = 16, 64
-"""Answers that a participant pays for at once: a burst in so many parts, or so many without a limit."""
+"""Answers that a participant pays for in advance: a burst is split into PAYMENTS parts; without a rate limit, PAID_AHEAD_MAX answers."""
 LOGIN_MESSAGES = 9
-"""Messages that a BYE is charged in addition to itself: the login that it ends took as long as this many PINGs."""
+"""Messages charged for a BYE in addition to itself: the login that it ends took as long as this many PINGs."""
 
 FINISH_S = 0.001
-"""Time after which no further login that waits goes on in a turn of the loop."""
+"""Seconds into a turn of the loop after which no further waiting login is continued."""
 
 
 class Control:
@@ -98,16 +98,16 @@ class Control:
                 self._strangers.mute(route, self._peer())
 
     def _may_be_answered(self, route: int, slot: int) -> bool:
-        """Charges a message to who sent it: a participant, however often he connects, or a connection of the strangers."""
+        """Charges a message to its sender: a participant, however often it connects, or a stranger's connection. Returns whether it may be answered."""
         if slot < 0:
             self._sessions.refusals.heard.add(self._peer().descriptor)
             return self._strangers.may_be_answered(route) and self._charges.take(route)
-        if self._lockstep is not None:  # nobody waits for the others' messages in vain
+        if self._lockstep is not None:  # in lockstep no message delays other participants needlessly
             return True
         return self._charges.take(~int(self._gateway.participant[slot]))
 
     def _cut(self, route: int, slot: int) -> None:
-        """Ends the session of a connection that sends too much besides orders, and closes the connection."""
+        """Ends the session of a connection that sends too many messages other than orders, and closes the connection."""
         if slot < 0 or self._gateway.status[slot] == FREE:
             text = "the exchange is too busy to serve connections that are not logged in; connect again later"
             self._strangers.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
@@ -119,7 +119,7 @@ class Control:
         )  # fmt: skip
 
     def _peer(self) -> Peer:
-        """Who sent the message."""
+        """The sender of the message."""
         return peer_of_message(self._gateway.zmq_message.ctypes.data)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
@@ -155,7 +155,7 @@ class Control:
             )
 
     def _pay_ahead(self, slot: int) -> None:
-        """Charges a participant the next answers that the compiled loop gives, so that Python is seldom asked."""
+        """Charges a participant in advance for the next answers that the compiled loop gives, so that it seldom has to ask Python."""
         is_behind = self._sessions.catch_up.last_sent(slot) is not None  # the compiled loop would not hold its PONGs
         if self._lockstep is None and not is_behind and not self._gateway.answers_left[slot]:
             self._charges.take(~int(self._gateway.participant[slot]), self._paid_ahead)
@@ -163,12 +163,12 @@ class Control:
 
     @property
     def has_logins(self) -> bool:
-        """Whether logins wait until their names are saved, or missed reports of logins or sessions are read."""
+        """Whether logins are waiting for their names to be saved, or missed reports of logins or sessions are being read."""
         return bool(self._logins) or self._sessions.catch_up.is_searching
 
     @property
     def may_finish_logins(self) -> bool:
-        """Whether something was saved or read since logins began to wait, or there is time again to look for missed reports."""
+        """Whether something has been saved or read since logins began to wait, or there is time again to look for missed reports."""
         may_search = self._sessions.has_waited and not self._strangers.is_limited()
         return bool(self._logins) and (may_search or self._seen_done != self._done)
 
@@ -177,7 +177,7 @@ class Control:
         return self._sessions.participants.saves_done, self._core.journal.missed.searches_done
 
     def finish_logins(self) -> None:
-        """Goes on with the logins that wait."""
+        """Continues the waiting logins."""
         self._seen_done, self._sessions.has_waited, began_s = self._done, False, time.monotonic()
         for route, (message, peer) in list(self._logins.items()):
             if route not in self._logins:  # another connection of the participant has logged in meanwhile
@@ -192,7 +192,7 @@ class Control:
                 self._sessions.send_error(route, error)
 
     def _log_in(self, route: int, message: list[Any], peer: Peer) -> None:
-        """Logs in, or waits until the name is saved and missed reports are read: what arrives from the connection meanwhile is refused, as before any login."""
+        """Logs in, or waits until the name is saved and missed reports are read; messages from the connection meanwhile are refused, as before any login."""
         waiting, _ = self._logins.pop(route, (message, peer))
         if waiting is not message:
             self._forget_search(waiting)
@@ -209,15 +209,15 @@ class Control:
             self._logins[route] = message, peer
 
     def _displace(self, name: str) -> None:
-        """Ends the waiting logins of a participant of whom another connection logs in: two would undo each other's options, and one whose client has
-        given up would end the newer session."""
+        """Ends the waiting logins of a participant when another connection logs in under its name: two logins would undo each other's options, and
+        one whose client has given up would end the newer session."""
         for route in [route for route, (message, _) in self._logins.items() if message[3] == name]:
             del self._logins[route]
             text = f"another connection of {name!r} logged in while this one waited; log in again"
             self._sessions.send_error(route, RequestError("duplicate_login", text))
 
     def _forget_search(self, hello: list[Any]) -> None:
-        """Ends the search for missed reports of a login that does not go on."""
+        """Ends the search for the missed reports of an abandoned login."""
         if (participant := self._sessions.participants.find(hello[3])) is not None:
             self._core.journal.missed.forget(participant)
 
@@ -229,7 +229,7 @@ class Control:
         self._lockstep.promise(slot, time_ns)
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session; under the lockstep clock time goes on without it."""
+        """Ends a session; a lockstep clock advances without it."""
         if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
@@ -287,7 +287,7 @@ class Control:
                 "resend it later",
             )
         own = rows.copy()
-        own["reason"] = 0  # which only the exchange gives
+        own["reason"] = 0  # only the exchange may set it
         own["participant"], own["time_ns"] = self._gateway.participant[slot], self._clock.now_ns()
         try:
             self._core.submit(own)
@@ -295,7 +295,7 @@ class Control:
             raise RequestError("disk_full", str(error)) from None
 
     def _check_room(self, slot: int, rows: Rows) -> None:
-        """Raises RequestError `throttled` if these rows may not wait for their arrival too."""
+        """Raises RequestError `throttled` if there is no room for these rows among those that wait for their arrival time."""
         count, own, counter = (
             len(rows),
             int(self._gateway.staged_rows[self._gateway.participant[slot]]),
@@ -326,7 +326,7 @@ class Control:
             )
 
     def _unexecuted_ids(self, slot: int) -> set[int]:
-        """The commands of a session's participant that are accepted and not executed: they wait for the disk, or for their latency."""
+        """The commands of a session's participant that are accepted but not yet executed: they wait for the disk, or for their latency."""
         counter, participant = self._gateway.counter, self._gateway.participant[slot]
         journaled = self._core.arrays[0][counter[EXECUTED] : counter[APPENDED]]
         staged = self._gateway.staged[: counter[STAGED]]
@@ -343,7 +343,7 @@ class Control:
             raise RequestError(
                 "malformed", "expected command_id > 0, increasing from row to row; got one that does not increase"
             )
-        if data != pack(Kind.BULK, message[1]):  # the compiled loop reads the shortest form alone
+        if data != pack(Kind.BULK, message[1]):  # the compiled loop reads only the shortest encoding
             self._requeue(rows)
             return
         known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
@@ -366,7 +366,7 @@ class Control:
         return rows
 
     def _on_behalf(self, slot: int, message: list[Any]) -> None:
-        """Commands of many participants from a recorded day, sent by an operator. They arrive in their order, whatever their command ids."""
+        """Accepts commands of many participants from a recorded day, sent by an operator. They arrive in the given order, whatever their command ids."""
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
             raise RequestError(

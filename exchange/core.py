@@ -49,14 +49,14 @@ from serl.exchange.market import MATCHING_RULES, Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 ROOM_SLOTS = 1 << 21
-"""Open orders up to which the book grows without being copied: 200 MB of addresses, 600 MB with all order types."""
+"""Number of open orders up to which the book grows without being copied: 200 MB of address space, 600 MB with all order types."""
 RETRY_S = 0.2
-"""Between two attempts to make room on a full disk."""
+"""Seconds between two attempts to make room on a full disk."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """What a start restored from the journal."""
+    """What the exchange restored from the journal at its start."""
 
     snapshot_sequence: int  # the last command that the snapshot contains; 0 = no snapshot
     commands: int  # number of commands executed again after the snapshot
@@ -126,7 +126,7 @@ class Core:
             self.add_capacity(reason)
 
     def serve(self, deadline_ns: int, messages_max: int, feed: FeedState = NO_FEED, publisher: int = NOBODY) -> int:
-        """Runs the compiled loop once. Returns why it came back (gateway.loop). Raises JournalError if the journal cannot be written."""
+        """Runs the compiled loop once. Returns the reason why it returned (gateway.loop). Raises JournalError if the journal cannot be written."""
         reason = int(
             serve(
                 self.gateway,
@@ -148,9 +148,7 @@ class Core:
         """Compiles or loads the functions called between two runs of the loop, so that no client waits for them later."""
         self.execute_journaled()
         Market.warm()
-        if self.config.needs_full_rule_book and not len(
-            self.market.state.extras
-        ):  # while there are few orders to take along
+        if self.config.needs_full_rule_book and not len(self.market.state.extras):  # while there are few orders to move
             self.market.state.counters["wants_full_book"] = 1
             self.market.grow()
         for name in POOLS:  # their memory is provided before the first snapshot
@@ -186,7 +184,7 @@ class Core:
         return True
 
     def make_room(self) -> bool:
-        """After a full disk: writes what waits, and takes orders again if that succeeds. Tries at most once per `RETRY_S`."""
+        """After the disk was full: writes the pending data, and accepts orders again if that succeeds. Tries at most once per `RETRY_S`."""
         if not self.journal.is_full:
             return True
         if time.monotonic() < self._next_retry:
@@ -202,9 +200,9 @@ class Core:
         return True
 
     def submit(self, rows: Rows) -> None:
-        """Journals and executes COMMAND rows; it sets their sequence and checksum.
+        """Journals and executes COMMAND rows; sets their sequence and checksum.
 
-        While the disk is full it uses the reserved rows. Raises DiskFullError where they are used up."""
+        While the disk is full it uses the reserved rows. Raises DiskFullError once they are used up."""
         done = 0
         while done < len(rows):
             part = rows[done : done + self._free_rows()]
@@ -214,11 +212,11 @@ class Core:
 
     @property
     def cancellation_rows(self) -> int:
-        """Reserved rows that are left for participants' cancellations while the disk is full."""
+        """Number of reserved rows left for participants' cancellations while the disk is full."""
         return self.journal.commands.capacity - int(self.gateway.counter[APPENDED]) - RESERVED_ROWS // 4
 
     def rows_for_participants(self) -> int:
-        """Free rows of the command segment for commands of participants, of a new one if it has none; 0 while the disk is full."""
+        """Number of free rows in the command segment for participants' commands, in a new segment if it has none; 0 while the disk is full."""
         counter = self.gateway.counter
         free = int(counter[ROWS_USABLE] - counter[APPENDED])
         if free <= 0 and self.add_capacity(NEED_COMMAND_SEGMENT):
@@ -226,7 +224,7 @@ class Core:
         return max(0, free)
 
     def _free_rows(self) -> int:
-        """The same, and if there are none the reserved rows."""
+        """The same as `rows_for_participants`, or the number of reserved rows if that is 0."""
         counter, free = self.gateway.counter, self.rows_for_participants()
         if free <= 0:
             free = self.journal.commands.capacity - int(counter[APPENDED])
@@ -238,16 +236,16 @@ class Core:
         return free
 
     def save_snapshot(self) -> None:
-        """Saves the state after the last command; a restart begins there. In the background while the exchange serves."""
+        """Saves the state after the last command, from which a restart begins; in the background while the exchange serves."""
         self.execute_journaled()
-        if self.journal.is_saving_snapshot:  # from the last copy
+        if self.journal.is_saving_snapshot:  # it reads the last copy
             self._copies = Room(ROOM_SLOTS)
         copy = self.market.copied(self._copies)
         numbers = self.command_sequence, self.time_ns, self.event_sequence
         self.journal.save_snapshot(lambda: SavedSnapshot(*numbers, copy.snapshot()), self.gateway)
 
     def populate(self) -> None:
-        """Has the memory provided that the book and its copies grow into. For the journal's thread."""
+        """Makes the system provide the memory that the book and its copies grow into. For the journal's thread."""
         state = self.market.state
         self.market.room.populate(pools(state), len(state.orders), len(state.table))
         self._copies.populate(POOLS, len(state.orders))
@@ -276,11 +274,11 @@ class Core:
         executed = 0
         for check in checks:
             path = check.path
-            if path.suffix == ".zrows":  # needed again because a later snapshot is damaged
+            if path.suffix == ".zrows":  # compressed, but needed again because a later snapshot is damaged
                 path = decompress(path, COMMAND, self.journal.id)
             skip = max(0, snapshot_sequence + 1 - check.first_sequence)
             segment = Segment.open(path, COMMAND)
-            segment.write_again(check.valid)  # a process before this one may have ended without a sync
+            segment.write_again(check.valid)  # an earlier process may have ended without a sync
             segment.bytes()[check.valid * COMMAND.itemsize :][: check.tail_bytes] = 0
             if check.valid < skip:
                 # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
@@ -307,7 +305,7 @@ class Core:
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
     def _execute_again(self, first: int, valid: int) -> None:
-        """Executes the rest of a segment, each command under the limits and with the operators that it was executed with before."""
+        """Executes the rest of a segment again, each command under the same limits and operators as the first time."""
         meta, today = self.journal.meta, market_limits(self.config)
         for begin, stop in parts(meta, first + int(self.gateway.counter[EXECUTED]), first + valid):
             operators = operators_at(meta, begin)
@@ -322,7 +320,7 @@ class Core:
         self.market.state.operator[operators] = 1
 
     def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
-        """Checks the command segments from the one with the snapshot's next command on. Raises JournalError where one is damaged or
+        """Checks the command segments, beginning with the one that contains the snapshot's next command. Raises JournalError if one is damaged or
         missing: only the last row of the last one may be unfinished. Changes nothing."""
         paths = self.journal.segments("commands")
         later = [first_sequence(path) > snapshot_sequence + 1 for path in paths[1:]] + [True]
@@ -370,8 +368,8 @@ class Core:
             )
 
     def _open_events(self) -> None:
-        """Opens the event log that contains event `_first_event`, or creates one that starts with it. The files after it go: their events are
-        made again, in files that may begin elsewhere."""
+        """Opens the event log that contains event `_first_event`, or creates one that starts with it. Removes the files after it: their events are
+        generated again, in files that may begin elsewhere."""
         counter = self.gateway.counter
         counter[EVENTS] = counter[REPORTED] = self.journal.store.open(self._first_event)
         self.journal.store.delete_later()
@@ -379,7 +377,7 @@ class Core:
 
 
 def market_limits(config: ExchangeConfig) -> MarketLimits:
-    """The limits of the order book within the configured limits."""
+    """The order book's limits from the configured limits."""
     names = {field.name for field in dataclasses.fields(MarketLimits)}
     limits = config.limits.model_dump()
     return MarketLimits(**{name: limits[name] for name in names & limits.keys()})

@@ -12,11 +12,11 @@ class Event(NamedTuple):
     """An EVENT row; docs/orders.md says what each kind means."""
 
     kind: EventKind
-    symbol: str | None  # None: all of them
+    symbol: str | None  # None: all symbols
     participant: int
     order_id: int
     command_id: int  # 0: not an answer to a command of this participant
-    side: Side | int  # an int where that was what was wrong
+    side: Side | int  # an int if the command had an invalid side
     price_ticks: int
     qty_lots: int
     leaves_lots: int
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 def decode(rows: Rows, names: Sequence[str]) -> list[Event]:
-    """The events of EVENT rows; `names`: of the symbols."""
+    """Converts EVENT rows to events. `names`: the names of the symbols."""
     assert EVENT.names is not None
     columns = {name: rows[name].tolist() for name in EVENT.names}
     columns["kind"] = map(EventKind, columns["kind"])

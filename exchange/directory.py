@@ -1,4 +1,4 @@
-"""A directory: which exchange trades which symbols, where several share a market's symbols."""
+"""A directory: which exchange trades which symbols, if several exchanges share a market's symbols."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ class Directory:
 
     Attributes:
         path: the file.
-        symbols: the symbols of each exchange with their tick sizes, by its endpoint; no symbol twice.
+        symbols: by endpoint, the symbols of each exchange with their tick sizes; each symbol appears only once.
     """
 
     path: Path
     symbols: dict[str, dict[str, str]]
 
     def endpoint(self, symbol: str) -> str:
-        """Where a symbol is traded. ConfigError if it is not in the directory."""
+        """The endpoint at which a symbol is traded. Raises ConfigError if it is not in the directory."""
         for endpoint, symbols in self.symbols.items():
             if symbol in symbols:
                 return endpoint
         raise ConfigError(f"{self.path}: expected a symbol of the directory, got {symbol!r}; add it to an exchange")
 
     def symbols_at(self, endpoint: str) -> dict[str, str]:
-        """What an exchange trades, with tick sizes. ConfigError if it is not in the directory."""
+        """The symbols of an exchange, with their tick sizes. Raises ConfigError if it is not in the directory."""
         if endpoint not in self.symbols:
             raise ConfigError(
                 f"{self.path}: expected an endpoint of the directory, got {endpoint!r}; it has {', '.join(self.symbols)}"
@@ -41,7 +41,7 @@ class Directory:
 
 
 def read_directory(path: Path) -> Directory:
-    """Reads a directory. ConfigError, which names what is wrong."""
+    """Reads a directory. Raises a ConfigError that names what is wrong."""
     values = read_settings(path, EXAMPLE)
     found: dict[str, dict[str, str]] = {}
     places: dict[str, str] = {}
@@ -84,6 +84,6 @@ def _exchange(where: str, entry: Any) -> tuple[str, dict[str, str]]:
 
 
 def ticks_of(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """(symbol, tick size) of texts like AMZN (a tick size of 0.01) or BTC=0.5."""
+    """Parses texts like AMZN (tick size 0.01) or BTC=0.5 as (symbol, tick size)."""
     parts = [text.strip().partition("=") for text in texts]
     return [(name, tick or "0.01") for name, _, tick in parts]

@@ -57,7 +57,7 @@ REASONS = {int(reason): reason.name for reason in Reason}
 KINDS = {int(kind): kind.name for kind in CommandKind}
 UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
 NEXT_ID, CURRENT_TIME = 0, -1
-"""What the compiled code completes."""
+"""Values that the compiled code replaces: by the next command id, and the time of the last command."""
 
 ROWS = struct.Struct("@q8xqqqqHHBBBB")
 pack, unpack = ROWS.pack_into, ROWS.unpack_from
@@ -69,15 +69,15 @@ BYTES = np.dtype((np.void, EVENT.itemsize))
 
 
 class Entry:
-    """Commands to a market, one call each; not from several threads at once.
+    """Sends commands to a market, one per call; not thread-safe.
 
-    `symbol` is a name or a number, by default the first. By default `command_id` follows the participant's last one; it is also the id of the order that it creates.
-    By default `time_ns` is that of the last command.
+    `symbol` is a name or a number, by default the first symbol. By default `command_id` follows the participant's last one; it is also the id of the order that
+    the command creates. By default `time_ns` is that of the last command.
 
     Pass everything beyond quantity and price by keyword; positional arguments are accepted because such calls are faster.
 
-    Raises Rejected if the book does not take the command: `reason` names the Reason, and `events` has the REJECTED event. Raises ConfigError if
-    an argument is not a 64-bit integer, or there is no such symbol or participant; then nothing was sent.
+    Raises Rejected if the book does not accept the command: `reason` names the Reason, and `events` has the REJECTED event. Raises ConfigError if
+    an argument is not a 64-bit integer, or there is no such symbol or participant; in that case nothing was sent.
     """
 
     def __init__(self, names: list[str], limits: MarketLimits, state: State, room_slots: int = 0) -> None:
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def state(self) -> State:
-        """The arrays that the market is made of."""
+        """The arrays that make up the market."""
         return self._state
 
     @state.setter
@@ -119,7 +119,7 @@ class Entry:
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
-        """Sends a buy order, without a price (and without a peg) a market order. Returns its order_id. `terms`: see docs/orders.md."""
+        """Sends a buy order; without a price (and without a peg) it is a market order. Returns its order_id. `terms`: see docs/orders.md."""
         return self._new(
             BUY, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
         )
@@ -137,8 +137,8 @@ class Entry:
     def cancel(
         self, order_id: Integer, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> bool:  # fmt: skip
-        """Cancels an order. Returns False, as `reduce` and `replace` do, if no order of that order_id is open: it was filled or cancelled before."""
-        if type(order_id) is not int:  # not through `_change`: nothing is sent as often
+        """Cancels an order. Returns False, as `reduce` and `replace` do, if no order with that order_id is open: it was filled or cancelled before."""
+        if type(order_id) is not int:  # does not use `_change`, for speed: no other command is as frequent
             order_id = integer("order_id", order_id)
         if type(participant) is not int:
             participant = self._participant(participant)
@@ -181,7 +181,7 @@ class Entry:
     def mass_cancel(
         self, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> int:  # fmt: skip
-        """Cancels a participant's orders in a symbol, or all of them. Returns how many."""
+        """Cancels a participant's orders in a symbol, or all of them. Returns the number of cancelled orders."""
         number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
         row = command(CommandKind.MASS_CANCEL, symbol=number, **self._sender(participant, command_id, time_ns))
         self._done(self._run(row), row.tobytes(), 0)
@@ -190,7 +190,7 @@ class Entry:
     def submit(self, commands: Rows) -> Rows:
         """Executes COMMAND rows (participant and time set) in order. Returns the EVENT rows that they cause.
 
-        Sequences are assigned here, following the last one. The given rows are not changed. ConfigError if they are not COMMAND rows.
+        Assigns their sequences, following the last one. Does not change the given rows. Raises ConfigError if they are not COMMAND rows.
         """
         if not isinstance(commands, np.ndarray) or commands.ndim != 1 or commands.dtype != COMMAND:
             raise ConfigError(
@@ -218,14 +218,14 @@ class Entry:
         return rows[max(0, len(rows) - integer("count", count, least=0)) :]
 
     def grow(self) -> None:
-        """Provides what the compiled code asked for: the full rule book, more orders or more far levels."""
+        """Provides what the compiled code has asked for: the full rule book, more orders or more far levels."""
         self.state = growth.grow(self.state, self.limits, self.room)
 
     def _new(
         self, side: int, qty_lots: Integer, price_ticks: Integer | None, symbol: Symbol, participant: Integer, time_in_force: TimeInForce,
         post_only: bool, terms: Terms, command_id: Integer | None, time_ns: Integer | None,
     ) -> int:  # fmt: skip
-        """What is not checked here is by `pack` or the compiled code; nothing is called that need not be, for speed: `_change` and `cancel` are alike."""
+        """Sends a new order. Like `_change` and `cancel`, it avoids calls for speed: `pack` or the compiled code checks what is not checked here."""
         flags = POST_ONLY if post_only else 0
         if price_ticks is None:
             price_ticks, flags = 0, flags | MARKET
@@ -291,19 +291,17 @@ class Entry:
         return result > 0 or self._was_open(result)
 
     def _was_open(self, result: int) -> bool:
-        """False where the order is not; Rejected for any other reason."""
+        """Returns False if the order is not open. Raises Rejected for any other reason."""
         return result != UNKNOWN_ORDER and self._done(result, self._block, ROW) > 0
 
     def _special(
         self, side: int, qty_lots: Integer, price_ticks: Integer, symbol: int, participant: Integer, time_in_force: int, flags: int, terms: Terms,
         command_id: Integer | None, time_ns: Integer | None,
     ) -> int:  # fmt: skip
-        """An order with terms, which are commands of their own in front of it."""
+        """Sends an order with terms, which are separate commands before it."""
         check_terms(terms)
         sender = self._sender(participant, command_id, time_ns)
-        flags = (
-            flags if terms.peg is None else flags & ~MARKET
-        )  # a peg without a price has no limit, as for the clients
+        flags = flags if terms.peg is None else flags & ~MARKET  # a peg without a price has no limit, as in the clients
         rows = order(
             terms=terms, flags=flags, side=side, qty_lots=integer("qty_lots", qty_lots), price_ticks=integer("price_ticks", price_ticks),
             symbol=self._symbol(symbol), time_in_force=time_in_force, **sender,
@@ -311,7 +309,7 @@ class Entry:
         return self._done(self._run(rows), rows[-1:].tobytes(), 0)
 
     def _sender(self, participant: Integer, command_id: Integer | None, time_ns: Integer | None) -> dict[str, int]:
-        """What every COMMAND row says of whom it comes from, complete."""
+        """The sender's fields of a COMMAND row, with the defaults filled in."""
         participant = self._participant(participant)
         following = int(self._state.last_command_id[participant]) + 1
         return {
@@ -321,7 +319,7 @@ class Entry:
         }
 
     def _run(self, rows: Rows) -> int:
-        """Executes rows that are not the entry's own; see `run`."""
+        """Executes rows from outside the entry's own block; see `run`."""
         entry = self._entry
         entry[COMMANDS], entry[STOP] = rows.ctypes.data, len(rows)
         try:
@@ -330,7 +328,7 @@ class Entry:
             entry[COMMANDS], entry[STOP] = self._address + ROW, 1
 
     def _go_on(self, rows: Rows | None = None) -> int:
-        """What `run` says once all is there that it needs."""
+        """Provides whatever `run` needs and calls it again; returns its final result."""
         entry, result = self._entry, 0
         while result == 0:
             status = entry[STATUS]
@@ -347,7 +345,7 @@ class Entry:
         return result
 
     def _spill(self) -> None:
-        """Takes the events of the call so far away."""
+        """Moves the events of the current call out of the compiled code's array."""
         entry = self._entry
         if not entry[SPILLED]:
             self._spilled = []
@@ -355,7 +353,7 @@ class Entry:
         entry[COUNT], entry[SPILLED], entry[RESUMED] = 0, 1, 1
 
     def _done(self, result: int, row: bytes | bytearray, at: int) -> int:
-        """The command_id; Rejected if that is what `run` says of the row."""
+        """Returns the command_id. Raises Rejected if `run` has rejected the row."""
         if result > 0:
             return result
         _, command_id, _, price_ticks, qty_lots, _, participant, kind, *_ = unpack(row, at)
@@ -371,7 +369,7 @@ class Entry:
         raise Rejected(name, text)
 
     def _refuse(self, symbol: Symbol, participant: Integer, **integers: Integer) -> NoReturn:
-        """ConfigError for what `pack` did not take."""
+        """Raises ConfigError for the argument that `pack` did not accept."""
         for name, value in integers.items():
             integer(name, value)
         self._symbol(symbol)
@@ -379,7 +377,7 @@ class Entry:
         raise AssertionError("every field fits")
 
     def _symbol(self, symbol: Symbol) -> int:
-        """The number of a symbol; ConfigError where there is none."""
+        """The number of a symbol. Raises ConfigError if there is no such symbol."""
         number = self._numbers.get(symbol, -1) if isinstance(symbol, str) else integer("symbol", symbol)
         if not 0 <= number < len(self.names):
             known = ", ".join(self.names[:10]) + (", ..." if len(self.names) > 10 else "")
@@ -387,7 +385,7 @@ class Entry:
         return number
 
     def _participant(self, participant: Integer) -> int:
-        """The same number, checked."""
+        """Returns the participant's number, checked. Raises ConfigError if there is no such participant."""
         number, stop = integer("participant", participant), self.limits.participants_max
         if not 0 <= number < stop:
             raise ConfigError(

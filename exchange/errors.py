@@ -13,7 +13,7 @@ class UnwritableFileError(SerlError, OSError):
     """A file that cannot be written."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # OSError shows its errno instead, once it has one
+        return str(self.args[0])  # an OSError with an errno would show that instead
 
 
 class JournalError(SerlError, RuntimeError):
@@ -24,7 +24,7 @@ class JournalError(SerlError, RuntimeError):
 
 
 class DiskFullError(JournalError):
-    """No room for the journal's next file or rows."""
+    """The disk has no room for the journal's next file or rows."""
 
 
 class ExchangeUnreachable(SerlError, ConnectionError):
@@ -40,7 +40,7 @@ class RequestRejected(SerlError, RuntimeError):
 
 
 class Rejected(SerlError, ValueError):
-    """A command that the market did not take; `reason` is the name of a Reason."""
+    """A command that the market rejected; `reason` is the name of a Reason."""
 
     def __init__(self, reason: str, sent: str) -> None:
         super().__init__(f"rejected with {reason}: {sent}")

@@ -1,6 +1,6 @@
-"""Market data: who subscribes to it, what quiet topics repeat, and what only Python can publish.
+"""Market data: its subscriptions, the repeats of quiet topics, and the messages that only Python can publish.
 
-Events become messages in compiled code (gateway/publish.py), one per topic and batch. The loop of the exchange publishes them itself where it can.
+Compiled code turns events into messages (gateway/publish.py), one per topic and batch. The exchange's loop publishes them itself where it can.
 """
 
 from bisect import bisect_left
@@ -44,13 +44,13 @@ from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.wire import FeedKind
 
 QUIET_INTERVALS_MAX = 64
-"""The longest time between two repeats of a topic without messages, in intervals."""
+"""The longest time between two repeats of a quiet topic, in intervals."""
 REPEATS_MAX = 256
-"""Topics that are repeated in one interval; others wait for the next."""
+"""Maximum number of topics repeated in one interval; others wait for the next."""
 AFTER_NAMES = b"\xff"
-"""Comes after every letter of a symbol's name, in UTF-8."""
+"""A byte that sorts after every UTF-8 byte of a symbol's name."""
 BATCH_EVENTS, BATCH_EVENTS_MAX = 1024, 32_768
-"""Events for which there is room at first, and at most: more are published in parts, of which each shows the book after all of them."""
+"""Room for events: at first, and at most. More events are published in parts, each of which shows the book after all of them."""
 
 
 class Feed:
@@ -73,7 +73,7 @@ class Feed:
         self._interval = 0
         shape = self.state.subscribed.shape
         self._wait, self._repeat_at = np.ones(shape, np.int64), np.zeros(shape, np.int64)  # intervals
-        self._next_repeat = 0  # where the repeats of an interval begin, so that each topic gets its turn
+        self._next_repeat = 0  # where the next interval's repeats begin, so that each topic gets its turn
         self._auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = topics_of(names)
         self._by_name = np.argsort(np.array(self._topics, np.bytes_), kind="stable")
@@ -83,22 +83,22 @@ class Feed:
 
     @property
     def publisher(self) -> int:
-        """Who publishes events: NOBODY, PYTHON or LOOP, the compiled loop, which cannot delay what it sends."""
+        """Who publishes events: NOBODY, PYTHON, or LOOP (the compiled loop, which cannot delay what it sends)."""
         if not self.has_subscribers:
             return NOBODY
         return PYTHON if self.delayed.has_participants else LOOP
 
     def _is_known(self, topic: bytes) -> bool:
-        """Whether any message can have a topic that begins so, also under a participant number."""
+        """Whether any message can have a topic with this prefix, also under a participant number."""
         topic = without_number(topic)
         return b"time/".startswith(topic) or len(self._beginning_with(topic)) > 0
 
     def _beginning_with(self, prefix: bytes) -> range:
-        """The places of the topics in `_sorted` that begin so. O(log topics)."""
+        """The indices in `_sorted` of the topics with this prefix. O(log topics)."""
         return range(bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + AFTER_NAMES))
 
     def _topics_of(self, prefixes: Iterable[bytes]) -> NDArray[np.bool_]:
-        """[channel, symbol] whether a topic begins with one of these. O(topics + prefixes log topics)."""
+        """Whether each topic begins with one of these prefixes, bool (channel, symbol). O(topics + prefixes log topics)."""
         found = np.zeros(len(self._sorted), np.bool_)
         for prefix in prefixes:
             places = self._beginning_with(prefix)
@@ -106,8 +106,8 @@ class Feed:
         return found.reshape(self.state.subscribed.shape)
 
     def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> float:
-        """Reads new subscriptions; every event up to `sequence` must be published. A topic without subscribers before restarts its chain of
-        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time that strangers pay."""
+        """Reads new subscriptions; every event up to `sequence` must have been published. A topic that had no subscribers restarts its chain of
+        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time to charge to strangers."""
         if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:
@@ -126,7 +126,7 @@ class Feed:
         self.has_subscribers = bool(self._subscriptions.prefixes)
 
     def publish(self, market: Any, events: Rows, start: int, stop: int) -> None:
-        """Publishes event rows start..stop; `market` is the state after the last of them."""
+        """Publishes event rows start..stop; `market` is its state after the last of them."""
         if not self.has_subscribers:
             return
         for first in range(start, stop, BATCH_EVENTS_MAX):
@@ -149,7 +149,7 @@ class Feed:
             self.delayed.put(self._topics[topic], sequence, time_ns, state.bytes[start:end].tobytes())
 
     def _publish_auctions(self, market: Any) -> None:
-        """Publishes the indicative auctions that changed; [] when a symbol stops collecting orders."""
+        """Publishes the indicative auctions that have changed; [] when a symbol stops collecting orders."""
         sequence, time_ns = int(self.counter[LAST_SEQUENCE]), int(self.counter[LAST_TIME_NS])
         for symbol in np.flatnonzero(self.state.auction_due).tolist():
             items = list(indicative_now(market, symbol) or ())
@@ -177,11 +177,11 @@ class Feed:
         return b"\x96" + b"".join(map(msgpack.packb, head)) + items
 
     def repeat_quiet(self, market: Any) -> None:
-        """Repeats topics without messages, so that a subscriber that missed their last one sees it. Call it once in each interval, with every
-        event published.
+        """Repeats quiet topics, so that a subscriber that missed their last message notices. Call it once in each interval, after every event has
+        been published.
 
-        A topic is repeated 1, 2, 4 ... QUIET_INTERVALS_MAX intervals after its last message or new subscriber, from then on each
-        QUIET_INTERVALS_MAX."""
+        A topic is repeated 1, 2, 4 ... QUIET_INTERVALS_MAX intervals after its last message or new subscriber, and then every
+        QUIET_INTERVALS_MAX intervals."""
         if not self.has_subscribers:
             return
         state = self.state
@@ -207,7 +207,7 @@ class Feed:
         self.delayed.repeat(topic, sequence, time_ns, body)
 
     def _repeated_items(self, market: Any, channel: int, symbol: int) -> bytes:
-        """The state of a channel whose messages give it; nothing of those that list changes."""
+        """The state, for channels whose messages contain it; no items for channels whose messages list changes."""
         if channel == L1:
             return bytes(msgpack.packb([int(value) for value in best(market, symbol)]))
         if channel == STATUS:

@@ -17,13 +17,13 @@ from serl.exchange.memory import populate
 from serl.exchange.pointed import OWN_WORDS, bound
 
 STEP_SLOTS = 16_384
-"""Slots that a pool with room grows by at most, because nothing trades meanwhile."""
+"""Maximum number of slots by which a pool with room grows at once, because nothing trades meanwhile."""
 AHEAD_SLOTS = 4 * STEP_SLOTS
-"""Slots beyond the present ones whose memory is there."""
+"""Slots beyond the current ones whose memory the system has already provided."""
 
 
 POOLS = ("orders", "levels")
-"""Arrays of State with a row for each slot of an order; `extras` and `heap` as well once there are special orders."""
+"""Arrays of State with a row for each order slot; once there are special orders, `extras` and `heap` too."""
 
 
 def pools(state: State) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class Room:
         return 2 * slots if slots >= self._slots else min(2 * slots, slots + STEP_SLOTS, self._slots)
 
     def longer(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
-        """The rows, and zeros behind them; they are copied if they do not lie here, or there is no room."""
+        """The rows followed by zeros, `slots` in total; copies them if they are not in this room or it is too small."""
         array = self._arrays.get(name)
         if array is None or array.ctypes.data != rows.ctypes.data or len(array) < slots:
             array = self._new(name, rows, slots)
@@ -53,14 +53,14 @@ class Room:
         return array[:slots]
 
     def reserved(self, name: str, rows: NDArray[Any], slots: int) -> NDArray[Any]:
-        """The memory of that name for so many rows like these, with whatever was written there before."""
+        """The memory under this name for `slots` rows like these; its old content stays."""
         array = self._arrays.get(name)
         if array is None or len(array) < slots:
             array = self._new(name, rows, slots)
         return array[:slots]
 
     def copy(self, name: str, rows: NDArray[Any]) -> NDArray[Any]:
-        """A copy of the rows, in place of the last one of that name."""
+        """A copy of the rows, which overwrites the last copy under this name."""
         array = self.reserved(name, rows, len(rows))
         array.view(np.uint8)[:] = rows.view(np.uint8)  # numpy copies records field by field
         return array
@@ -72,13 +72,13 @@ class Room:
         return array
 
     def table(self, size: int) -> NDArray[np.int64]:
-        """An empty one."""
+        """An empty hash table of `size` entries."""
         table, self._table = self._table, None
         return np.zeros(size, np.int64) if table is None or len(table) != size else table
 
     def populate(self, names: tuple[str, ...], slots: int, table_size: int = 0) -> None:
-        """Has the system provide the memory of these arrays up to some steps beyond `slots`, and of the table after that of `table_size`.
-        For another thread than that of the exchange's loop, which would wait for it longer than for everything else."""
+        """Makes the system provide the memory of these arrays up to some steps beyond `slots`, and of the table after that of `table_size`.
+        Not for the thread of the exchange's loop, which would wait longer for it than for anything else."""
         stop = min(slots + AHEAD_SLOTS, self._slots)
         for name in names:
             array = self._arrays.get(name)
@@ -94,14 +94,14 @@ class Room:
 
 @cache
 def fast_path() -> int:
-    """The address of `execute_fast`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
+    """The address of `execute_fast`, compiled once for all loops that contain a book. Valid for the lifetime of the process."""
     with alone("book"):
         return int(entry(execute_fast).address)
 
 
 @cache
 def full_rule_book() -> int:
-    """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
+    """The address of `execute_full`, compiled or loaded when it is first needed. Valid for the lifetime of the process."""
     from serl.exchange.kernel.rulebook.execute import execute_full
 
     with alone("rulebook", _say_wait):
@@ -113,13 +113,13 @@ def _say_wait() -> None:
 
 
 def rebound(state: State) -> State:
-    """The state with a new handle: the present addresses of its arrays, and of the rule books of this process."""
+    """The state with a new handle: the current addresses of its arrays and of this process's rule books."""
     return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
 def grow(state: State, limits: MarketLimits, room: Room) -> State:
     """The state with what the compiled code asked for: the full rule book, more far levels or more orders; one of them per call."""
-    if state.counters["wants_full_book"][0]:  # each for itself: what else is due, the compiled code asks for again
+    if state.counters["wants_full_book"][0]:  # one at a time: the compiled code asks again for anything else it needs
         state.counters["wants_full_book"] = 0
         return bound(with_queues(state), (full_rule_book(), fast_path()))
     far = state.far_price.shape[2]
@@ -130,7 +130,7 @@ def grow(state: State, limits: MarketLimits, room: Room) -> State:
 
 
 def capacity_for(orders: int) -> int:
-    """Slots for so many orders: a power of two."""
+    """Number of slots for this many orders, a power of two."""
     return 1 << max(5, (orders - 1).bit_length())
 
 
@@ -145,14 +145,14 @@ def grow_orders(state: State, capacity: int, room: Room) -> State:
     grown = state._replace(**longer)
     link_free(grown, before)
     for free, field, rows in (("free_order", "next", grown.orders), ("free_level", "first", grown.levels)):
-        # the new ones go in front: levels have a long list, because few are used
+        # the new slots go to the front: levels have a long free list, because few are used
         rows[-1][field] = state.counters[free][0]
         state.counters[free] = before
     return bound(grown, state.handle[:OWN_WORDS])
 
 
 def grow_far(state: State, far: int) -> State:
-    """The same state with room for `far` prices of a side outside the window."""
+    """The same state with room for `far` prices per side outside the window."""
     shape = (*state.far_price.shape[:2], far)
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price

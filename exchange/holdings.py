@@ -1,4 +1,4 @@
-"""What an account has of each asset, and what its orders reserve; docs/orders.md, Assets and balance checks."""
+"""An account's balance of each asset, and the part that its orders reserve; docs/orders.md, Assets and balance checks."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ from serl.exchange.records import FEE_COLUMNS, MAKER_FEE, MICRO, WIDE_BALANCES, 
 
 
 class Holding(NamedTuple):
-    """What an account has of an asset, in millionths of its units.
+    """An account's balance of an asset, in millionths of its units.
 
     Attributes:
-        balance: deposits and what trades and fees made of them; below 0: short, or in debt.
-        reserved: what open orders could spend, fees included; 0 for accounts without balance checks.
+        balance: deposits plus the effect of trades and fees; below 0: short, or in debt.
+        reserved: the amount that open orders could spend, fees included; 0 for accounts without balance checks.
     """
 
     balance: int
@@ -23,7 +23,7 @@ class Holding(NamedTuple):
 
 
 def holdings(state: State, participant: int) -> dict[int, Holding]:
-    """What an account has of each asset of which it ever had any, or of which its orders reserve, by number. O(symbols)."""
+    """By asset number, an account's holding of each asset that it ever had or that its orders reserve. O(symbols)."""
     found: dict[int, list[int]] = {}
     symbols = len(state.halted)
     for place in np.flatnonzero(state.deposits[participant]).tolist():

@@ -11,12 +11,12 @@ from serl.exchange.records import BAND_ACTION, BAND_HIGH, BAND_LOW, COMMAND, Com
 from serl.exchange.schedule import Schedule
 
 RESCHEDULING, SCHEDULED = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
-"""By kind: commands after which others may be due earlier than before; commands that an exchange sends on schedule."""
+"""Flags by kind: commands that may make others due earlier; commands that an exchange sends on schedule."""
 RESCHEDULING[[CommandKind.HALT, CommandKind.RESUME, CommandKind.PHASE, CommandKind.UNCROSS, CommandKind.RULE]] = True
 SCHEDULED[:] = RESCHEDULING
 SCHEDULED[[CommandKind.END_DAY, CommandKind.TIME]] = True
 PARTS_MAX = 256
-"""Parts, between which the schedule is asked, after which the exchange serves its clients again."""
+"""After this many parts the exchange serves its clients again; the schedule is checked between parts."""
 
 
 class Inbound:
@@ -30,21 +30,21 @@ class Inbound:
         self._last_arrival_ns: dict[int, int] = {}
         #: commands that the exchange sends for disconnected participants; kept apart because the staged rows may be full
         self._exchange_rows = np.zeros(0, COMMAND)
-        #: the last command id that the participant of each had sent before: the order of commands that are raised to the same time
+        #: for each of them, the last command id that its participant had sent before: it orders commands that are raised to the same time
         self._exchange_after = np.zeros(0, np.int64)
         #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
         self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
         self._is_blocked, self._parts = False, 0
-        #: what the exchange does on schedule, which comes before commands that arrive at its time
+        #: the scheduled commands, which come before commands that arrive at the same time
         self.schedule: Schedule | None = None
 
     @property
     def is_blocked(self) -> bool:
-        """Whether commands have arrived and wait for room on the disk."""
+        """Whether commands have arrived but wait for room on the disk."""
         return self._is_blocked and self._core.journal.is_full
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
-        """Applies these delays to the commands of a new session."""
+        """Opens a session to whose commands these delays apply."""
         self._gateway.delayed[slot] = delays is not None
         if delays is None:
             self._delays.pop(participant, None)
@@ -52,7 +52,7 @@ class Inbound:
             self._delays[participant] = delays
 
     def delay_last_message(self) -> None:
-        """Adds the latency to the last staged message, which arrives after everything that its participant sent before."""
+        """Adds the latency to the last staged message; it arrives after everything that its participant sent before."""
         staged, undelayed = int(self._gateway.counter[STAGED]), int(self._gateway.counter[UNDELAYED])
         self._gateway.counter[UNDELAYED] = 0
         self._delay(self._gateway.staged[staged - undelayed : staged])
@@ -76,7 +76,7 @@ class Inbound:
         return True
 
     def append_recorded(self, rows: Rows, sender: int) -> bool:
-        """Adds commands of many participants, which arrive in this order as if `sender` sent them. Returns False if they do not fit."""
+        """Adds commands of many participants; they arrive in this order, as if `sender` had sent them. Returns False if they do not fit."""
         if len(self._recorded) + len(rows) > len(self._gateway.staged):
             return False
         is_earlier = len(self._recorded) > 0 and rows["time_ns"][0] < self._recorded["time_ns"][-1]
@@ -86,8 +86,8 @@ class Inbound:
         return True
 
     def last_sent_ns(self, participant: int) -> int:
-        """The time before which a new session of a participant may send nothing: that of its last command that waits; -1 if none does, or if a latency
-        keeps their order: then they wait for a time after that at which they were sent."""
+        """The time before which a new session of a participant may send nothing: that of its last waiting command. -1 if no command waits, or if
+        a latency keeps their order: then they wait until some time after they were sent."""
         if participant in self._delays:
             return -1
         staged = self._staged()
@@ -111,7 +111,7 @@ class Inbound:
 
     @property
     def next_ns(self) -> int:
-        """When to execute the next command, NEVER if none waits, or all for room on the disk. O(waiting commands)."""
+        """When to execute the next command; NEVER if none waits, or all of them wait for room on the disk. O(waiting commands)."""
         if not self.has_commands or self.is_blocked:
             return NEVER
         parts = (self._staged(), self._exchange_rows, self._recorded)
@@ -123,8 +123,9 @@ class Inbound:
         return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
     def execute(self, until_ns: int, earliest_ns: int | None = None, is_scheduled: bool = False) -> bool:
-        """Executes the commands that arrive before until_ns, or before what they make due earlier; arrival times before earliest_ns, None = the time of the last command, are raised to it.
-        Returns False if some must wait: after `PARTS_MAX` parts, or because the disk is full. Then none of them is acknowledged, and the reserved rows are not for them."""
+        """Executes the commands that arrive before until_ns, or before anything that they make due earlier. Arrival times before earliest_ns (None: the
+        time of the last command) are raised to it. Returns False if some must wait: after `PARTS_MAX` parts, or because the disk is full. The waiting
+        commands are not acknowledged, and the reserved rows are not for them."""
         self._is_blocked, self._parts = False, 0
         if earliest_ns is None:
             earliest_ns = self._core.time_ns
@@ -137,20 +138,20 @@ class Inbound:
             has_more = self._execute_some(bound_ns, is_scheduled)
             if not has_more and (
                 bound_ns == until_ns or self._due_ns <= bound_ns
-            ):  # else an order that was to expire is gone
+            ):  # otherwise an order that was to expire is gone
                 break
             if self._parts >= PARTS_MAX:
                 return False
         return not self._is_blocked
 
     def execute_before(self, time_ns: int, earliest_ns: int | None = None) -> bool:
-        """The same, where commands are due on schedule at time_ns: before them come those that wait for the disk, on which they may depend, and of a
-        recorded day those that were due then too."""
+        """Like `execute`, if scheduled commands are due at time_ns. Before them come commands that wait for the disk, on which they may depend, and
+        commands of a recorded day that were also due at that time."""
         self._core.execute_journaled()
         return self.execute(time_ns, earliest_ns, is_scheduled=True)
 
     def _execute_some(self, until_ns: int, is_scheduled: bool) -> bool:
-        """Executes the first commands that arrive before until_ns, as many as the command segment has room for. Returns whether there are more."""
+        """Executes the first commands that arrive before until_ns, up to the room in the command segment. Returns whether there are more."""
         rows = self._staged()
         due = np.flatnonzero(rows["time_ns"] < until_ns)
         exchange_due = np.flatnonzero(self._exchange_rows["time_ns"] < until_ns)
@@ -175,7 +176,8 @@ class Inbound:
         return len(order) < len(ready)
 
     def _count_recorded(self, until_ns: int, is_scheduled: bool) -> int:
-        """How many of the recorded commands arrive before until_ns; is_scheduled: or at that time, and first, as an exchange's own on schedule."""
+        """How many of the recorded commands arrive before until_ns. is_scheduled: also counts those at that time at the front that an exchange sends
+        on schedule."""
         first = int(np.searchsorted(self._recorded["time_ns"], until_ns))
         if not is_scheduled:
             return first
@@ -184,7 +186,7 @@ class Inbound:
         return first + int(others[0] if len(others) else len(then))
 
     def _submit_until_due(self, rows: Rows) -> int:
-        """Executes rows, which are in order of arrival, until something is due on schedule before the next one. Returns how many."""
+        """Executes rows (in order of arrival) until something scheduled is due before the next one. Returns how many were executed."""
         done = 0
         for stop in self._stops(rows):
             last = max(done, min(stop, int(np.searchsorted(rows["time_ns"], self._due_ns)))) if done else stop
@@ -199,8 +201,8 @@ class Inbound:
         return NEVER if self.schedule is None else self.schedule.next_ns
 
     def _stops(self, rows: Rows) -> list[int]:
-        """The numbers of these rows, which are in order of arrival, after which something may be due earlier than before: at the end of each time with a command that may
-        interrupt a symbol, change its phase, or let an order expire."""
+        """The row counts after which something may be due earlier than before: at the end of each time with a command that may interrupt a symbol,
+        change its phase, or let an order expire. `rows` are in order of arrival."""
         symbols, kind, times_ns = self._core.market.state.symbols, rows["kind"], rows["time_ns"]
         if len(rows) < 2 or times_ns[0] == times_ns[-1]:
             return [len(rows)]
@@ -213,13 +215,13 @@ class Inbound:
         changes |= (kind == CommandKind.REPLACE) & (rows["flags"] & CommandFlag.TERMS > 0)
         changes |= has_bands and ((symbols[:, BAND_ACTION] > 0) & symbols[:, [BAND_LOW, BAND_HIGH]].any(axis=1)).any()
         stops = np.unique(np.append(np.searchsorted(times_ns, times_ns[changes], side="right"), len(rows)))
-        rules = np.flatnonzero(kind == CommandKind.RULE)  # after one, all commands may interrupt
+        rules = np.flatnonzero(kind == CommandKind.RULE)  # after a RULE, any command may interrupt
         if len(rules):
             stops = stops[: 1 + np.searchsorted(stops, rules[0], side="right")]
         return [int(stop) for stop in stops]
 
     def _remove(self, staged: Integers, for_exchange: Integers, recorded: int) -> None:
-        """Removes the staged rows and those of the exchange with these indices, and the first recorded ones."""
+        """Removes the staged and the exchange's rows with these indices, and the first `recorded` recorded rows."""
         gateway, rows = self._gateway, self._staged()
         np.subtract.at(gateway.staged_rows, rows["participant"][staged], 1)
         taken = np.maximum(gateway.staged_rows, gateway.counter[STAGED_RESERVED]).sum()

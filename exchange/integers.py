@@ -1,4 +1,4 @@
-"""Integers that callers give: checked, never rounded, wrapped or cut."""
+"""Integers given by callers: checked, never rounded, wrapped or truncated."""
 
 import operator
 from typing import Any, SupportsIndex
@@ -8,15 +8,15 @@ import numpy as np
 from serl.exchange.errors import ConfigError
 
 Integer = SupportsIndex
-"""An int, or one of numpy's; a bool is refused."""
+"""An int or a numpy integer; a bool is refused."""
 Symbol = Integer | str
-"""Its number or name."""
+"""A symbol's number or name."""
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def integer(name: str, value: Any, least: int = INT64_MIN) -> int:
-    """The value as an int, numpy's integers too; ConfigError for all else, and beyond 64 bits or below `least`."""
+    """Converts an int or a numpy integer to an int. Raises ConfigError for any other value, and for one beyond 64 bits or below `least`."""
     if isinstance(value, bool | np.bool_):
         raise ConfigError(f"{name}: expected an integer, got {value!r}; pass an int")
     try:

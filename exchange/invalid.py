@@ -1,4 +1,4 @@
-"""What is wrong with settings, in serl's words: `setting: expected X, got Y`, from the errors of pydantic."""
+"""Describes invalid settings as `setting: expected X, got Y`, from pydantic's errors."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 SHOWN_MAX = 200
-"""Characters of a value."""
+"""Maximum number of characters shown of a value."""
 COMPARISONS = ("greater", "less")
 
 
@@ -19,8 +19,8 @@ def describe_invalid(
     most: int = 5,
     secret: Collection[str] = (),
 ) -> str:
-    """Up to `most` invalid settings in one line. model: what was validated, for the names that are allowed instead of an unknown one; at: where
-    it is in a file; secret: sections of the settings whose values are not shown."""
+    """Describes up to `most` invalid settings in one line. model: the model that was validated, whose allowed names are suggested for an unknown one;
+    at: its place in a file; secret: sections of the settings whose values are not shown."""
     return "; ".join(_describe(item, model, at, secret) for item in error.errors()[:most])
 
 
@@ -42,7 +42,7 @@ def _describe(item: Any, model: type[BaseModel] | None, at: str, secret: Collect
 
 
 def _expected(message: str) -> str:
-    """A message of pydantic as an expectation: "Input should be greater than 0" is "expected a number greater than 0"."""
+    """Rewrites a pydantic message as an expectation: "Input should be greater than 0" becomes "expected a number greater than 0"."""
     found = re.fullmatch(r"Input should be (.*?)(, unable to parse .*)?", message, re.DOTALL)
     if found is None:
         return message
@@ -51,7 +51,7 @@ def _expected(message: str) -> str:
 
 
 def allowed_names(model: type[BaseModel] | None, place: Sequence[str | int]) -> list[str]:
-    """Names of the settings at a place of a model, through lists, maps and optional parts; [] where they depend on what is there."""
+    """Names of the settings at a place in a model, through lists, maps and optional parts; [] if they depend on the value there."""
     for part in place:
         if model is None:
             return []

@@ -36,7 +36,7 @@ def new_keys(folder: Path) -> None:
 
 
 def new_client_keys(server: Path, folder: Path) -> str:
-    """Creates what another client needs: its key pair and the server's public key. Returns its public key. Raises ConfigError as new_keys."""
+    """Creates the files for another client: its key pair and the server's public key. Returns its public key. Raises ConfigError like `new_keys`."""
     server_public = read_keys(server).server_public
     _prepare(folder, NAMES[1:])
     (folder / "server.public").write_text(server_public)

@@ -1,4 +1,4 @@
-"""Latencies of participants: models of delays, and draws that depend only on what is delayed."""
+"""Latencies of participants: models of delays, and draws that depend only on the delayed item."""
 
 import hashlib
 import math
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serl.exchange.errors import ConfigError
 
 DELAY_US_MAX = 3.6e9
-"""An hour, the longest delay; longer draws are cut to it."""
+"""The longest delay, one hour; longer draws are clipped to it."""
 Micros = Annotated[float, Field(ge=0, le=DELAY_US_MAX, allow_inf_nan=False)]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -67,7 +67,7 @@ class EmpiricalDelays:
         self._table_us = table_us
 
     def delays_us(self, first: Floats, second: Floats) -> Floats:
-        """One delay of the file per uniform number."""
+        """One delay from the file per uniform number."""
         return self._table_us[(first * len(self._table_us)).astype(np.int64)]
 
 
@@ -91,7 +91,7 @@ class Delays:
     """The delays of one participant in one direction.
 
     Draw n is a function of (seed, direction, name, n): SplitMix64 (Steele, Lea and Flood, 2014) as a counter-based
-    generator. So draws depend neither on the speed of processes nor on the order of the draws.
+    generator. The draws therefore depend neither on the speed of processes nor on the order in which they are made.
     """
 
     def __init__(self, model: Constant | Lognormal | Empirical, seed: int, direction: str, name: str) -> None:

@@ -10,9 +10,9 @@ from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
 SYMBOLS_MAX = ALL_SYMBOLS
 """Symbol numbers are below ALL_SYMBOLS."""
 PARTICIPANTS_MAX = 1 << 16
-"""As many as COMMAND.participant can distinguish."""
+"""The number of participants that COMMAND.participant can distinguish."""
 LOTS_MAX = 1 << 60
-"""Lots of all open orders together, so that 64 bits hold every sum of them."""
+"""Maximum lots of all open orders together, so that 64 bits hold every sum of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +22,10 @@ class MarketLimits:
     qty_lots_max: int = 1_000_000
     price_ticks_max: int = 1_000_000_000
     orders_open_max: int = 2**23
-    levels_max: int = 65_536  # of a symbol, both sides together
+    levels_max: int = 65_536  # per symbol, both sides together
     window_ticks: int = 4096  # a power of two
     participants_max: int = 256
-    display_divisor_max: int = 1000  # an iceberg has at most so many times the lots that it displays; 0 = no limit
+    display_divisor_max: int = 1000  # an iceberg has at most this many times its displayed lots; 0 = no limit
 
     def __post_init__(self) -> None:
         """Raises ConfigError if a limit is below 1 (display_divisor_max: below 0) or the limits contradict each other."""
@@ -56,7 +56,7 @@ def check_lots(qty_lots_max: int, orders_open_max: int) -> None:
 
 
 def symbol_names(symbols: Sequence[str] | int) -> list[str]:
-    """The names of symbols, given as a list or as their number. Raises ConfigError for an invalid list or number."""
+    """The names of symbols, given as a list of names or as a count. Raises ConfigError for an invalid list or count."""
     if isinstance(symbols, str):
         raise ConfigError(f"symbols: expected a list or a number, got {symbols!r}; write [{symbols!r}]")
     names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)

@@ -1,4 +1,4 @@
-"""The open orders of a market as rows, and copies of its books from which another thread lists them."""
+"""The open orders of a market as rows, and copies of its books from which another thread can list them."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from serl.exchange.records import ORDER, Rows
 from serl.exchange.snapshot import SPECIAL
 
 BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
-"""With POOLS, the arrays that a list is made from; far_price and far_level as well, of which little is used."""
+"""Together with POOLS, the arrays needed to list orders; far_price and far_level too, of which only a small part is in use."""
 ORDER_BYTES = 500
-"""Copied in the time in which an order is listed, which lies anywhere in memory."""
+"""Bytes that can be copied in the time it takes to list one order, which may lie anywhere in memory."""
 
 
 def listed_orders(state: State, symbol: int = -1) -> Rows:
@@ -30,13 +30,13 @@ def listed_specials(state: State) -> Rows:
 
 
 def is_copy_cheaper(state: State) -> bool:
-    """Whether the arrays are copied in less time than the orders are listed. They are not if there are many symbols with few orders."""
+    """Whether copying the arrays takes less time than listing the orders. It does not if there are many symbols with few orders."""
     orders = int(state.counters["orders_open"][0])
     return sum(getattr(state, name).nbytes for name in (*POOLS, *BOOKS)) < ORDER_BYTES * orders
 
 
 def copied_books(state: State, room: Room) -> State:
-    """A state whose books nothing changes until the next copy into the same room, for the functions above. O(orders)."""
+    """A copy of the books for the functions above; it stays unchanged until the next copy into the same room. O(orders)."""
     copies: dict[str, Any] = {name: room.copy(name, getattr(state, name)) for name in POOLS}
     copies |= {name: getattr(state, name).copy() for name in BOOKS}
     if len(state.extras):
@@ -46,6 +46,6 @@ def copied_books(state: State, room: Room) -> State:
     used = int(state.far_count.max())
     for name in ("far_price", "far_level"):
         far = getattr(state, name)
-        copies[name] = np.zeros(far.shape, far.dtype)  # of `zeros_like`, every page would be written
+        copies[name] = np.zeros(far.shape, far.dtype)  # `zeros_like` would write every page
         copies[name][..., :used] = far[..., :used]
     return bound(state._replace(**copies))

@@ -19,7 +19,7 @@ from serl.exchange.schedule import Schedule
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_STEPS_MAX = 256
-"""Scheduled commands after which the exchange serves its clients again, before time goes on."""
+"""Number of scheduled commands after which the exchange serves its clients again, before time advances further."""
 
 
 class Lockstep:
@@ -45,18 +45,18 @@ class Lockstep:
         self.schedule: Schedule | None = None
         #: every participant promised END_NS: delayed reports are sent at once
         self.is_finished = False
-        #: when `advance` must be called again: at the promised time, which the clock's pace has not reached yet, or at once, as many scheduled
-        #: commands were due; NEVER if it need not be
+        #: when to call `advance` again: at the promised time if the clock's pace has not reached it yet, or at once if many scheduled commands were
+        #: due; NEVER if it need not be called
         self.next_ns = NEVER
-        #: the disk is full: `advance` must be called again after a while
+        #: whether the disk is full: then call `advance` again after a while
         self.waits_for_room = False
-        #: a session has ended since the last `advance`
+        #: whether a session has ended since the last `advance`
         self.has_lost_session = False
         #: number of participants that must have promised before time starts
         self._participants_required = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
-        """Takes a session's next promise. Raises RequestError `promise` if it is before the last one."""
+        """Notes a session's next promise. Raises RequestError `promise` if it is before the last one."""
         earliest_ns = max(int(self._gateway.promise_ns[slot]), self.time_ns)
         if not earliest_ns <= time_ns <= END_NS:
             raise RequestError(
@@ -68,7 +68,7 @@ class Lockstep:
         self.advance()
 
     def check_ahead(self, time_ns: int) -> None:
-        """Raises RequestError `promise` if a time is so far ahead that it is a mistake: where nobody else promises, time would go there for good."""
+        """Raises RequestError `promise` if a time is so far ahead that it must be a mistake: if nobody else promises, time would irreversibly advance to it."""
         ahead_ns, now_ns = int(self._gateway.counter[AHEAD_NS_MAX]), self._clock.now_ns()
         if now_ns + ahead_ns < time_ns < END_NS:
             raise RequestError(
@@ -78,7 +78,8 @@ class Lockstep:
             )
 
     def forget(self, slot: int) -> None:
-        """Forgets the turn of a session that ended: the next one in its slot is due for the same time. `advance` goes on without it."""
+        """Forgets the turn of a session that has ended, so that the next session in its slot can get a turn at the same time. `advance` goes on
+        without the ended one."""
         self._granted.pop(slot, None)
         self.has_lost_session = True
 
@@ -89,7 +90,7 @@ class Lockstep:
     def advance(self) -> None:
         """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
         self.waits_for_room = self._core.journal.is_full
-        if self.waits_for_room:  # time stands still: the reserved rows are few
+        if self.waits_for_room:  # time stands still, because there are few reserved rows
             self.next_ns = NEVER
             return
         slots, self.has_lost_session = self._promised(), False
@@ -110,13 +111,13 @@ class Lockstep:
             self._grant(turns)
 
     def complete_until_ns(self) -> int:
-        """No turn before this time is still to be granted: what happened before it may be published. Without participants, the present too."""
+        """The time before which no further turn will be granted: everything from before it may be published. Without participants that includes the present."""
         if self.is_finished:
             return END_NS
         return self.time_ns if self._promised() or self._participants_required else self.time_ns + 1
 
     def _limit_to_pace(self, promised_ns: int) -> int:
-        """How far time may advance now; sets `next_ns` if the pace holds it back."""
+        """The time up to which the clock may advance now; sets `next_ns` if the pace holds it back."""
         self.next_ns = NEVER
         pace = self._clock.pace
         if pace is None:
@@ -131,7 +132,7 @@ class Lockstep:
 
     def _execute_until(self, until_ns: int) -> bool:
         """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first. Returns False if it stops
-        before that time, also where the last commands have made others due before it."""
+        before that time, including when the last commands have made others due before it."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
         is_done = self.schedule is None or self.schedule.run(last_ns, self._execute_before, TURN_STEPS_MAX)
         is_done = is_done and self._execute_commands(until_ns)

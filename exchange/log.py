@@ -10,24 +10,24 @@ LOGGER = logging.getLogger("serl.exchange")
 
 
 def log(event: str, text: str, *, level: int = logging.WARNING, **fields: Any) -> None:
-    """Logs a line. event: a name for programs, like `disk_full`; fields: the numbers and names in the text, for JSON."""
+    """Logs a line. event: a machine-readable name, like `disk_full`; fields: the numbers and names in the text, for JSON."""
     LOGGER.log(level, text, extra={"event": event, "fields": fields})
 
 
 LINES_MAX = 10
-"""Lines of a `LineLimit` in PERIOD_S."""
+"""Maximum number of lines that a `LineLimit` admits in PERIOD_S."""
 PERIOD_S = 10.0
 
 
 class LineLimit:
-    """Lets few lines of a kind through, however often strangers cause them; the next line says how many were left out."""
+    """Admits only a few lines of a kind, however often strangers cause them; the next line says how many were omitted."""
 
     def __init__(self) -> None:
         self._period_s = 0.0
         self._lines = self._omitted = 0
 
     def admit(self) -> int:
-        """How many lines were left out before this one; -1: leave this one out too."""
+        """Returns how many lines were omitted before this one; -1: omit this one too."""
         now_s = time.monotonic()
         if now_s - self._period_s >= PERIOD_S:
             self._period_s, self._lines = now_s, 0
@@ -39,13 +39,13 @@ class LineLimit:
         return omitted
 
     def limit(self, text: str) -> str:
-        """The line to log, with what was left out before; "": none."""
+        """The line to log, with the number of lines omitted before it; "" to log nothing."""
         omitted = self.admit()
         return "" if omitted < 0 else with_omitted(text, omitted)
 
 
 def with_omitted(text: str, omitted: int) -> str:
-    """A line, with how many were left out before it."""
+    """A line with the number of lines omitted before it."""
     return f"{text} ({omitted} more were not logged)" if omitted else text
 
 
@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr(form: str) -> None:
-    """Sets the form of the process's log: "text" or "json". JSON includes the start and the stop; with text they are printed on stdout."""
+    """Sets the format of the process's log: "text" or "json". JSON includes the start and the stop; with text they are printed on stdout."""
     handler = logging.StreamHandler()
     if form == "json":
         handler.setFormatter(JsonFormatter())

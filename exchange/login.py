@@ -16,7 +16,7 @@ Permission = Literal["trade", "data", "drop_copy", "operate"]
 the admin socket, and operator commands in a session."""
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 _OPEN: tuple[Permission, ...] = ("trade", "data")
-"""What needs no credential on an exchange without participants, and what a participant may do by default."""
+"""Permissions that need no credential on an exchange without participants, and a participant's permissions by default."""
 _SECRET_SOURCES = ("token", "token_file", "token_env")
 
 
@@ -60,7 +60,7 @@ class ParticipantConfig(_Section):
 
 
 def _token_of(variable: str) -> str:
-    """The token in an environment variable. ValueError if there is none."""
+    """The token in an environment variable. Raises ValueError if there is none."""
     token = os.environ.get(variable)
     if not token:
         problem = "is not set" if token is None else "is empty"
@@ -71,7 +71,7 @@ def _token_of(variable: str) -> str:
 
 
 class LoginConfig(_Section):
-    """Who may log in. Without participants everybody who can connect may trade and read data."""
+    """Who may log in. Without participants, everybody who can connect may trade and read data."""
 
     participants: dict[str, ParticipantConfig] = {}
     curve_keys: Path | None = None
@@ -84,7 +84,7 @@ class LoginConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _fold_tokens(cls, values: Any) -> Any:
-        """`tokens: {name: token}` with `operators: [name]` is the older form of participants."""
+        """Converts the older form of participants, `tokens: {name: token}` with `operators: [name]`."""
         if not isinstance(values, dict) or not (values.keys() & {"tokens", "operators"}):
             return values
         folded = {key: value for key, value in values.items() if key not in ("tokens", "operators")}
@@ -122,7 +122,7 @@ class Login:
 
     def __init__(self, config: LoginConfig) -> None:
         self._participants = config.participants
-        #: whether participants are configured: then everything but a connection needs a credential
+        #: whether participants are configured: then everything except connecting needs a credential
         self.required = bool(config.participants)
         has_operator = any("operate" in own.permissions for own in config.participants.values())
         self.operator_token = "" if has_operator else secrets.token_urlsafe(24)
@@ -143,7 +143,7 @@ class Login:
             return True
         granted = [
             own.matches(token, key) for own in self._participants.values() if permission in own.permissions
-        ]  # all are compared: the time does not tell which one matches
+        ]  # compares all of them, so that the time does not reveal which one matches
         return any(granted) or self.has_operator_token(token)
 
     def may_read_account(self, name: str, credential: Credential) -> bool:
@@ -169,7 +169,7 @@ def is_name(name: str) -> bool:
 
 
 def _equal(own: str, given: object) -> bool:
-    """Compares in constant time. An empty own credential is none, which everything matches."""
+    """Compares in constant time. An empty `own` means no credential, and then everything matches."""
     return not own or (isinstance(given, str) and hmac.compare_digest(own.encode(), given.encode()))
 
 

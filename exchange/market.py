@@ -48,23 +48,23 @@ from serl.exchange.snapshot import SPECIAL, Snapshot, participants_used
 from serl.exchange.validate import validate
 
 MATCHING_RULES = 1
-"""The number of the rules that turn commands into events; a change after which the same commands cause other events gives them the next one. Journals
-name it: what was acknowledged by one set of rules is not executed again by another."""
+"""Version of the rules that turn commands into events; it increases with every change after which the same commands cause other events. Journals
+store it: commands acknowledged under one version are not executed again under another."""
 SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequence")
-"""What Snapshot.counters holds, in its order."""
+"""The elements of Snapshot.counters, in order."""
 FIRST_ORDERS = 4096
 DEFAULT_LIMITS = MarketLimits()
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 
 
 class Copy(NamedTuple):
-    """A market at one time. Not for several threads at once."""
+    """A market at one point in time. Not thread-safe."""
 
     rest: Snapshot  # without orders, if these are in `books`
     books: State | None
 
     def snapshot(self) -> Snapshot:
-        """The snapshot of that time. Lets other threads run. O(orders)."""
+        """The snapshot of that time. Lets other threads run meanwhile. O(orders)."""
         if self.books is None:
             return self.rest
         return dataclasses.replace(self.rest, orders=listed_orders(self.books), specials=listed_specials(self.books))
@@ -73,8 +73,8 @@ class Copy(NamedTuple):
 class Market(Entry):
     """Order books of several symbols and the accounts of their participants; `Entry` has the commands.
 
-    `symbols`: their names, or how many there are; ConfigError for an invalid list or number. `room_slots`: up to so many open orders
-    the market grows in place, which takes a millisecond or so, and not longer with every order in it; the addresses are set aside, the memory is not.
+    `symbols`: their names, or their number; raises ConfigError for an invalid list or number. `room_slots`: up to this many open orders the
+    market grows in place, in about a millisecond however many orders it has; this reserves address space, not memory.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class Market(Entry):
         self.set_limits(limits)
 
     def set_limits(self, limits: MarketLimits) -> None:
-        """Applies other limits to the next commands; `participants_max` and `window_ticks` stay as they are."""
+        """Applies new limits to the following commands; `participants_max` and `window_ticks` do not change."""
         self.limits = limits
         for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
             self.state.counters[name] = getattr(limits, name)
 
     def grant_operator(self, participant: Integer) -> None:
-        """Lets a participant halt, resume, print and end the day. ConfigError if there is no such participant."""
+        """Lets a participant halt, resume, print and end the day. Raises ConfigError if there is no such participant."""
         self.state.operator[self._participant(participant)] = 1
 
     @staticmethod
@@ -102,7 +102,7 @@ class Market(Entry):
 
     @staticmethod
     def warm() -> None:
-        """Compiles or loads everything that a market calls, except for the execution of commands."""
+        """Compiles or loads everything that a market calls, except the execution of commands."""
         market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
         market.book()
         market.state_hash()
@@ -114,7 +114,7 @@ class Market(Entry):
         return bid or None, ask or None
 
     def book(self, symbol: Symbol = 0, depth: int = 0) -> tuple[Rows, Rows]:
-        """(bids, asks) as LEVEL rows, best first; depth 0: all levels. ConfigError if there is no such symbol."""
+        """(bids, asks) as LEVEL rows, best first; depth 0: all levels. Raises ConfigError if there is no such symbol."""
         number = self._symbol(symbol)
         if depth < 0:
             raise ConfigError(f"expected a depth of 0 (all levels) or more, got {depth}")
@@ -143,25 +143,25 @@ class Market(Entry):
         return indicative_now(self.state, self._symbol(symbol)) or (0, 0, 0)
 
     def account(self, participant: Integer = 0, symbol: Symbol = 0) -> Account:
-        """Position, cash, profit and fees of a participant in a symbol. ConfigError if there is no such participant or symbol."""
+        """Position, cash, profit and fees of a participant in a symbol. Raises ConfigError if there is no such participant or symbol."""
         return Account.from_balances(self.balances()[self._participant(participant), self._symbol(symbol)])
 
     def balances(self) -> NDArray[np.int64]:
-        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) if cash, cost or fee of an account was ever beyond 64 bits."""
+        """All balances, int64 (P, S, BALANCES), or (P, S, WIDE_BALANCES) if an account's cash, cost or fees ever exceeded 64 bits."""
         if not self.state.counters["wide_balances"][0]:
             return self.state.balances
         return np.concatenate([self.state.balances, self.state.carries], axis=2)
 
     def holdings(self, participant: Integer = 0) -> dict[int, Holding]:
-        """What a participant has of each asset, by its number. ConfigError if there is no such participant."""
+        """A participant's holding of each asset, by asset number. Raises ConfigError if there is no such participant."""
         return holdings(self.state, self._participant(participant))
 
     def snapshot(self) -> Snapshot:
-        """A copy of everything that the market's future depends on."""
+        """A copy of everything that the market's future behaviour depends on."""
         return self._snapshot_with(self.orders(), self.specials())
 
     def copied(self, room: Room) -> "Copy":
-        """A copy from which another thread can make the snapshot, in a fraction of the time; until the next copy into the same room."""
+        """A copy from which another thread can make the snapshot; takes a fraction of the time. Valid until the next copy into the same room."""
         if not is_copy_cheaper(self.state):
             return Copy(self.snapshot(), None)
         return Copy(self._snapshot_with(np.zeros(0, ORDER), np.zeros(0, SPECIAL)), copied_books(self.state, room))
@@ -188,10 +188,10 @@ class Market(Entry):
     def restore(
         cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits, room_slots: int = 0
     ) -> "Market":
-        """The market that a snapshot was made of; its state hash is the same. Operators must be granted again."""
+        """Restores a market from a snapshot; its state hash is the same. Operators must be granted again."""
         market = cls(symbols, limits=limits, room_slots=room_slots)
         needed = len(snapshot.orders) + len(snapshot.specials)
-        if needed > len(market.state.orders):  # at once: each growth walks the free orders
+        if needed > len(market.state.orders):  # in one step, because each growth walks the free orders
             market.state = grow_orders(market.state, capacity_for(needed), market.room)
         state = market.state
         used = len(snapshot.report)
@@ -230,11 +230,11 @@ class Market(Entry):
             self.state = grow_far(self.state, 2 * self.state.far_price.shape[2])
 
     def state_hash(self) -> str:
-        """sha256 of the snapshot: the same for every implementation that was given the same commands."""
+        """SHA-256 of the snapshot: equal in every implementation after the same commands."""
         return self.snapshot().digest()
 
     def validate(self) -> None:
-        """Raises AssertionError, which names the invariant, if one does not hold. O(everything)."""
+        """Raises an AssertionError that names the invariant if one does not hold. O(everything)."""
         validate(self.state)
 
 
@@ -252,7 +252,7 @@ def indicative_now(state: State, symbol: int) -> tuple[int, int, int] | None:
 
 
 def _is_plain(snapshot: Snapshot) -> bool:
-    """Whether the plain rules are all that is needed to go on."""
+    """Whether the market can continue without the full rule book."""
     rules = snapshot.symbols.copy()
     rules[:, [LAST_TICKS, HIGH_TICKS, LOW_TICKS, HALT_REASON, HAS_FEES]] = 0
     rules[:, MAKER_FEE : MAKER_FEE + FEE_COLUMNS] = 0

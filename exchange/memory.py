@@ -1,4 +1,4 @@
-"""Memory pages: the system provides each when it is first written to, which takes longer than most else that an exchange does."""
+"""Memory pages: the system provides a page when it is first written to, which takes longer than most other work of an exchange."""
 
 import ctypes
 import sys
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 PAGE_BYTES = 4096
 STEP_BYTES = 1 << 21
-"""Provided at once, a huge page: meanwhile no thread can get addresses."""
+"""Bytes provided at a time, one huge page: meanwhile no thread can get address space."""
 POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
 def populate(array: NDArray[Any], first: int, stop: int) -> None:
-    """Has the system provide the pages of elements `first` to `stop` now; what they hold stays. Lets other threads run. Does nothing on
-    systems that cannot do it ahead."""
+    """Makes the system provide the pages of elements `first` to `stop` now; their contents do not change. Lets other threads run. Does nothing on
+    systems that cannot do so in advance."""
     if sys.platform != "linux":
         return
     begin = -(-(array.ctypes.data + first * array.strides[0]) // PAGE_BYTES) * PAGE_BYTES

@@ -11,17 +11,17 @@ from serl.exchange.wire import is_int
 TOPIC = b"news/"
 """The topic of the feed on which all messages are published."""
 FEED_KIND = 120
-"""First element of a feed message on `news/`. It is no `FeedKind`, because those are channels of a symbol."""
+"""First element of a feed message on `news/`. It is not a `FeedKind`, because those are channels of a symbol."""
 REPLY_MESSAGES_MAX = 32
 """Messages in a reply to NEWS."""
 LIMIT = "news_bytes_max"
-"""The limit of an exchange that has news; exchanges of earlier versions have neither."""
+"""Name of the limit that an exchange with news has; exchanges of earlier versions have neither."""
 VALUE_TICKS_MAX = 1 << 53
 """The largest absolute `value` of a message of kind `value`."""
 
 
 class NewsKind(IntEnum):
-    """What a message is about."""
+    """The kind of a news message."""
 
     NEWS = 1
     FUNDAMENTAL = 2
@@ -40,11 +40,11 @@ class News(NamedTuple):
         sequence: its number. Numbers begin at 1 and have no gaps; a restart continues them.
         time_ns: exchange time of its publication; in a day file, after midnight.
         kind: a `NewsKind`.
-        symbol: name of the symbol that it concerns, "" for none.
+        symbol: name of the symbol that the message concerns, "" for none.
         headline: one line of text.
         body: more text, "" for none.
-        value: of kind VALUE the value of the symbol in ticks, an integer; of other kinds a float, or None.
-        source: who says so.
+        value: for kind VALUE the value of the symbol in ticks, an integer; for other kinds a float, or None.
+        source: the origin of the message.
     """
 
     sequence: int
@@ -71,7 +71,7 @@ class News(NamedTuple):
 
 
 def kind_number(name: str) -> int:
-    """The number of a kind that is given by its name. Raises ConfigError for any other."""
+    """The number of the kind with this name. Raises ConfigError if there is none."""
     if name not in KIND_NAMES:
         raise ConfigError(f"kind: expected one of {', '.join(KIND_NAMES)}, got {str(name)[:80]!r}")
     return int(NewsKind[name.upper()])
@@ -80,7 +80,7 @@ def kind_number(name: str) -> int:
 def checked_news(
     sequence: int, time_ns: int, kind: int, symbol: str, headline: str, body: str, value: Any, source: str
 ) -> News:
-    """A message with these fields. Raises ConfigError, with the field, unless they fit together."""
+    """Creates a message with these fields. Raises a ConfigError that names the field unless they are valid together."""
     if kind not in tuple(NewsKind):
         raise ConfigError(f"kind: expected a number from 1 to {max(NewsKind)}, got {kind}")
     for name, text, allowed in (("headline", headline, ""), ("body", body, "\n\t"), ("source", source, "")):
@@ -94,7 +94,7 @@ def checked_news(
 
 
 def text_bytes(headline: str, body: str, source: str) -> int:
-    """The size of a message that `news_bytes_max` limits."""
+    """The size of a message, as limited by `news_bytes_max`."""
     return len(headline.encode()) + len(body.encode()) + len(source.encode())
 
 

@@ -1,7 +1,7 @@
 """The news of an exchange: accepts messages from operators, stores them and publishes them on the feed.
 
-A lockstep client must neither miss a message nor see one early: a message is published once the time of the clock is later than its own, so
-it comes before the next turn at a later time, and to nobody during a turn at its own time.
+A lockstep client must neither miss a message nor see one early: a message is published once the clock is later than the message's time, so
+it arrives before the next turn at a later time, and reaches nobody during a turn at its own time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -56,7 +56,7 @@ class NewsChannel:
         return self._waiting[0].sequence - 1 if self._waiting else self._log.last
 
     def accept(self, kind: int, symbol: str, headline: str, body: str, value: int | float | None, source: str) -> News:
-        """Stores a message, which is on the disk on return, and publishes it when its time has come. Raises RequestError."""
+        """Stores a message, which is on the disk on return, and publishes it once its time has come. Raises RequestError."""
         if symbol and symbol not in self._symbols:
             raise RequestError("unknown_symbol", f"expected a symbol of this exchange, or none, got {symbol[:80]!r}")
         size, size_max = text_bytes(headline, body, source), self._limits.news_bytes_max
@@ -80,7 +80,7 @@ class NewsChannel:
                 "throttled",
                 f"more than {self._limits.news_per_s_max:g} news messages per second (news_per_s_max); send it again later",
             )
-        self._publish_events()  # what happened before the message comes before it
+        self._publish_events()  # events from before the message are published before it
         try:
             self._log.append(message)
         except DiskFullError as error:
@@ -100,7 +100,7 @@ class NewsChannel:
                 self._feed.delayed.put(TOPIC, message.sequence, message.time_ns, body)
 
     def repeat(self) -> None:
-        """Publishes the number of the last message again, without the message, so that a subscriber that missed it notices."""
+        """Publishes the number of the last message again, without its content, so that a subscriber that missed it notices."""
         if not self._feed.has_subscribers or not self.last:
             return
         for message in self.messages_after(-1):  # none if it is no longer kept, while many wait for their time
@@ -112,7 +112,7 @@ class NewsChannel:
         self._feed.delayed.repeat(TOPIC, message.sequence, message.time_ns, body)
 
     def messages_after(self, after: int) -> list[News]:
-        """The published messages after number `after`, oldest first, at most REPLY_MESSAGES_MAX; below 0: of the last `-after`."""
+        """The published messages after number `after` (below 0: the last `-after` messages), oldest first, at most REPLY_MESSAGES_MAX."""
         stored = self._log.messages
         end = bisect_right(stored, self.last, key=by_sequence)
         first = max(0, end + after) if after < 0 else bisect_left(stored, after + 1, key=by_sequence)

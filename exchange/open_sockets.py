@@ -16,20 +16,20 @@ _getsockopt = types.ExternalFunction(
 )
 
 _FAMILY_AT = 1 if sys.platform == "darwin" else 0
-"""The byte of a sockaddr with the address family: BSD's begins with its length."""
+"""Offset of the address family in a sockaddr: on BSD it begins with its length."""
 _INET, _INET6 = 2, (30 if sys.platform == "darwin" else 10)
 _IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED_AT, _BYTES_RECEIVED_AT = 6, 11, 120 // 8, 128 // 8
-"""Linux: 64-bit integers of tcp_info, tcpi_bytes_acked and tcpi_bytes_received."""
+"""Linux: indices of tcpi_bytes_acked and tcpi_bytes_received among the 64-bit integers of tcp_info."""
 COUNTS_BYTES = sys.platform == "linux"
 """Whether the system tells how many bytes a connection has received."""
 
 OPEN = np.dtype([("descriptor", "<i8"), ("port", "<i8"), ("received", "<i8")], align=True)
-"""A connection: its descriptor, its local port, and the bytes that it has received, 0 where the system does not tell."""
+"""A connection: its descriptor, its local port, and the bytes that it has received, 0 if the system does not report them."""
 
 
 @compiled
 def _scan(start: int, stop: int, ports: Any, counts: bool, scratch: Any, names: Any, found: Any) -> tuple[int, int]:
-    """Fills `found` with the connections of descriptors from `start` on, below `stop`, to these ports. Returns (their number, the first descriptor that was
+    """Fills `found` with the connections to these ports whose descriptors are in start..stop. Returns (their number, the first descriptor that was
     not read). scratch: int64 (64,); names: the same memory as bytes."""
     address, size = scratch.ctypes.data, scratch[62:]
     count = 0
@@ -64,7 +64,7 @@ def _scan(start: int, stop: int, ports: Any, counts: bool, scratch: Any, names: 
 
 
 def open_sockets(start: int, stop: int, ports: frozenset[int], count_max: int) -> tuple[NDArray[np.void], int]:
-    """The first `count_max` connections to these ports with descriptors from `start` on, below `stop`: OPEN rows in the order of their descriptors, and the
+    """The first `count_max` connections to these ports whose descriptors are in start..stop: OPEN rows in the order of their descriptors, and the
     first descriptor that was not read."""
     found, scratch = np.zeros(count_max, OPEN), np.zeros(64, np.int64)
     count, after = _scan(
@@ -85,5 +85,5 @@ def _acked(descriptor: int, scratch: Any) -> int:
 
 
 def acked_bytes(descriptor: int) -> int:
-    """How many bytes of what was sent over a TCP connection the other end has received; -1 if it is none, or the system does not tell."""
+    """Number of bytes sent over a TCP connection that the other end has received; -1 if it is not such a connection, or the system does not report it."""
     return int(_acked(descriptor, np.zeros(64, np.int64))) if COUNTS_BYTES else -1

@@ -29,7 +29,7 @@ class DelayQueue:
         self._last_ns = 0
 
     def put(self, time_ns: NDArray[np.int64], sequences: NDArray[np.int64], items: Iterable[Any]) -> None:
-        """Adds items (at least one) of events at time_ns; the events' sequences determine their delays."""
+        """Adds items (at least one) of events at time_ns; the sequences of the events determine the delays."""
         due_ns = time_ns + self._delays.draw_ns(sequences)
         due_ns[0] = max(due_ns[0], self._last_ns)
         due_ns = np.maximum.accumulate(due_ns)
@@ -61,7 +61,7 @@ class DelayedSession:
     queue: DelayQueue
     last_queued: int
     last_sent: int
-    is_behind: bool = True  # missed reports are still to be added, before those that happen now
+    is_behind: bool = True  # missed reports are still to be added, before current ones
 
 
 class DelayedReports:
@@ -77,11 +77,11 @@ class DelayedReports:
         self._sessions[participant] = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
 
     def add(self, participant: int, missed: Rows) -> None:
-        """Queues the next reports that a session missed."""
+        """Queues the next reports that a session has missed."""
         _enqueue(self._sessions[participant], missed)
 
     def follow(self, participant: int) -> None:
-        """Lets `enqueue` add the reports that follow, as a session has all that it missed."""
+        """Lets `enqueue` add the following reports, because the session has all that it missed."""
         self._sessions[participant].is_behind = False
 
     @property
@@ -94,7 +94,7 @@ class DelayedReports:
         self._sessions.pop(participant, None)
 
     def last_sent(self, participant: int) -> int | None:
-        """The last report that a participant with a latency has been sent; None for one without."""
+        """The last report sent to a participant with a latency; None for a participant without."""
         session = self._sessions.get(participant)
         return None if session is None else session.last_sent
 
@@ -105,7 +105,7 @@ class DelayedReports:
                 _enqueue(session, events[events["participant"] == participant])
 
     def send_due(self, now_ns: int) -> None:
-        """Sends the reports that are due. Marks a session whose pipe is full or gone SLOW, as the compiled loop does."""
+        """Sends the due reports. Like the compiled loop, marks a session SLOW if its pipe is full or gone."""
         gateway = self._gateway
         for session in self._sessions.values():
             items = session.queue.pop_due(now_ns)
@@ -133,7 +133,7 @@ def _enqueue(session: DelayedSession, own: Rows) -> None:
 
 
 def without_number(topic: bytes) -> bytes:
-    """A topic, or the beginning of one, without the participant number of a delayed copy."""
+    """Strips the participant number of a delayed copy from a topic or a prefix of one."""
     number, _, rest = topic.partition(b"/")
     return rest if number.isdigit() and len(number) <= NUMBER_DIGITS_MAX else topic
 
@@ -182,7 +182,7 @@ class DelayedFeed:
 
     def repeat(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
         """Queues a repeat of the last message on a topic, from time_ns, for each participant: it is due with that message, and not before an
-        earlier one. It delays no later message, because it depends on the wall clock, and what participants see must not."""
+        earlier one. It does not delay later messages, because it depends on the wall clock and what participants see must not."""
         for number, queue in self._queues.items():
             own = b"%d/%s" % (number, topic)
             self._repeats[own] = queue.due_ns(time_ns, sequence), [own, body]

@@ -4,11 +4,11 @@ import math
 import time
 
 CATCH_UP_NS = 250_000_000
-"""At most this much lag, in real time, is recovered. A market that waited a minute for a participant does not rush through that minute."""
+"""The most lag, in real time, that is recovered: a market that waited a minute for a participant does not rush through that minute."""
 
 
 class Pace:
-    """Limits time to `speed` exchange seconds per second of real time. Up to the time that it is set to, time advances without a limit."""
+    """Limits time to `speed` exchange seconds per second of real time. Up to the exchange time passed to `set`, time advances without a limit."""
 
     def __init__(self, time_ns: int, speed: float, held: bool) -> None:
         self.speed, self.held = speed, held
@@ -34,7 +34,7 @@ class Pace:
         return math.inf if self.held and remaining_ns else remaining_ns / self.speed
 
     def limit_catch_up(self, time_ns: int) -> None:
-        """Reduces the lag behind the pace to CATCH_UP_NS, given the exchange's time, unless that is still before the time it was set to."""
+        """Reduces the lag behind the pace to CATCH_UP_NS, given the exchange's time, unless that is still before the time passed to `set`."""
         latest_ns = time_ns + int(CATCH_UP_NS * self.speed)
         if time_ns >= self._base_ns and self.limit_ns() > latest_ns:
             self.set(latest_ns, run=True)

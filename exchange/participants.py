@@ -1,4 +1,4 @@
-"""Who trades here: the names, their numbers, and who is an operator. The journal keeps them."""
+"""The participants of an exchange: their names and numbers, and which of them are operators. The journal keeps them."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -26,10 +26,10 @@ class Participants:
     def __init__(self, core: Core, config: ExchangeConfig, login: Login) -> None:
         self._core, self._config, self._login = core, config, login
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-        self._unsaved: dict[int, int] = {}  # number: the request to save its entry, 0 = none yet
+        self._unsaved: dict[int, int] = {}  # by number: the request to save its entry, 0 = none yet
         self._cancelled_before: dict[
             int, bool
-        ] = {}  # number: cancel_on_disconnect as it is saved, where it is to change
+        ] = {}  # by number: the saved value of cancel_on_disconnect, where it is to change
         self._refresh_operators()
 
     def find(self, name: str) -> int | None:
@@ -56,8 +56,8 @@ class Participants:
         return self.number_or_new(EXCHANGE_NAME)
 
     def accounts(self) -> dict[int, AccountLimits]:
-        """The configured accounts by participant; creates those that are named and have never logged in, and the exchange's own participant: its first command
-        may be due when all names are used, or the disk is full. Raises ConfigError if there are too many."""
+        """The configured accounts by participant. Creates named participants that have never logged in, and the exchange's own participant, because its first
+        command may be due when all names are used or the disk is full. Raises ConfigError if there are too many."""
         try:
             self.exchange()
         except RequestError as error:
@@ -71,12 +71,12 @@ class Participants:
         return {number: self.account(number) for number in self._numbers.values()}
 
     def account(self, number: int) -> AccountLimits:
-        """The configured account of a participant; operators have none unless it is named."""
+        """The configured account of a participant; an operator has none unless the configuration names it."""
         others = AccountLimits() if self.is_operator(number) else self._config.other_accounts
         return self._config.accounts.get(self.name(number), others)
 
     def deposited(self) -> set[int]:
-        """The participants that had deposits at an earlier start or have some now."""
+        """The participants that had deposits at an earlier start or have deposits now."""
         entries, deposits = self._core.journal.participants, self._core.market.state.deposits
         found = {number for number, entry in enumerate(entries) if entry.get("deposited") or deposits[number].any()}
         named = {self._numbers[name] for name, account in self._config.accounts.items() if account.balances}
@@ -85,7 +85,7 @@ class Participants:
         return found
 
     def note_deposits(self, before: Collection[int]) -> None:
-        """Saves who has had deposits after this start, once the commands are on the disk. `before`: those who had some before."""
+        """Saves which participants have deposits after this start, once the commands are on the disk. `before`: those that had deposits before."""
         changed = False
         for number, entry in enumerate(self._core.journal.participants):
             had = number in before or bool(self._core.market.state.deposits[number].any())
@@ -99,7 +99,7 @@ class Participants:
         return str(self._core.journal.participants[number]["name"])
 
     def create(self, name: str) -> int:
-        """A new participant, which must be saved before its first command. Raises RequestError if there are too many."""
+        """Creates a participant, which must be saved before its first command. Raises RequestError if there are too many."""
         number = len(self._numbers)
         operator = self._may_operate(name)
         entry = {"name": name, "cancel_on_disconnect": False, "operator": operator, "deposited": False}
@@ -137,11 +137,11 @@ class Participants:
 
     @property
     def saves_done(self) -> int:
-        """Changes when `is_saved` may."""
+        """A value that changes whenever `is_saved` may."""
         return self._core.journal.participants_file.requests_done
 
     def is_saved(self, number: int) -> bool:
-        """Whether the file has a participant as it is; if not, it is being saved. Raises RequestError if the disk is full."""
+        """Whether the current state of a participant is saved; if not, it is being saved. Raises RequestError if the disk is full."""
         if number not in self._unsaved:
             return True
         request = self._unsaved[number] or self._core.journal.request_save()
@@ -159,7 +159,7 @@ class Participants:
         return True
 
     def _unused(self) -> int:
-        """A participant without configuration that never did anything: its number goes to another name."""
+        """A participant without configuration that never did anything, so that its number can be given to another name."""
         count = len(self._numbers)
         for number in self._unused_numbers(count):
             if self.name(number) not in self._config.accounts:
@@ -167,8 +167,8 @@ class Participants:
         raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
 
     def _unused_numbers(self, count: int) -> list[int]:
-        """Those of the first `count` that never sent or received anything, have no session, no account settings of their own, and are no
-        operators."""
+        """Those of the first `count` participants that never sent or received anything, have no session and no account settings of their own, and are
+        not operators."""
         state: Any = self._core.market.state
         gateway = self._core.gateway
         others = np.zeros(state.accounts.shape[1], np.int64)
@@ -178,7 +178,7 @@ class Participants:
         used |= (state.accounts[:count] != 0).any(axis=1) & (state.accounts[:count] != others).any(axis=1)
         used |= state.deposits[:count].any(axis=1) | (state.operator[:count] != 0) | (gateway.staged_rows[:count] != 0)
         used[gateway.participant[gateway.status != FREE]] = True
-        used[[number for number in self._unsaved if number < count]] = True  # of a login that waits
+        used[[number for number in self._unsaved if number < count]] = True  # of a waiting login
         return [int(number) for number in np.flatnonzero(~used)]
 
     # -- operators ------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Participants:
         return bool(self._core.market.state.operator[number])
 
     def grant_operator(self, number: int) -> None:
-        """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
+        """Grants operator rights to a participant that has logged in with the operator's token, or whose recorded commands an operator sends."""
         if self.is_operator(number):
             return
         if self._core.gateway.staged_rows[number]:
@@ -201,12 +201,12 @@ class Participants:
         self._core.market.grant_operator(number)
         entry = self._core.journal.participants[number]
         entry["operator"] = entry["granted"] = True
-        self._unsaved[number] = 0  # where the disk is full, the next login tries again
+        self._unsaved[number] = 0  # if the disk is full, the next login tries again
         self.save()
 
     def _refresh_operators(self) -> None:
-        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
-        changed, a snapshot is written: a restart need not execute those commands again. The previous ones are noted in case it is damaged."""
+        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators have changed,
+        a snapshot is written: a restart then need not execute those commands again. The previous operators are noted in case it is damaged."""
         participants = self._core.journal.participants
         operators = [self._may_operate(entry["name"], entry) for entry in participants]
         self._core.market.state.operator[: len(participants)] = operators
@@ -218,12 +218,12 @@ class Participants:
             self._core.journal.save_participants()
 
     def _may_operate(self, name: str, entry: Mapping[str, object] = MappingProxyType({})) -> bool:
-        """`entry`: the participant's, in the journal. On an open exchange a granted operator stays one."""
+        """Whether a participant may operate. `entry`: its entry in the journal. On an open exchange a granted operator stays one."""
         granted = not self._login.required and entry.get("granted") is True
         return name == EXCHANGE_NAME or granted or self._login.is_operator(name)
 
     def _save_before_change(self) -> None:
-        """Saves a snapshot, waits for it, and notes whose commands before it were an operator's. Raises RequestError if the disk is full."""
+        """Saves a snapshot, waits for it, and notes which participants were operators before it. Raises RequestError if the disk is full."""
         try:
             self._core.save_snapshot()
             self._core.journal.wait_for_snapshot()

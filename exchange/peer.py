@@ -11,8 +11,8 @@ from serl.exchange.log import LineLimit, log, with_omitted
 
 
 class Peer(NamedTuple):
-    """The other end of a connection: its CURVE key in Z85, "" without CURVE; its IP address; and the number of the connection, which no other
-    one ever has; its descriptor, -1 if unknown. All are empty if the connection is gone."""
+    """The other end of a connection: its CURVE key in Z85, "" without CURVE; its IP address; the unique number of the connection; its
+    descriptor, -1 if unknown. All are empty if the connection is gone."""
 
     key: str
     address: str
@@ -36,7 +36,7 @@ def peer_of_message(address: int) -> Peer:
 
 
 def user_id(key: str, number: int) -> bytes:
-    """The User-Id that the ZAP handler gives a connection, and that `peer_of` reads."""
+    """The User-Id that the ZAP handler assigns to a connection and that `peer_of` reads."""
     return f"{key} {number}".encode()
 
 
@@ -53,16 +53,16 @@ def _frame_property(frame: zmq.Frame, name: str) -> str:
 
 
 class Refusals:
-    """Counts what the exchange refused since its start, and logs refused credentials with their source on stderr, a few per period however many
-    there are."""
+    """Counts what the exchange has refused since its start, and logs refused credentials with their source on stderr, only a few per period
+    however many there are."""
 
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
         self.sessions_ended: Counter[str] = Counter()
-        """By the codes of docs/protocol.md, like `errors`."""
+        """Number of ended sessions by code (docs/protocol.md), like `errors`."""
         self.credentials = self.connections_closed = 0
         self.heard: set[int] = set()
-        """Descriptors of connections, besides those of sessions, that a message was read from; connections.py clears it."""
+        """Descriptors of connections without a session from which a message was read; connections.py clears it."""
         self._lines = LineLimit()
 
     def log(self, address: str, what: str) -> None:

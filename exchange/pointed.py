@@ -1,7 +1,7 @@
 """A NamedTuple of arrays as one pointer in compiled code.
 
-numba passes a tuple of two dozen arrays as two hundred numbers, in every call, and LLVM spends most of its time on them. Here compiled code gets the address
-of the tuple's last field, `handle`: two words of the owner's, then the address and the shape of each array.
+numba passes a tuple of two dozen arrays as two hundred numbers in every call, and LLVM spends most of its time on them. Here compiled code gets the
+address of the tuple's last field, `handle`: two words for the owner's use, then the address and the shape of each array.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ from numpy.typing import ArrayLike
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 WORDS = 4
-"""Of an array in the handle: address, and up to three sizes."""
+"""Words per array in the handle: its address and up to three sizes."""
 OWN_WORDS = 2
-"""In front of them: the owner's."""
+"""Words at the start of the handle, for the owner's use."""
 WORD = ir.IntType(64)
 
 
 def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
-    """The tuple with a handle of its present arrays and of the owner's words. Call it again whenever an array is replaced."""
+    """The tuple with a handle to its current arrays and the owner's words. Call it again whenever an array is replaced."""
     *fields, handle = arrays._fields  # pyrefly: ignore[missing-attribute]
     assert handle == "handle"
     words = np.zeros(OWN_WORDS + WORDS * len(fields), np.int64)
@@ -53,7 +53,7 @@ class Pointed(types.Type):
 
     def __init__(self, name: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> None:
         self.names, self.kinds = names, kinds
-        super().__init__(name)  # a short one: it is part of every function's
+        super().__init__(name)  # a short name, because it becomes part of every function's name
 
     @property
     def key(self) -> Any:
@@ -67,8 +67,8 @@ register_model(Pointed)(models.OpaqueModel)
 def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) -> Any:
     """Decorates a NamedTuple of arrays, the last one `handle`: compiled code sees it through a pointer.
 
-    `records`: fields whose last axis is one record. Compiled code has an array of those records in place of them; where that
-    axis is the only one, the record itself.
+    `records`: fields whose last axis is one record. Compiled code sees them as an array of those records, or as the record itself if that axis
+    is the only one.
     """
 
     def decorate(cls: type[Arrays]) -> type[Arrays]:
@@ -124,7 +124,7 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
 
 
 def pointed_at(kind: Callable[[], Any]) -> Any:
-    """A compiled function of an address: the tuple whose handle lies there. kind: makes the numba type of the tuple."""
+    """A compiled function that returns the tuple whose handle is at an address. kind: creates the numba type of the tuple."""
 
     @intrinsic
     def at(typing_context: Any, address: Any) -> Any:

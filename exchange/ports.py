@@ -14,7 +14,7 @@ PORTS = 4
 """Consecutive ports of an exchange."""
 
 CLAIMED = 64
-"""How many claims a process keeps; an exchange needs its own for the seconds in which it starts."""
+"""Number of claims that a process keeps; an exchange needs its claim only for the seconds in which it starts."""
 
 _claims: deque[socket.socket] = deque()
 
@@ -23,7 +23,7 @@ LISTENING = "0A"
 
 
 class NoFreePort(SerlError, RuntimeError):
-    """No free ports."""
+    """There are no free ports."""
 
 
 def free_port() -> int:
@@ -41,9 +41,9 @@ def free_port() -> int:
 
 
 def _claim(port: int) -> bool:
-    """Claims a port among the processes of this machine that ask for free ones, until this process ends or has claimed CLAIMED others.
+    """Claims a port among the processes of this machine that look for free ones, until this process ends or has claimed CLAIMED others.
 
-    By the name of a socket that Linux keeps outside the file system; elsewhere there are no claims.
+    The claim is the name of a socket that Linux keeps outside the file system; elsewhere there are no claims.
     """
     if sys.platform != "linux":
         return True

@@ -11,11 +11,11 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 
 OTHERS = 0o077
-"""Permissions of everybody but the owner."""
+"""Permission bits of everybody but the owner."""
 
 
 def warn_if_shared(path: Path, what: str) -> None:
-    """Prints a warning if others than the owner may access the file or folder."""
+    """Prints a warning if anyone but the owner may access the file or folder."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & OTHERS:
         log(
@@ -27,7 +27,7 @@ def warn_if_shared(path: Path, what: str) -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Only the owner may access files that the process creates within the block."""
+    """Within the block, only the owner may access files that the process creates."""
     previous = os.umask(OTHERS)
     try:
         yield
@@ -61,7 +61,7 @@ def _runtime_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder is ours alone; in a shared temporary folder another user could have created it, or a link of its name."""
+    """Whether only we have access to a folder; in a shared temporary folder another user could have created it, or a link with its name."""
     try:
         status = folder.lstat()
     except OSError:
@@ -70,7 +70,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def operator_file(port: int) -> Path:
-    """Where an exchange of this user keeps its operator credential while it runs. port: that of its orders socket."""
+    """The file in which an exchange of this user keeps its operator credential while it runs. port: that of its orders socket."""
     return _runtime_folder() / f"operator-{port}.token"
 
 
@@ -85,7 +85,7 @@ def find_operator_token(port: int) -> str:
 
 @contextmanager
 def kept_operator_token(port: int, token: str) -> Iterator[None]:
-    """Stores the credential in `operator_file` within the block. With "", only removes a file that a killed exchange left there.
+    """Keeps the credential in `operator_file` within the block. With "", only removes a file that a killed exchange left there.
     Raises ConfigError if the folder is not this user's alone."""
     path = operator_file(port)
     if not token:

@@ -114,7 +114,7 @@ class Queries:
         return self._last_trades(symbol, arguments[1])
 
     def _check_size(self) -> None:
-        """Raises RequestError `too_large` if every order of the market would take too long to read."""
+        """Raises RequestError `too_large` if reading every order of the market would take too long."""
         orders, limit = self._orders_open(), self._sessions.limits["snapshot_orders_max"]
         if orders > limit:
             raise RequestError(
@@ -142,7 +142,7 @@ class Queries:
         return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
 
     def _fees(self, participant: int) -> list[list[int]]:
-        """[symbol, fees ...] of every symbol: what the participant's next fills cost, by its own fees or the symbol's."""
+        """[symbol, fees ...] of every symbol: the fees of the participant's next fills, its own or the symbol's."""
         state = self._core.market.state
         account = state.accounts[participant]
         fees = account[Setting.MAKER_MICROTICKS :][:FEE_COLUMNS].tolist()
@@ -151,8 +151,8 @@ class Queries:
         return [[symbol, *(own or fees)] for symbol, fees in enumerate(of_symbols)]
 
     def _balances(self, participant: int) -> list[Any]:
-        """[whether the account has balance checks, [[asset, balance, reserved] ...]], amounts as decimal texts. Without checks only of an
-        account with deposits."""
+        """[whether the account has balance checks, [[asset, balance, reserved] ...]], amounts as decimal texts. The list is empty for an account
+        with neither checks nor deposits."""
         state, assets = self._core.market.state, self._core.assets
         checked = int(state.accounts[participant, Setting.BALANCE_CHECKS])
         if not checked and not state.deposits[participant].any():
@@ -186,7 +186,7 @@ class Queries:
         return symbol
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of commands and events since the start of the journal, what exists now, and other counts since the start of the process."""
+        """Counts of commands and events since the start of the journal, current numbers, and other counts since the start of the process."""
         counter, refusals = self._core.gateway.counter, self._refusals
         return {
             "commands": self._core.command_sequence,

@@ -15,21 +15,21 @@ Rows = NDArray[np.void]
 
 
 class CommandKind(IntEnum):
-    """What a command asks for. 1-6 may come from any participant, the rest only from an operator."""
+    """The kind of a command. Any participant may send 1-6, only an operator the rest."""
 
     NEW = 1
     CANCEL = 2
-    REDUCE = 3  # partial cancel: take qty_lots off what is open
+    REDUCE = 3  # partial cancel: reduces the open quantity by qty_lots
     REPLACE = 4  # new limit price and new total quantity
     MASS_CANCEL = 5  # every order of the participant; in symbol, or everywhere with symbol = ALL_SYMBOLS
     TERM = 6  # one more term for the participant's next NEW with flag TERMS: flags = Term, price_ticks = value
     END_DAY = 16  # cancels every DAY order
     HALT = 17  # flags = HaltReason
     RESUME = 18
-    PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing; side = of the resting party
+    PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing; side = the resting party's
     PHASE = 20  # flags = Phase
     UNCROSS = 21  # an auction now, in a collecting phase
-    TIME = 22  # time has passed: what expires by time_ns does
+    TIME = 22  # time has passed: orders that expire by time_ns do so
     ACCOUNT = 23  # order_id = participant, flags = Setting, price_ticks = value
     RULE = 24  # flags = Rule, price_ticks = value
     PURGE = 25  # a mass cancel for participant order_id
@@ -60,16 +60,16 @@ class CommandFlag(IntFlag):
 
     NONE = 0
     POST_ONLY = 1
-    MARKET = 2  # no limit price; price_ticks must be 0; the remainder never rests
+    MARKET = 2  # no limit price: price_ticks must be 0; the remainder never rests
     HIDDEN = 4
     ALL_OR_NONE = 8
     REDUCE_ONLY = 16
-    TERMS = 32  # uses up the terms that were sent
+    TERMS = 32  # consumes the terms that were sent before
     TO_LIMIT = 64  # with MARKET: the first fill sets its limit, and the remainder rests there
 
 
 class Term(IntEnum):
-    """What a TERM command says about the next order; docs/orders.md explains them."""
+    """The terms that a TERM command can set for the next order; docs/orders.md explains them."""
 
     DISPLAY_LOTS = 0
     MIN_LOTS = 1
@@ -78,16 +78,16 @@ class Term(IntEnum):
     PEG = 4  # a Peg
     OFFSET_TICKS = 5
     EXPIRE_NS = 6
-    LINK = 7  # order_id of the other one
+    LINK = 7  # order_id of the other order
     SELF_TRADE = 8  # a SelfTrade
     TOUCH_TICKS = 10  # 9 is none: NO_TERM
-    UPDATE_LINK = 11  # order_id of the other one
+    UPDATE_LINK = 11  # order_id of the other order
     WAITS = 12  # 1: inactive until the order that names it as its child is filled
     CHILD = 13  # order_id of an order that waits for this one
 
 
 class Peg(IntEnum):
-    """What a pegged order follows."""
+    """The price that a pegged order follows."""
 
     NONE = 0
     PRIMARY = 1
@@ -95,7 +95,7 @@ class Peg(IntEnum):
 
 
 class SelfTrade(IntEnum):
-    """What is cancelled when an incoming order meets an order of the same participant."""
+    """Which order is cancelled when an incoming order meets one of the same participant."""
 
     NONE = 0
     NEWEST = 1
@@ -105,7 +105,7 @@ class SelfTrade(IntEnum):
 
 
 class Queue(IntEnum):
-    """Where orders of a symbol stand; market data shows only DISPLAYED."""
+    """The queues in which a symbol's orders stand; market data shows only DISPLAYED."""
 
     DISPLAYED = 0
     HIDDEN = 1
@@ -133,7 +133,7 @@ COLLECTING = range(Phase.PRE_OPEN, Phase.CLOSED)
 class HaltReason(IntEnum):
     """Why a symbol is halted."""
 
-    NONE = 0  # none was given, or it is not halted
+    NONE = 0  # no reason was given, or the symbol is not halted
     OPERATOR = 1
     NEWS = 2
     VOLATILITY = 3
@@ -151,40 +151,40 @@ class Setting(IntEnum):
     ORDERS_OPEN_MAX = 4
     POSITION_LOTS_MAX = 5
     KILLED = 6
-    OWN_FEES = 7  # 1: those that follow, in place of the symbols'
+    OWN_FEES = 7  # 1: the following fees replace the symbols'
     MAKER_MICROTICKS = 8  # as in Rule
     MAKER_PPM = 9
     TAKER_MICROTICKS = 10
     TAKER_PPM = 11
     AUCTION_MICROTICKS = 12
     AUCTION_PPM = 13
-    BALANCE_CHECKS = 14  # 1: no order may spend more than is free
-    SHORT_SALES = 15  # 1: except for sells
+    BALANCE_CHECKS = 14  # 1: no order may spend more than the free balance
+    SHORT_SALES = 15  # 1: sells are exempt from that
 
 
 class Rule(IntEnum):
     """A rule of a symbol."""
 
     LOT = 0
-    TICK = 1  # order_id = from which price; 0: no entry there
+    TICK = 1  # order_id = the price from which it applies; value 0: removes the entry there
     MATCHING = 2
     BAND_LOW = 3
     BAND_HIGH = 4
     BAND_ACTION = 5
-    MAKER_MICROTICKS = 6  # fee of a lot
+    MAKER_MICROTICKS = 6  # fee per lot
     MAKER_PPM = 7  # of the notional
     TAKER_MICROTICKS = 8
     TAKER_PPM = 9
     AUCTION_MICROTICKS = 10
     AUCTION_PPM = 11
     BASE_ASSET = 12  # number of an asset; 0: its own
-    QUOTE_ASSET = 13  # 0: the one that all symbols have without this rule
+    QUOTE_ASSET = 13  # 0: the common one of all symbols without this rule
     BASE_UNITS = 14  # of the base asset, in a lot; 0: 1
     QUOTE_UNITS = 15  # of the quote asset, in a tick x lot; 0: 1
 
 
 class EventKind(IntEnum):
-    """What happened. docs/orders.md gives the order of events of each command."""
+    """The kind of an event. docs/orders.md gives the order of events for each command."""
 
     ACCEPTED = 1
     REJECTED = 2
@@ -207,8 +207,8 @@ class EventFlag(IntFlag):
     """Bits of EVENT.flags."""
 
     NONE = 0
-    RESTING = 1  # ACCEPTED: went into the book as it is; CANCELLED: was taken out of the book
-    MAKER = 2  # FILL: of the resting side
+    RESTING = 1  # ACCEPTED: went into the book unchanged; CANCELLED: was removed from the book
+    MAKER = 2  # FILL: the resting side's
     HIDDEN = 4  # about an order that the displayed book does not show
     AUCTION = 8  # FILL: in an auction; both sides rested, the sell order's is MAKER too
 
@@ -226,7 +226,7 @@ class Reason(IntEnum):
     BAD_TIME_IN_FORCE = 6
     BAD_FLAGS = 7  # e.g. post-only together with market, IOC or FOK
     UNKNOWN_ORDER = 8  # no open order of this participant has this order_id
-    WOULD_CROSS = 9  # post-only order that would take liquidity; also of a cancellation
+    WOULD_CROSS = 9  # post-only order that would take liquidity; also the reason of a cancellation
     HALTED = 10
     NOT_PERMITTED = 11  # operator commands
     BOOK_FULL = 12  # a limit of configs/exchange.yaml is reached
@@ -235,7 +235,7 @@ class Reason(IntEnum):
     NOT_REPLACEABLE = 15
     BAD_TERMS = 16
     WRONG_PHASE = 17
-    OUTSIDE_BAND = 18  # also of a cancellation
+    OUTSIDE_BAND = 18  # also the reason of a cancellation
     LIMIT_QTY = 19
     LIMIT_NOTIONAL = 20
     LIMIT_PRICE = 21
@@ -243,8 +243,8 @@ class Reason(IntEnum):
     LIMIT_POSITION = 23
     REDUCE_ONLY = 24
     BAD_SETTING = 25
-    LIMIT_DISPLAY = 26  # an iceberg that shows too little of itself
-    LIMIT_BALANCE = 27  # more than is free of an asset
+    LIMIT_DISPLAY = 26  # an iceberg that displays too little of its quantity
+    LIMIT_BALANCE = 27  # more than the free balance of an asset
     # cancellations
     REQUESTED = 32
     IOC_REMAINDER = 33
@@ -265,25 +265,25 @@ class Reason(IntEnum):
 
 
 CASH_MAX = 1 << 53
-"""Ticks x lots of the largest trade: a float holds that exactly. Sums of trades may go beyond 64 bits."""
+"""Ticks x lots of the largest trade: a float represents that exactly. Sums of trades may exceed 64 bits."""
 
 FEE_PPM_MAX = 1_000_000
-"""A fee of the whole notional."""
+"""Maximum proportional fee: the whole notional."""
 FEE_LOTS_MAX = 1 << 62
-"""Microticks x lots of the largest trade's fee by the lot."""
+"""Microticks x lots of the per-lot fee of the largest trade."""
 MICRO = 1_000_000
 
 ALL_SYMBOLS = 0xFFFF
-"""COMMAND.symbol of a mass cancel that means every symbol."""
+"""COMMAND.symbol of a mass cancel in every symbol."""
 
 COMMAND = np.dtype(
     [
         ("time_ns", "<i8"),  # arrival at the exchange, exchange time
         ("sequence", "<i8"),  # of the journal, 1, 2, 3 ...; set by the exchange
-        ("command_id", "<i8"),  # > 0, strictly increasing per participant; a NEW order is named by it from then on
+        ("command_id", "<i8"),  # > 0, strictly increasing per participant; that of a NEW becomes the order's id
         ("order_id", "<i8"),  # CANCEL, REDUCE, REPLACE: the command_id that created the order
         ("price_ticks", "<i8"),
-        ("qty_lots", "<i8"),  # NEW, REPLACE: total quantity; REDUCE: what to take off; PRINT: traded
+        ("qty_lots", "<i8"),  # NEW, REPLACE: total quantity; REDUCE: lots to take off; PRINT: lots traded
         ("symbol", "<u2"),
         ("participant", "<u2"),  # set by the exchange
         ("kind", "u1"),
@@ -334,37 +334,37 @@ ORDER = np.dtype(
     ],
     align=True,
 )
-"""A displayed order, as snapshots hold it: by symbol, side (bids first), price from best to worst, then time priority.
-open_lots of an iceberg is its displayed part."""
+"""A displayed order, as in snapshots: sorted by symbol, side (bids first), price from best to worst, then time priority.
+For an iceberg, open_lots is its displayed part."""
 
-# Columns of Snapshot.symbols: what the market knows of a symbol besides its orders
+# Columns of Snapshot.symbols: the state of a symbol besides its orders
 PHASE, LAST_TICKS, HIGH_TICKS, LOW_TICKS, LOT, MATCHING, BAND_LOW, BAND_HIGH, BAND_ACTION, HALT_REASON = range(10)
-HAS_FEES, MAKER_FEE, TAKER_FEE, AUCTION_FEE = 10, 11, 13, 15  # fees: microticks a lot, then ppm of the notional
+HAS_FEES, MAKER_FEE, TAKER_FEE, AUCTION_FEE = 10, 11, 13, 15  # fees: microticks per lot, then ppm of the notional
 FEE_COLUMNS = 6
 TICKS = 17
 TICK_ENTRIES_MAX = 8
 SYMBOL_COLUMNS = TICKS + 2 * TICK_ENTRIES_MAX  # (from price, multiple) each, by price; zeros where there is none
 
-# Places of Snapshot.balances: what an account has made of its trades in a symbol
+# Columns of Snapshot.balances: the result of an account's trades in a symbol
 POSITION, CASH, COST, FEE, FEE_MICRO = range(5)  # lots; ticks x lots; the rest of FEE in microticks x lots, below MICRO
-CASH_HIGH, COST_HIGH, FEE_HIGH = range(5, 8)  # where a sum was ever beyond 64 bits: the words above, times 2^64
+CASH_HIGH, COST_HIGH, FEE_HIGH = range(5, 8)  # if a sum ever exceeded 64 bits: the high words, times 2^64
 BALANCES, WIDE_BALANCES = 5, 8
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""
 FIRST_ACCOUNT_COLUMNS = int(Setting.BALANCE_CHECKS)
-"""The same in the first version."""
+"""Number of columns of Snapshot.accounts in the first version."""
 LIMIT_SETTINGS = (*range(Setting.OWN_FEES), int(Setting.BALANCE_CHECKS))
-"""Those that affect what is accepted and matched; the others are fees."""
+"""Settings that affect which orders are accepted and matched; the others are fees."""
 ASSET_COLUMNS = 4
 """Columns of Snapshot.assets: the rules from BASE_ASSET on."""
 UNITS_MAX = 1 << 31
-"""Units of an asset in a lot or a tick x lot."""
+"""Maximum units of an asset in a lot or a tick x lot."""
 DEPOSITS_MAX = (1 << 62) - 1
-"""Units of an asset that an account may have deposited or withdrawn in sum."""
+"""Maximum units of an asset that an account may have deposited or withdrawn in total."""
 
 NO_TERM = 9
-"""Not the number of a term. The column of Snapshot.terms with a bit for each given term; the bit 1 << NO_TERM means an unknown term."""
+"""Not the number of a term: the column of Snapshot.terms with a bit for each given term. The bit 1 << NO_TERM means an unknown term."""
 TERM_COLUMNS = max(Term) + 1
 """Columns of Snapshot.terms: values by Term, and NO_TERM."""
 ACCOUNT_SELF_TRADE = 255
@@ -376,7 +376,7 @@ TRADE = np.dtype(
         ("price_ticks", "<i8"),
         ("qty_lots", "<i8"),
         ("symbol", "<u2"),
-        ("side", "u1"),  # the aggressor's; of a PRINT not that of the resting party but the other; in an auction BUY
+        ("side", "u1"),  # the aggressor's; for a PRINT the side opposite to the resting party's; in an auction BUY
         ("flags", "u1"),  # EventFlag, of which AUCTION may be set
         ("off_book", "u1"),  # 1: a PRINT
     ],
@@ -385,7 +385,7 @@ TRADE = np.dtype(
 """A trade, as the market publishes it."""
 
 LEVEL = np.dtype([("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i8")], align=True)
-"""A price level of a book, best first."""
+"""A price level of a book; levels are sorted best first."""
 
 
 def command(

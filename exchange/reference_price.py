@@ -1,8 +1,8 @@
 """The reference price that a symbol's band follows, by the rule of the LULD Plan.
 
 The National Market System Plan to Address Extraordinary Market Volatility ("Limit Up-Limit Down", https://www.luldplan.com), section V: the
-reference is the mean price of the trades of the last five minutes. It starts at the price of the opening or reopening auction, and then
-counts only trades after that. Without trades it stays. A new reference applies if it is at least 1 % away, and for at least 30 seconds.
+reference is the mean price of the trades of the last five minutes. It starts at the price of the opening or reopening auction and then
+counts only trades after that. Without trades it stays the same. A new reference applies if it is at least 1 % away, and for at least 30 seconds.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ PPM = 1_000_000
 
 
 def band_around(reference_ticks: int, band_ppm: int, price_ticks_max: int) -> tuple[int, int]:
-    """(low, high) in ticks, band_ppm millionths around a reference, to the nearest tick, at least one; (0, 0), no band, without a
+    """(low, high) in ticks: band_ppm millionths around a reference, to the nearest tick, at least one tick. (0, 0), no band, without a
     reference. Symmetric even at the highest price, so that `band_midpoint` returns the reference."""
     if not reference_ticks:
         return 0, 0

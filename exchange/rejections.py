@@ -1,4 +1,4 @@
-"""How many commands the book rejected, by reason. Counted on request, so it costs orders nothing."""
+"""The number of commands that the book has rejected, by reason. Counted on request, so it does not slow orders down."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from serl.exchange.records import EventKind, Reason
 
 
 class Rejections:
-    """Counts the REJECTED events since the start of the process. Each row of the journal is looked at once: on request, or when its segment ends."""
+    """Counts the REJECTED events since the start of the process. Each row of the journal is read once: on request, or when its segment ends."""
 
     def __init__(self, core: Core) -> None:
         self._core, self._segment = core, core.journal.events
@@ -18,7 +18,7 @@ class Rejections:
         core.before_event_rotation.append(self._count)
 
     def by_reason(self) -> dict[str, int]:
-        """Numbers of rejections, by the name of the Reason in lower case; reasons that did not occur are left out."""
+        """Number of rejections by the name of the Reason in lower case; reasons that did not occur are left out."""
         self._count()
         return {Reason(code).name.lower(): int(self._found[code]) for code in np.flatnonzero(self._found).tolist()}
 

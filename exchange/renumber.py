@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from serl.exchange.records import CommandKind, Rows
 
 PARTICIPANT_COMMANDS = (CommandKind.ACCOUNT, CommandKind.PURGE, CommandKind.DEPOSIT)
-"""Commands whose order_id is a participant."""
+"""Commands whose `order_id` is a participant number."""
 
 
 def renumber(commands: Rows, change: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> None:
-    """Replaces every participant number in COMMAND rows by `change` of it; `change` maps numbers (n,) to numbers (n,)."""
+    """Applies `change`, which maps numbers (n,) to numbers (n,), to every participant number in COMMAND rows."""
     names_participant = np.isin(commands["kind"], PARTICIPANT_COMMANDS)
     commands["participant"] = change(commands["participant"].astype(np.int64))
     commands["order_id"][names_participant] = change(commands["order_id"][names_participant])

@@ -16,7 +16,7 @@ from serl.exchange.wire import Kind, pack, unpack, with_token
 
 CONNECT_TIMEOUT_MS = 2000
 REPLY_TIMEOUT_S = 60.0
-"""For an exchange that is connected: its first kill or purge waits for the full rule book to load."""
+"""Reply timeout of a connected exchange: its first kill or purge waits for the full rule book to load."""
 
 Request = Callable[..., list[Any]]
 """`request(kind, *arguments)` returns the whole reply. Raises ExchangeUnreachable without a reply, RequestRejected if the exchange rejects the request."""
@@ -26,7 +26,7 @@ Request = Callable[..., list[Any]]
 def request_socket(endpoint: str, socket: str, curve: Path | None = None, token: str = "") -> Iterator[Request]:
     """Opens the socket "queries" or "admin" of an exchange and yields a `Request`.
 
-    curve: a key folder of `serl keys new`. token: for queries; admin requests have theirs as their first argument. If a token is empty, the
+    curve: a key folder of `serl keys new`. token: for queries; admin requests pass theirs as the first argument. If a token is empty, the
     operator credential of this user's exchange on this machine is used.
     """
     request_numbers, is_given = count(1), bool(token)
@@ -34,7 +34,7 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
 
     def unreachable() -> (
         ExchangeUnreachable
-    ):  # a new one each time: an error that is kept would keep the frames that it went through
+    ):  # a new error each time: a stored one would keep alive the frames that it passed through
         keys = "" if curve else ", or give --curve if it has keys"
         return ExchangeUnreachable(f"no exchange answers at {endpoint}; start one with `serl exchange start`{keys}")
 
@@ -46,7 +46,7 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
             latest = token if is_given else local_operator_token(endpoint)
             if error.code not in ("not_permitted", "login") or latest == token:
                 raise
-            token = latest  # the exchange was restarted, and has another operator credential
+            token = latest  # the exchange was restarted and has another operator credential
             return attempt(kind, *arguments)
 
     def attempt(kind: Kind, *arguments: Any) -> list[Any]:

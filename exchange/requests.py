@@ -1,4 +1,4 @@
-"""Requests to the queries and admin sockets: a few each turn of the loop, charged to a budget. The connection that was served least is next."""
+"""Requests to the queries and admin sockets: a few in each turn of the loop, charged to a budget. The connection that was served least is next."""
 
 import time
 from collections import deque
@@ -14,11 +14,11 @@ from serl.exchange.unread_replies import UnreadReplies
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_REQUESTS_MAX = 16
-"""Requests received, and requests answered, in one turn of the loop."""
+"""Maximum number of requests received, and of requests answered, in one turn of the loop."""
 TURN_FRAMES_MAX = 256
-"""Surplus frames of a malformed message that are dropped in one turn."""
+"""Maximum number of surplus frames of a malformed message dropped in one turn."""
 WAITING_MAX = 1024
-"""Requests that wait for their turn; more wait in libzmq."""
+"""Maximum number of requests that wait here for their turn; more wait in libzmq."""
 
 
 class _Request(NamedTuple):
@@ -31,8 +31,8 @@ class Requests:
 
     Answered operator requests are not charged (`charges_answers` False); refused requests always are.
 
-    Start-time fair queueing (Goyal, Vin and Cheng 1997): a connection that asks little does not wait for the requests of those that ask much,
-    so monitoring goes on while others use up the budget.
+    Start-time fair queueing (Goyal, Vin and Cheng 1997): a connection with few requests does not wait for those with many, so monitoring
+    continues while others use up the budget.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Requests:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether requests have been received that are not answered."""
+        """Whether received requests are still unanswered."""
         return bool(self._waiting)
 
     def answer(self, turn_s: float) -> None:
-        """Receives requests, and if these are all that have arrived answers some; begins none after `turn_s`."""
+        """Receives requests and, if no more have arrived, answers some; begins none after `turn_s`."""
         began = time.monotonic()
         for _ in range(TURN_REQUESTS_MAX):
             if not self._receive():
@@ -75,7 +75,7 @@ class Requests:
                 break
 
     def _receive(self) -> bool:
-        """Receives a request, or drops frames of a malformed one. Returns False if none has arrived, or too many wait."""
+        """Receives a request, or drops frames of a malformed one. Returns False if none has arrived, or too many are waiting."""
         if self._count >= WAITING_MAX:
             return False
         start = processor_time_s()
@@ -95,7 +95,7 @@ class Requests:
         if route not in self._waiting:
             self._waiting[route] = deque()
             self._served_s[route] = max(self._served_s.get(route, 0.0), self._start_s)
-            if len(self._served_s) > 2 * WAITING_MAX:  # those behind the start begin there anyway
+            if len(self._served_s) > 2 * WAITING_MAX:  # connections behind the start begin there anyway
                 self._served_s = {
                     each: own for each, own in self._served_s.items() if own > self._start_s or each in self._waiting
                 }
@@ -119,7 +119,7 @@ class Requests:
             self._budget.spend(took_s)
 
     def _answer(self, route: bytes, waiting: _Request) -> bool:
-        """Answers a request. Returns whether it costs nothing."""
+        """Answers a request. Returns whether it is free of charge."""
         request, accepted, peer = 0, False, peer_of(waiting.frame)
         self._refusals.heard.add(peer.descriptor)
         if not self._unread.admits(peer):

@@ -1,4 +1,4 @@
-"""Resends stored reports to sessions that sent commands again: a few in each turn of the loop, one session after another."""
+"""Resends stored reports to sessions that have repeated commands: a few in each turn of the loop, one session after another."""
 
 import dataclasses
 import time
@@ -17,14 +17,14 @@ from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_S_MAX, QUIET_TURN_S_MAX = 0.00005, 0.01
-"""Time of one turn of the loop after which no further command is answered: while orders arrive, and otherwise."""
+"""Seconds into a turn of the loop after which no further command is answered: while orders arrive, and otherwise."""
 EVENTS_MAX = 512
-"""Events of a DUPLICATE. One command may have caused millions, and a message of 20 bytes must not cost as much again."""
+"""Maximum number of events in a DUPLICATE. One command may have caused millions, and a message of 20 bytes must not cost that much again."""
 
 
 @dataclasses.dataclass
 class _Queue:
-    """What a session waits for: command ids, and the last report that it had been sent when it asked, None = all of them."""
+    """The command ids that a session waits for, each with the last report that it had been sent when it asked, None = all of them."""
 
     route: int
     count: int = 0
@@ -32,8 +32,8 @@ class _Queue:
 
 
 class Resends:
-    """A client that reconnects may send every command again that it has no answer for. Each takes about as long as fifty new orders. So these
-    commands wait here, each row is charged to the budget, and new orders go first."""
+    """A client that reconnects may repeat every command that it has no answer for, and each takes about as long as fifty new orders. Repeated
+    commands therefore wait here, each row is charged to the budget, and new orders go first."""
 
     def __init__(self, core: Core, sessions: Sessions, budget: Budget) -> None:
         self._core, self._sessions, self._budget = core, sessions, budget
@@ -46,15 +46,15 @@ class Resends:
         return bool(self._ring)
 
     def put(self, slot: int, command_ids: NDArray[np.int64], unexecuted: Collection[int]) -> None:
-        """Queues the reports that a session has been sent for these commands, to be sent again. Leaves out commands that are not executed yet: they
-        will be answered. Raises RequestError if too many wait."""
+        """Queues the reports sent to a session for these commands, to be sent again. Leaves out commands that are not executed yet: they will be
+        answered anyway. Raises RequestError if too many are waiting."""
         if unexecuted:
             command_ids = command_ids[~np.isin(command_ids, list(unexecuted))]
         if not len(command_ids):
             return
         gateway = self._core.gateway
         route, queue = int(gateway.route[slot]), self._ring.get(slot)
-        if queue is None or queue.route != route:  # else a session that has ended
+        if queue is None or queue.route != route:  # one with another route belongs to a session that has ended
             queue = self._ring[slot] = _Queue(route)
         if queue.count + len(command_ids) > self._rows_max:
             raise RequestError(
@@ -85,7 +85,7 @@ class Resends:
             self._budget.spend(spent - start)
 
     def _send_reports(self, slot: int, route: int, command_id: int, last_sent: int | None) -> None:
-        """Sends the first stored reports of a command. Sends nothing where they are delayed by latency."""
+        """Sends the first stored reports of a command. Sends nothing if a latency still delays them."""
         participant = int(self._core.gateway.participant[slot])
         try:
             with readable(f"the reports of command {command_id}"):

@@ -46,7 +46,7 @@ def find_valid(commands: Any, words: Any, first_sequence: int, start: int, salt:
 
 
 def row_checksums(rows: Rows, salt: int) -> NDArray[np.uint32]:
-    """`row_checksum` of COMMAND rows, for files that leave the checksums out. uint32 (n,)."""
+    """`row_checksum` of COMMAND rows, for files that omit the checksums. uint32 (n,)."""
     words = np.ascontiguousarray(rows).view(np.uint64).reshape(len(rows), 8)
     mixed = np.full(len(rows), np.int64(salt)).view(np.uint64)
     for word in range(7):

@@ -91,7 +91,7 @@ def event_table(rows: Rows, context: RowContext) -> Table:
 
 
 def _start(rows: Rows, context: RowContext, symbol: NDArray[Any]) -> dict[str, Any]:
-    """The first columns of either table."""
+    """The first columns, common to both tables."""
     time_ns = rows["time_ns"].copy()
     columns: dict[str, Any] = {"time": times(time_ns, context.date), "time_ns": time_ns, "sequence": rows["sequence"].copy()}  # fmt: skip
     if context.participants is not None:
@@ -101,7 +101,7 @@ def _start(rows: Rows, context: RowContext, symbol: NDArray[Any]) -> dict[str, A
 
 
 def _command_sides(rows: Rows) -> NDArray[np.int16]:
-    """(n,) the sides of COMMAND rows: of a change that of its order, if the rows contain it; -1 where there is none."""
+    """The sides of COMMAND rows (n,): for a change that of its order, if the rows contain it; -1 where there is none."""
     kind = rows["kind"]
     sides = np.where(np.isin(kind, (C.NEW, C.PRINT)), rows["side"].astype(np.int16), np.int16(-1))
     new, change = kind == C.NEW, np.isin(kind, CHANGES)
@@ -114,7 +114,7 @@ def _command_sides(rows: Rows) -> NDArray[np.int16]:
 
 
 def find(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(m,) the first places in ids (n,) of the wanted ones (m,), -1 where one is not among them. Fast if the ids increase, as they mostly do."""
+    """The first index (m,) in ids (n,) of each wanted id (m,); -1 for a missing id. Fast if the ids increase, as they mostly do."""
     if not len(ids):
         return np.full(len(wanted), -1)
     order = np.argsort(ids, kind="stable")
@@ -123,7 +123,7 @@ def find(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _details(rows: Rows, details: dict[int, type[IntEnum]]) -> Names:
-    """What the flags of operators' rows mean; none for other rows."""
+    """The names of the flags in operators' rows; none for other rows."""
     names: dict[str, int] = {}
     codes = np.full(len(rows), -1, np.int16)
     for kind, enum in details.items():

@@ -1,7 +1,7 @@
-"""What the exchange does on schedule: phases from each symbol's calendar, the end of volatility interruptions, batch auctions, the end of
+"""Scheduled actions of the exchange: phases from each symbol's calendar, the end of volatility interruptions, batch auctions, the end of
 the day, order expiries, price bands that follow the market.
 
-Its commands carry the time at which they were due, so a day has the same tape at any speed. While a symbol is halted, a phase that
+The commands carry the time at which they were due, so a day has the same tape at any speed. While a symbol is halted, a phase that
 would begin with an auction waits for the RESUME.
 """
 
@@ -21,13 +21,13 @@ from serl.exchange.venue import Venue
 CONTINUOUS, VOLATILITY = int(Phase.CONTINUOUS), int(Phase.VOLATILITY)
 
 EXPIRIES_MAX = 16
-"""Times at which orders expire that have a command each when they are due at once; those after them share one, so that a participant whose orders expire
-a nanosecond apart does not keep others waiting."""
+"""Maximum number of expiry times with a command each when many are due at once; later ones share one command, so that a participant whose orders
+expire a nanosecond apart does not keep others waiting."""
 
 
 class Schedule:
     """The scheduled commands of all symbols. `exchange_participant` returns the participant that issues them, `now_ns` the time,
-    `next_arrival_ns` when the next waiting command arrives."""
+    `next_arrival_ns` the arrival time of the next waiting command."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Schedule:
         self._stopped_ns = self._now_ns  # exchange time of the last command before this start
         self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
-        #: orders that expire within this time of others expire with the next ones: more than 0 while the disk is full, and rows are few
+        #: orders that expire within this time of others expire together with the next ones: above 0 while the disk is full and rows are few
         self._expiry_pause_ns = self._expired_ns = 0
 
     def start(
@@ -56,8 +56,8 @@ class Schedule:
         deposited: Collection[int] = (),
     ) -> None:
         """Applies the configured rules, accounts (by participant) and current phases where they differ, and ends the day if its end passed
-        while the exchange was stopped. `deposited`: the accounts whose configured balances are not deposited any more, besides those
-        with deposits."""
+        while the exchange was stopped. `deposited`: accounts whose configured balances are not deposited again, in addition to those with
+        deposits."""
         self._bands.start(now_ns)
         rows: list[Rows] = []
         market = self._venue.market
@@ -93,7 +93,7 @@ class Schedule:
         self._begin_phases(due, now_ns)
 
     def set_back(self, time_ns: int) -> None:
-        """The clock goes back to a time, not before the last command: what is due after it is due again."""
+        """Follows a clock that goes back to a time, not before the last command: everything due after that time is due again."""
         self._calendar = self._calendar.after(time_ns)
         self._bands.set_back(time_ns)
 
@@ -120,7 +120,7 @@ class Schedule:
         return min(expiry_ns, self._next_other_ns)
 
     def pause_expiries(self, is_full: bool, speed: float) -> None:
-        """Notes whether the disk is full: then orders expire once per second of real time."""
+        """Notes whether the disk is full: in that case orders expire once per second of real time."""
         self._expiry_pause_ns = round(SECOND_NS * speed) if is_full else 0
 
     @property
@@ -135,8 +135,8 @@ class Schedule:
         steps_max: int | None = None,
         expiries_max: int | None = None,
     ) -> bool:
-        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time. Returns False, and is to be
-        called again, if it stops after `steps_max` of them, or if `before` returns False. After `expiries_max` times at which orders expire, those that are due expire together."""
+        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time. Returns False if it stops after
+        `steps_max` commands or because `before` returns False: then call it again. After `expiries_max` expiry times, all due orders expire together."""
         steps = expiries = 0
         while (time_ns := self.next_ns) <= until_ns:
             if steps == steps_max:
@@ -180,8 +180,8 @@ class Schedule:
         self._send([command(scheduled.kind, symbol=scheduled.symbol, flags=scheduled.phase)], scheduled.time_ns)
 
     def prepare_phase(self, number: int, phase: int, time_ns: int) -> None:
-        """Call it before a PHASE. Where this would begin continuous trading with an auction that moves the band, it holds the auction and
-        moves the band: triggers, which run with the PHASE itself, trade within the new band."""
+        """Prepares a PHASE; call it before sending one. If the phase would begin continuous trading with an auction that moves the band, this holds the
+        auction and moves the band first: triggers, which run with the PHASE itself, then trade within the new band."""
         market = self._venue.market
         if phase != CONTINUOUS or market.state.halted[number] or not self._bands.follows(number):
             return
@@ -218,7 +218,7 @@ class Schedule:
         of a halt restarts the interruption."""
         state = self._venue.market.state
         is_interrupted = state.symbols[:, PHASE] == VOLATILITY
-        if not np.count_nonzero(is_interrupted):  # as nearly always, several times in each turn
+        if not np.count_nonzero(is_interrupted):  # nearly always the case; this runs several times in each turn
             self._interruption_ends_ns = {}
             return
         stopped = is_interrupted & (self._calendar_phase != VOLATILITY)

@@ -64,18 +64,18 @@ from serl.exchange.warm import warm_loop
 from serl.exchange.zap import Zap
 
 PUBLISH_S = 0.001
-"""Time for which a flood of control messages may delay the feed, so that it is not published after each of them."""
+"""Longest delay of the feed during a flood of control messages, so that it need not be published after each of them."""
 TURN_S, QUIET_TURN_S = 0.00005, 0.0002
-"""Time of one turn of the loop after which no further message of a socket other than orders is read: while orders arrive, and otherwise."""
+"""Seconds into a turn of the loop after which no further message is read from sockets other than orders: while orders arrive, and otherwise."""
 IDLE_S = 0.1
-"""Time that the compiled loop waits for messages at most, where nothing is due earlier."""
+"""Longest time that the compiled loop waits for messages if nothing is due earlier."""
 LOGIN_NS = 1_000_000
-"""Time after which the loop looks again whether a name is saved, or missed reports are read."""
+"""Interval at which the loop checks again whether a name is saved, or missed reports are read."""
 SWITCH_S = 0.0001
-"""Time for which the loop waits at most for a thread that runs Python, such as one that reads the journal: Python's own limit is 5 ms."""
+"""Longest time that the loop waits for a thread that runs Python, such as one that reads the journal: Python's own limit is 5 ms."""
 POLLED = ("strangers", "queries", "admin", "feed")
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
-"""Reasons for which the compiled loop returns although it lacks nothing."""
+"""Reasons for which the compiled loop returns although it lacks no resource."""
 
 
 class Exchange:
@@ -87,7 +87,7 @@ class Exchange:
                 "expected a pyzmq with its bundled libzmq, got one without; install the wheel: pip install --only-binary pyzmq pyzmq"
             )
         self.config = config
-        warm_loop()  # before there is a market: its books may be compiled by another process meanwhile
+        warm_loop()  # before the market is created: another process may compile its books meanwhile
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.login, refusals = Login(config.login), Refusals()
         keys = read_keys(config.login.curve_keys) if config.login.curve_keys else None
@@ -151,7 +151,7 @@ class Exchange:
             self.feed.counter[PUBLISHED] = self.core.gateway.counter[EVENTS]
             self._segment, self._published_s = self.core.journal.events, 0.0
             self._polls: dict[tuple[str, ...], Any] = {}
-            self._waiting: set[str] = set()  # sources with time left, of which requests are received and not answered
+            self._waiting: set[str] = set()  # sources with time left that have received but unanswered requests
             self._others = self._other_sources()
             self._stopping, self._messages_received = "", 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
@@ -160,7 +160,7 @@ class Exchange:
         self._commands_accepted = self._count_accepted()
 
     def _other_sources(self) -> deque[tuple[str, Callable[[float], None]]]:
-        """What serves each source for a time in seconds, the next one first."""
+        """(source, function that serves it for a time in seconds), the next one first."""
         return deque(
             (
                 ("strangers", self._zap.answer),
@@ -186,7 +186,7 @@ class Exchange:
             self._commit_pipe["events"] = POLL_IN
 
     def _poll_items(self, names: tuple[str, ...]) -> Any:
-        """What the compiled loop polls: the orders socket, those of these sources, and last the pipe of durable commands, if any."""
+        """The poll items of the compiled loop: the orders socket, those of these sources, and last the pipe of durable commands, if any."""
         if names not in self._polls:
             sources = {**self._sockets, "strangers": self._zap.socket}
             sockets = [sources[name] for name in ("orders", *names)]
@@ -196,7 +196,7 @@ class Exchange:
         return self._polls[names]
 
     def run(self, ready: Callable[[], None] = lambda: None, ending: Callable[[], None] = lambda: None) -> str:
-        """Serves until a stop is requested, then calls `ending` and closes everything, also on an error. Returns why it stopped.
+        """Serves until a stop is requested, then calls `ending` and closes everything, also after an error. Returns why it stopped.
 
         Raises JournalError if the disk failed: nothing more is journaled or acknowledged, and the journal stays as it is.
         """
@@ -221,7 +221,7 @@ class Exchange:
             try:
                 time_slices.shorten()
                 sys.setswitchinterval(SWITCH_S)
-                ready()  # may start a compiler, whose files are for everybody
+                ready()  # may start a compiler, whose files everybody may read
                 stack.enter_context(private_files())
                 with self.core.journal.disk_errors():
                     self._loop()
@@ -266,17 +266,17 @@ class Exchange:
                 self.news.repeat()
 
     def _serve_reason(self, reason: int) -> None:
-        """Does what the compiled loop came back for."""
+        """Does what the compiled loop returned for."""
         if reason == NEED_LATENCY:
             self.inbound.delay_last_message()
         if self.lockstep is None and not self._execute_due() and reason == NEED_DUE_COMMANDS:
             self._serve_others(
                 set(self._polled)
-            )  # the order that waits until all are executed must not keep all others waiting
+            )  # an order that waits until all of them are executed must not hold up all others
         if reason == CONTROL_MESSAGE:
             self._answer_control()
         elif reason == OTHER_SOCKET_READY:
-            names = zip(self._polled, self.core.poll[1:], strict=False)  # the last row may be a pipe's
+            names = zip(self._polled, self.core.poll[1:], strict=False)  # the last row may be the pipe's
             self._serve_others({name for name, item in names if item["revents"]} | self._waiting)
         elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
             self._answer_control()  # the disk is full
@@ -284,20 +284,20 @@ class Exchange:
             self._serve_others(self._waiting)
 
     def _answer_control(self) -> None:
-        """Answers the message that the compiled loop left, and charges a stranger's."""
+        """Answers the message that the compiled loop left, and charges it if it is a stranger's."""
         began, is_stranger = processor_time_s(), self.core.gateway.counter[PENDING_SESSION] < 0
         self.control.answer_pending()
         if is_stranger:
             self._shares["strangers"].spend(processor_time_s() - began)
 
     def _finish_logins(self) -> None:
-        if self.control.may_finish_logins:  # else nothing is charged, also not the rest of the turn
+        if self.control.may_finish_logins:  # otherwise nothing is charged, not even the rest of the turn
             began = processor_time_s()
             self.control.finish_logins()
             self._shares["strangers"].spend(processor_time_s() - began)
 
     def _serve_orders(self) -> int:
-        """Runs the compiled loop once. Returns why it came back."""
+        """Runs the compiled loop once. Returns the reason why it returned."""
         idle_ns = int(min(IDLE_S, self._connections.wait_s) * 1e9)
         if self._has_new_messages():
             idle_ns = min(self.config.intervals.turn_ms * 1_000_000, idle_ns)
@@ -314,7 +314,7 @@ class Exchange:
         if self.feed.counter[PUBLISHED] != self.core.gateway.counter[EVENTS]:
             idle_ns = 0
         deadline_ns = time.monotonic_ns() + idle_ns
-        # delayed reports of events are queued as soon as these happen
+        # delayed reports are queued as soon as their events happen
         publisher = PYTHON if self.sessions.reports.has_sessions else self.feed.publisher
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.state, publisher)
 
@@ -344,8 +344,8 @@ class Exchange:
         return int(counter[NEXT_SEQUENCE] + counter[STAGED])
 
     def _set_affordable(self) -> int:
-        """Chooses the sources that are served besides orders: while these arrive, those with time left. Returns the nanoseconds until that
-        changes, or until what waits can be answered."""
+        """Chooses the sources to serve besides orders; while orders arrive, only those with time left. Returns the nanoseconds until that
+        changes, or until a waiting request can be answered."""
         waits_s = self._shares.waits_s()
         self._polled = tuple(name for name in POLLED if not waits_s[name])
         self.core.poll = self._poll_items(self._polled)
@@ -357,7 +357,7 @@ class Exchange:
         return int(min((wait_s for wait_s in waits_s.values() if wait_s), default=1.0) * 1e9)
 
     def _serve_others(self, ready: set[str]) -> None:
-        """Serves sources that are ready: while orders arrive one in each turn, so that an order waits for one short piece of other work."""
+        """Serves the sources that are ready; while orders arrive, one per turn, so that an order waits for only one short piece of other work."""
         is_limited = self._shares.are_limited
         for _ in range(len(self._others)):
             name, serve = self._others[0]
@@ -389,7 +389,7 @@ class Exchange:
         self.sessions.reports.send_due(now_ns)
 
     def _follow_segment(self) -> None:
-        """Begins anew after the event segment was replaced, before which everything was published."""
+        """Starts again after the event segment was replaced; everything before it has been published."""
         if self.core.journal.events is not self._segment:
             self._segment = self.core.journal.events
             self.feed.counter[PUBLISHED] = 0

@@ -49,11 +49,11 @@ class Sessions:
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
         self.catch_up = CatchUp(core, self.reports, self.send, clock.now_ns, config.limits.replay_reports_max)
-        #: whether there is no time to look for many missed reports now, and whether a login waits for it
+        #: whether there is currently no time to look for many missed reports, and whether a login is waiting for that
         self.is_busy: Callable[[], bool] = lambda: False
         self.has_waited = False
         self._descriptors: dict[int, int] = {}  # by slot
-        #: what participants had left of their rates at the end of a session, and the time: a new login does not grant them anew
+        #: what participants had left of their rates at the end of a session, and the time: a new login does not renew their allowance
         self._rates_left: dict[int, tuple[float, float, int]] = {}
         self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
@@ -78,11 +78,11 @@ class Sessions:
         return [int(slot) for slot in np.flatnonzero(self._gateway.status == LIVE)]
 
     def name(self, slot: int) -> str:
-        """The participant's name."""
+        """The name of the session's participant."""
         return self.participants.name(int(self._gateway.participant[slot]))
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number. Returns False if its pipe is full or gone; its session, which would wait in vain, is then marked SLOW."""
+        """Sends a message to a routing number. Returns False if its pipe is full or gone; its session, which would wait in vain, is then marked SLOW."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.ZMQError:
@@ -99,8 +99,8 @@ class Sessions:
         return self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
     def log_in(self, route: int, message: list[Any], peer: Peer) -> bool:
-        """Logs a participant in: sends WELCOME, then missed reports. Returns False, and has sent nothing, while a new name or setting is being
-        saved, or missed reports are being read: call it again. Raises RequestError if the login is rejected."""
+        """Logs a participant in: sends WELCOME, then missed reports. Sends nothing and returns False while a new name or setting is being saved, or
+        missed reports are being read: then call it again. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
             raise RequestError(
@@ -125,7 +125,7 @@ class Sessions:
                 "login", f"all {len(self._gateway.status)} sessions (sessions_max) are in use; try again later"
             )
         if participant is None:
-            if not self._new_names.take(0, owes=False):  # they share a bucket, because a connection costs nothing
+            if not self._new_names.take(0, owes=False):  # new names share a bucket, because connections cost nothing
                 raise RequestError(
                     "rate",
                     f"more than {self.limits['new_names_per_s_max']:g} new names per second (new_names_per_s_max) log in; try again later",
@@ -146,7 +146,7 @@ class Sessions:
         return True
 
     def _apply_account(self, participant: int) -> None:
-        """Applies the configured settings to an account that has none, of a new participant. Raises RequestError if the disk is full."""
+        """Applies the configured settings to the account of a new participant, which has none yet. Raises RequestError if the disk is full."""
         current = self._core.market.state.accounts[participant]
         if not current.any() and (rows := setting_rows(participant, self.participants.account(participant), current)):
             sent = np.concatenate(rows)
@@ -204,7 +204,7 @@ class Sessions:
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
 
     def _missed_reports(self, participant: int, after: int) -> tuple[bool, Rows | None]:
-        """(whether they have been looked for, the reports after one; None where they are not, or no longer, to be had)."""
+        """(whether the search is complete, the reports after number `after`; None if they are not, or no longer, available)."""
         missed = int(self._core.market.state.report[participant]) - after
         if not missed:
             return True, np.zeros(0, EVENT)
@@ -215,7 +215,7 @@ class Sessions:
             self.has_waited = True
             return False, None
         is_over, rows = self._core.journal.missed.find(participant, after, self._gateway, limit)
-        return is_over, rows if rows is not None and len(rows) == missed else None  # else the last ones are lost
+        return is_over, rows if rows is not None and len(rows) == missed else None  # otherwise the last ones are lost
 
     def _welcome(self, slot: int, last_report: int, missed: Rows | None) -> None:
         gateway = self._gateway
@@ -223,7 +223,7 @@ class Sessions:
         state = self._core.market.state
         last_reported = int(state.report[participant])
         last_id = int(state.last_command_id[participant])
-        if self._clock.kind == "lockstep":  # the ids of commands that have still to arrive are used
+        if self._clock.kind == "lockstep":  # ids of commands that have yet to arrive are already in use
             last_id = max(last_id, int(gateway.last_sent_id[participant]))
         next_report = last_reported + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
@@ -244,7 +244,7 @@ class Sessions:
         self.catch_up.begin(slot, np.zeros(0, EVENT) if missed is None else missed, next_report - 1, delays)
 
     def last_sent(self, slot: int) -> int | None:
-        """The last report that a session has been sent, if others have happened that it will be sent; None if it has been sent all."""
+        """The last report that a session has been sent, if there are later ones still to be sent; None if it has been sent all reports."""
         behind = self.catch_up.last_sent(slot)
         return self.reports.last_sent(int(self._gateway.participant[slot])) if behind is None else behind
 
@@ -276,7 +276,7 @@ class Sessions:
         if cancels and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             if not self._core.journal.is_full or self._core.market.has_orders(participant):  # the reserved rows are few
                 self._core.submit(self._mass_cancel(participant))
-            # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
+            # stays set for a delayed cancel: if the exchange stops before it arrives, the next start cancels
             self.participants.set_cancel_on_disconnect(participant, False)
 
     def close(self, slot: int, code: str, text: str) -> None:
@@ -315,7 +315,7 @@ class Sessions:
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
         heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         paused_ns, self._checked_ns = now - self._checked_ns - heartbeat_ns, now
-        if paused_ns > heartbeat_ns:  # the exchange itself did not run, or compiled its full rule book: it heard nobody
+        if paused_ns > heartbeat_ns:  # suspended, or compiling the full rule book, the exchange received nothing
             np.minimum(gateway.last_in_ns + paused_ns, now, out=gateway.last_in_ns)
         silence_s = self._config.intervals.silence_s
         self._unsent_goodbyes = [
@@ -338,7 +338,7 @@ class Sessions:
         return ended
 
     def _send_or_drop(self, route: int, message: bytes) -> bool:
-        """Returns True if the message is sent or its connection is gone; False if it must be tried again."""
+        """Returns True if the message was sent or its connection is gone; False if the caller must try again."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.Again:

@@ -30,7 +30,7 @@ CONFIGURED = [setting for setting in Setting if setting not in (Setting.SELF_TRA
 
 
 def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], price_ticks_max: int) -> list[Rows]:
-    """RULE rows where the configured rules differ from the market's: `current`, the symbol's row of Snapshot.symbols, int64
+    """RULE rows for the configured rules that differ from the market's. `current`: the symbol's row of Snapshot.symbols, int64
     (SYMBOL_COLUMNS,)."""
     wanted = [
         (Rule.LOT, LOT, symbol.lot_multiple), (Rule.MATCHING, MATCHING, int(symbol.matching == "pro-rata")),
@@ -40,7 +40,7 @@ def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], pri
     rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
     rows += band_rows(number, current, _band_at_start(symbol, current, price_ticks_max))
     current_entries = dict(current[TICKS:].reshape(-1, 2)[current[TICKS + 1 :: 2] != 0].tolist())
-    # 0 removes an entry; removals go first, because the table is small
+    # 0 removes an entry; removals go first, because the table has little room
     entries = dict.fromkeys(sorted(current_entries), 0) | symbol.tick_table
     return rows + [
         _rule(number, Rule.TICK, value, start)
@@ -53,12 +53,12 @@ def band_rows(number: int, current: NDArray[np.int64], band_ticks: tuple[int, in
     """RULE rows that change a symbol's band to (low, high), 0 for none, where it differs from `current` (see rule_rows)."""
     wanted = zip((Rule.BAND_LOW, Rule.BAND_HIGH), (BAND_LOW, BAND_HIGH), band_ticks, strict=True)
     rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
-    # first the edge that narrows the band: what it triggers must not trade between the two bands
+    # the edge that narrows the band goes first: orders that it triggers must not trade between the two bands
     return rows[::-1] if band_ticks[0] < current[BAND_LOW] else rows
 
 
 def _band_at_start(symbol: SymbolConfig, current: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
-    """The band at a start. A band that follows the market is kept if it has the configured width; else its reference is the last
+    """The band at a start. A band that follows the market is kept if it has the configured width; otherwise its reference is the last
     trade, or the configured one."""
     if symbol.band_ppm is None:
         return symbol.band_low_ticks, symbol.band_high_ticks
@@ -77,7 +77,7 @@ def _rule(symbol: int, rule: Rule, value: int, from_ticks: int = 0) -> Rows:
 
 
 def account_rows(accounts: Mapping[int, AccountLimits], current: NDArray[np.int64]) -> list[Rows]:
-    """ACCOUNT rows where configured settings differ from the market's: `current`, Snapshot.accounts, int64 (participants,
+    """ACCOUNT rows for the configured settings that differ from the market's. `current`: Snapshot.accounts, int64 (participants,
     ACCOUNT_COLUMNS). A participant that is not in `accounts` has no limits and no fees of its own."""
     rows = []
     for participant in sorted(accounts.keys() | set(np.flatnonzero(current[:, CONFIGURED].any(axis=1)).tolist())):
@@ -86,7 +86,7 @@ def account_rows(accounts: Mapping[int, AccountLimits], current: NDArray[np.int6
 
 
 def setting_rows(participant: int, account: AccountLimits, current: NDArray[np.int64]) -> list[Rows]:
-    """The same of one participant: `current`, int64 (ACCOUNT_COLUMNS,)."""
+    """Like `account_rows`, for one participant. `current`: its row, int64 (ACCOUNT_COLUMNS,)."""
     wanted = account.settings() or [(setting, 0) for setting in CONFIGURED]
     return [
         command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value)
@@ -96,14 +96,14 @@ def setting_rows(participant: int, account: AccountLimits, current: NDArray[np.i
 
 
 def asset_rows(assets: Assets, current: NDArray[np.int64]) -> list[Rows]:
-    """RULE rows where the assets of symbols differ from the market's: `current`, Snapshot.assets, int64 (symbols, ASSET_COLUMNS)."""
+    """RULE rows for the assets of symbols that differ from the market's. `current`: Snapshot.assets, int64 (symbols, ASSET_COLUMNS)."""
     places = np.argwhere(assets.rows != current).tolist()
     return [_rule(symbol, Rule(Rule.BASE_ASSET + place), int(assets.rows[symbol, place])) for symbol, place in places]
 
 
 def deposit_rows(accounts: Mapping[int, AccountLimits], assets: Assets, deposits: NDArray[np.int64]) -> list[Rows]:
-    """DEPOSIT rows of the configured balances of accounts that have no deposits: `deposits`, Snapshot.deposits. ConfigError for an unknown
-    asset or a wrong amount."""
+    """DEPOSIT rows of the configured balances of accounts that have no deposits. `deposits`: Snapshot.deposits. Raises ConfigError for an
+    unknown asset or an invalid amount."""
     rows = []
     named = {participant: account for participant, account in accounts.items() if isinstance(account, AccountConfig)}
     for participant, account in sorted(named.items()):
@@ -114,5 +114,5 @@ def deposit_rows(accounts: Mapping[int, AccountLimits], assets: Assets, deposits
 
 
 def deposit_row(participant: int, asset: int, units: int) -> Rows:
-    """A DEPOSIT."""
+    """A DEPOSIT row."""
     return command(CommandKind.DEPOSIT, order_id=participant, qty_lots=asset, price_ticks=units)

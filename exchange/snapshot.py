@@ -14,11 +14,11 @@ SPECIAL = np.dtype(
         ("order_number", "<i8"),
         ("order_id", "<i8"),
         ("price_ticks", "<i8"),  # the limit, 0 = none
-        ("queue_ticks", "<i8"),  # where it stands in its queue
+        ("queue_ticks", "<i8"),  # its price in its queue
         ("open_lots", "<i8"),  # an iceberg: its displayed part
         ("reserve_lots", "<i8"),
-        ("total_lots", "<i8"),  # filled + open + reserve, and what a linked order has traded of it
-        ("display_lots", "<i8"),  # 0: no iceberg, as for the other terms
+        ("total_lots", "<i8"),  # filled + open + reserve, and the lots of it that a linked order has traded
+        ("display_lots", "<i8"),  # 0: not an iceberg; likewise 0 = unset for the other terms
         ("min_lots", "<i8"),
         ("stop_ticks", "<i8"),
         ("trail_ticks", "<i8"),
@@ -34,21 +34,21 @@ SPECIAL = np.dtype(
         ("peg", "u1"),
         ("self_trade", "u1"),  # 255: as the account says
         ("touch_ticks", "<i8"),
-        ("updates", "<i8"),  # 1: its fills are taken off the linked order, else they cancel it
-        ("waits", "<i8"),  # 1: for its parent, 2: that is filled, and it is due
+        ("updates", "<i8"),  # 1: its fills reduce the linked order, 0: they cancel it
+        ("waits", "<i8"),  # 1: waits for its parent, 2: the parent is filled and this order is due
         ("child", "<i8"),  # order_id of the order that waits for this one
         ("parent", "<i8"),  # order_id of the order that it waits for, 0 = none yet
     ],
     align=True,
 )
-"""An order that is not displayed, or has a display, expiry or link: by symbol, queue, side, price from best to worst, then time. In STOP
-those that rising prices trigger come first, then those that falling prices trigger."""
+"""An order that is not displayed, or has a display, expiry or link; sorted by symbol, queue, side, price from best to worst, then time. In STOP
+the orders triggered by rising prices come first, then those triggered by falling prices."""
 FIRST_SPECIAL_NAMES = 22
-"""Columns of SPECIAL in the first version; the hash of a market in which the later ones are all 0 does not contain them."""
+"""Number of columns of SPECIAL in the first version; the hash omits the later ones if all of them are 0."""
 FIRST_COLUMNS = {"terms": 10, "accounts": FIRST_ACCOUNT_COLUMNS}
-"""The same of Snapshot.terms and Snapshot.accounts."""
+"""Number of columns of Snapshot.terms and Snapshot.accounts in the first version."""
 LATER_FIELDS = ("assets", "deposits")
-"""Fields of Snapshot that the first version did not have, and that its hash does not contain where they are all 0."""
+"""Fields of Snapshot that the first version did not have; the hash omits them if they are all 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Snapshot:
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS): sent for the next NEW
     assets: NDArray[np.int64]  # (S, ASSET_COLUMNS)
-    deposits: NDArray[np.int64]  # (P, 2 S) units of the asset with that number, less 1
+    deposits: NDArray[np.int64]  # (P, 2 S) units by asset number - 1
 
     def digest(self) -> str:
         """SHA-256 over all fields, hexadecimal: equal for equal markets in any implementation and version."""
@@ -81,7 +81,7 @@ class Snapshot:
             columns = [value[name] for name in names] if names else [value]
             first = FIRST_SPECIAL_NAMES if field.name == "specials" else len(columns)
             digest.update(f"{field.name}{value.shape}".encode())
-            for column in columns[:first]:  # by column, so that padding between fields does not count
+            for column in columns[:first]:  # column by column, so that padding between fields does not count
                 digest.update(np.ascontiguousarray(column, dtype=np.int64).tobytes())
             for name, column in zip(names[first:], columns[first:], strict=True):
                 if column.any():
@@ -90,7 +90,7 @@ class Snapshot:
 
 
 def without_unused(values: NDArray[Any], columns: int) -> NDArray[Any]:
-    """The first `columns` columns, and the further ones up to the last that is used, so that the hash equals that of versions without them."""
+    """The first `columns` columns and any further ones up to the last that is used, so that the hash equals that of versions without them."""
     used = np.flatnonzero(values[:, columns:].any(axis=0))
     return values[:, : columns + (int(used[-1]) + 1 if len(used) else 0)]
 

@@ -1,4 +1,4 @@
-"""The exchange's sockets: what libzmq queues for their connections, and the ports that they listen on."""
+"""The exchange's sockets: how much libzmq queues for their connections, and the ports that they listen on."""
 
 import zmq
 
@@ -23,7 +23,8 @@ class PortInUse(SerlError, RuntimeError):
 def bind_sockets(
     context: "zmq.Context[zmq.Socket[bytes]]", config: ExchangeConfig, manual_subscriptions: bool, keys: Keys | None
 ) -> dict[str, "zmq.Socket[bytes]"]:
-    """The sockets by name, bound. manual_subscriptions: the exchange decides who receives what. Raises PortInUse, and ends the context."""
+    """Binds the sockets and returns them by name. manual_subscriptions: the exchange decides who receives what. Raises PortInUse after ending
+    the context."""
     sockets = {}
     for name, endpoint in config.endpoints.items():
         socket = context.socket(KINDS[name])
@@ -55,7 +56,7 @@ def bind_sockets(
 
 
 def _limit(socket: "zmq.Socket[bytes]", name: str, config: ExchangeConfig) -> None:
-    """Sets what libzmq queues for one connection. A message over the size closes its connection before libzmq stores it."""
+    """Limits what libzmq queues for one connection. A larger message closes its connection before libzmq stores it."""
     limits = config.limits
     handshake_bytes = CURVE_HANDSHAKE_BYTES if config.login.curve_keys else 0
     socket.maxmsgsize = {

@@ -1,4 +1,4 @@
-"""Connections to the orders socket that are not logged in: how their cost is limited, and how they are closed."""
+"""Connections to the orders socket that are not logged in: limits their cost, and closes them."""
 
 import contextlib
 import socket
@@ -14,24 +14,24 @@ from serl.exchange.peer import Peer, Refusals
 from serl.exchange.wire import Kind, pack
 
 ANSWERS_MIN = 8
-"""Messages of a connection that are answered even without time left: enough for a login and some refused messages."""
+"""Messages per connection that are answered even if no time is left: enough for a login and some refused messages."""
 FLOOD_MESSAGES = 256
-"""Messages that a connection may send after it heard that it is not logged in: many commands are on their way when a session ends. With more it is
-closed. A flood of large messages would otherwise take the processor for as long as the strangers' share allows at once, 20 ms of each 200."""
+"""Messages that a connection may send after it was told that it is not logged in: many commands are on their way when a session ends. After more it
+is closed. Otherwise a flood of large messages would occupy the processor for as long as the strangers' share allows at once, 20 ms of each 200."""
 DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 FLOOD_WAIT_S, ADMISSION_S = 1.0, 0.05
-"""After such a flood nobody is admitted for this time, because its sender is likely to connect again at once, and to send as much: however little each
-of these bursts costs, ten a second are in the way of more than one order in a hundred. Then all who wait are admitted, before another flood may count."""
+"""After such a flood nobody is admitted for this time, because its sender is likely to reconnect at once and send as much again: however little each
+of these bursts costs, ten a second delay more than one order in a hundred. Then all who wait are admitted, before another flood may count."""
 GRACE_S = 0.1
-"""Time in which a connection that is closed may still read why."""
+"""Time in which a connection that is being closed may still read the reason."""
 
 
 class Strangers:
     """Connections that are not logged in. They are anonymous, so all of them share one budget, which also pays for admitting new ones (zap.py).
 
     While the budget has no time left, the first ANSWERS_MIN messages of each connection are still answered, because it had to wait for its
-    admission; the next message closes it. A client that floods through ever new connections must wait for each of them.
+    admission; the next message closes it. A client that floods through one new connection after another must wait for each of them.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Strangers:
         return True
 
     def forget(self, route: int) -> None:
-        """Counts the messages of a connection anew: its participant, who logged out, has paid for the next login. Not while there is no time left:
-        it would be answered anyway, however often it logs in."""
+        """Resets the message count of a connection: its participant, which logged out, has paid for the next login. Does nothing while no time is left:
+        otherwise it would be answered however often it logs in."""
         if not self.is_limited():
             self._answered.pop(route, None)
 
     def mute(self, route: int, peer: Peer) -> None:
-        """Mutes a connection that was told that it is not logged in. For MUTE_NS the compiled loop drops what it sends until a HELLO, because many
+        """Mutes a connection that was told that it is not logged in. For MUTE_NS the compiled loop drops its messages until a HELLO, because many
         commands are on their way when a session ends."""
         gateway = self._gateway
         place = gateway.counter[MUTED_ROUTES] % len(gateway.muted_route)
@@ -83,20 +83,20 @@ class Strangers:
         muted[muted == route] = -1
 
     def drop_cost_s(self) -> float:
-        """What the messages cost that the compiled loop dropped since the last call."""
+        """The cost of the messages that the compiled loop has dropped since the last call."""
         dropped, dropped_bytes = int(self._gateway.counter[DROPPED]), int(self._gateway.counter[DROPPED_BYTES])
         cost_s = (dropped - self._dropped) * DROP_S + (dropped_bytes - self._dropped_bytes) * DROP_BYTE_S
         self._dropped, self._dropped_bytes = dropped, dropped_bytes
         return cost_s
 
     def close_floods(self) -> float:
-        """Closes connections that go on sending although they heard that they are not logged in. Returns the seconds for which no other connection should be
-        admitted. Floods of many connections, one after the other, do not add to each other's."""
+        """Closes connections that keep sending although they were told that they are not logged in. Returns the seconds for which no other connection
+        should be admitted. The waiting times for floods on many connections, one after the other, do not add up."""
         found = False
         for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
             self._gateway.muted_messages[place] = 0
             route = int(self._gateway.muted_route[place])
-            if route >= 0:  # else it has logged in
+            if route >= 0:  # otherwise it has logged in
                 text = f"more than {FLOOD_MESSAGES} messages on a connection that is not logged in; send HELLO first"
                 self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
                 found = True
@@ -106,17 +106,17 @@ class Strangers:
         return FLOOD_WAIT_S
 
     def close(self, route: int, peer: Peer, message: bytes, grace_s: float = GRACE_S) -> None:
-        """Sends a connection a message, which shows that it still exists, and closes it in `grace_s`. The compiled loop drops what it has
-        sent already."""
+        """Sends a connection a message, which shows that it still exists, and closes it after `grace_s`. The compiled loop drops the messages that it
+        has already sent."""
         own = open_connection(peer.descriptor, self._port)
         if own is None:
             return
-        self._router.get(zmq.EVENTS)  # libzmq notices now whose connections have ended
+        self._router.get(zmq.EVENTS)  # makes libzmq notice which connections have ended
         try:
             self._router.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.Again:
             pass  # it does not read
-        except zmq.ZMQError:  # it has ended, and its descriptor may be another's now
+        except zmq.ZMQError:  # it has ended, and its descriptor may now belong to another connection
             own.close()
             return
         self._refusals.connections_closed += 1
@@ -126,7 +126,7 @@ class Strangers:
         self._closing.append((time.monotonic() + grace_s, own))
 
     def finish(self) -> None:
-        """Ends connections whose time to read is over."""
+        """Ends connections whose grace time is over."""
         now_s = time.monotonic() if self._closing else 0.0
         for _ in range(len(self._closing)):
             end_s, own = self._closing.popleft()

@@ -1,4 +1,4 @@
-"""Which topics of the feed have subscribers; who may subscribe where the exchange requires a login; how much one connection may subscribe to."""
+"""Subscriptions to the feed: which topics have subscribers, who may subscribe if the exchange requires a login, and limits per connection."""
 
 import dataclasses
 import time
@@ -14,30 +14,31 @@ from serl.exchange.login import Login
 from serl.exchange.peer import Peer, Refusals, number_of, peer_of
 
 TURN_MESSAGES_MAX = 64
-"""Subscriptions read in one turn of the loop."""
+"""Maximum number of subscriptions read in one turn of the loop."""
 CONNECTIONS_REMEMBERED = 4096
-"""Connections, closed ones too (libzmq does not tell which one has ended), whose subscriptions are remembered. If an older one unsubscribes, its topics are still encoded, for nobody."""
+"""Number of connections whose subscriptions are remembered, closed ones included (libzmq does not report which one has ended). If an older one
+unsubscribes, its topics are still encoded, for nobody."""
 CLOSED_REMEMBERED = 1024
-"""Connections that were closed, whose messages are dropped: libzmq stores all that it has read, and newer subscriptions wait behind them."""
+"""Number of closed connections whose messages are dropped: libzmq stores everything that it has read, and newer subscriptions wait behind it."""
 DROP_TURN_S = 0.0003
-"""Time of one turn of the loop after which no further message of a closed connection is dropped."""
+"""Seconds into a turn of the loop after which no further message of a closed connection is dropped."""
 DROP_SHARE = 0.25
-"""The part of that time that the feed's share pays. Strangers pay the rest: new connections wait for it, and with them the next flood."""
+"""The part of that time charged to the feed's share. The rest is charged to strangers: new connections wait for it, and with them the next flood."""
 
 _FIRST_BYTES = b"\x00", b"\x01"
-"""Of a message that unsubscribes, and of one that subscribes."""
+"""The first byte of a message that unsubscribes, and of one that subscribes."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Own:
-    """The prefixes that a connection is subscribed to, the most that they ever were, and how many it named that do not exist."""
+    """The prefixes that a connection is subscribed to, the highest number of them so far, and how many it named that do not exist."""
 
     prefixes: set[bytes] = dataclasses.field(default_factory=set)
     most: int = 0
     unknown: int = 0
 
     def change(self, prefix: bytes, subscribes: bool) -> bool:
-        """Subscribes or unsubscribes. Returns whether this was not repeated: more prefixes than ever before, or fewer than now."""
+        """Subscribes or unsubscribes. Returns whether the message was not a repeat: it led to more prefixes than ever before, or to fewer than now."""
         (self.prefixes.add if subscribes else self.prefixes.discard)(prefix)
         is_more = len(self.prefixes) > self.most
         self.most = max(self.most, len(self.prefixes))
@@ -47,11 +48,11 @@ class _Own:
 class Subscriptions:
     """The subscribed prefixes of an XPUB socket, with their numbers of subscribers.
 
-    A connection adds one to a prefix however often it subscribes, and takes away only what it added: nobody can end another's subscription.
+    A connection adds one to a prefix however often it subscribes, and removes only what it added: nobody can end another's subscription.
     A connection with more than `unknown_topics_max` subscriptions to topics that do not exist is closed, and one that repeats more than
     `repeated_subscriptions_per_s_max`. Where a login is required, the
-    exchange decides instead of libzmq who receives what (the socket has the mode XPUB_MANUAL from before it was bound), and only subscriptions
-    with a credential count. A connection's other subscriptions are its own filter and have no effect here.
+    exchange decides instead of libzmq who receives what (the socket has been in mode XPUB_MANUAL since before it was bound), and only
+    subscriptions with a credential count. A connection's other subscriptions are its own filter and have no effect here.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Subscriptions:
         self._unknown_max, self._port = limits.unknown_topics_max, endpoint_port(socket.get_string(zmq.LAST_ENDPOINT))
         self.is_known: Callable[[bytes], bool] = lambda topic: True
         self.prefixes: dict[bytes, int] = {}
-        #: those that connections subscribed to in the last turn, also where others were subscribed before
+        #: prefixes that connections subscribed to in the last turn, even if others were already subscribed
         self.new: set[bytes] = set()
         self._own: dict[str, _Own] = {}
         self._repeated, self._closed = Charges(limits.repeated_subscriptions_per_s_max), dict[str, None]()
@@ -84,12 +85,12 @@ class Subscriptions:
         return before is None or before.keys() != self.prefixes.keys()
 
     def owed_by_strangers_s(self) -> float:
-        """The time since the last call that strangers pay."""
+        """The time to charge to strangers since the last call."""
         dropped_s, self._dropped_s = self._dropped_s, 0.0
         return (1.0 - DROP_SHARE) * dropped_s
 
     def _receive(self) -> zmq.Frame | None:
-        """The next message of a connection that is not closed; None if there is none, or those of others took too long."""
+        """The next message of a connection that is not closed; None if there is none, or if dropping those of closed ones took too long."""
         began_s = processor_time_s()
         stop_s = began_s + DROP_TURN_S
         while began_s < stop_s:
@@ -106,13 +107,13 @@ class Subscriptions:
         return None
 
     def _drop(self, frame: zmq.Frame, number: str) -> None:
-        """Drops a message of a closed connection, unless it changes what libzmq tells at the end of the connection."""
+        """Drops a message of a closed connection, unless it changes what libzmq reports at the end of the connection."""
         data, own = frame.bytes, self._own.get(number)
         if data[:1] in _FIRST_BYTES and (own is None or (data[:1] == b"\x01") != (data[1:] in own.prefixes)):
             self._read(frame)
 
     def _close(self, peer: Peer) -> None:
-        """Closes a connection. What it has sent already is dropped."""
+        """Closes a connection. The messages that it has already sent are dropped."""
         if peer.number in self._closed:
             return
         self._refusals.connections_closed += 1
@@ -154,7 +155,7 @@ class Subscriptions:
             self._note_repeated(peer)
 
     def _note_repeated(self, peer: Peer) -> None:
-        """Charges a connection a message that changes nothing, and closes it if it sent too many."""
+        """Charges a connection for a message that changes nothing, and closes it if it has sent too many."""
         if not self._repeated.take(int(peer.number)):
             self._close(peer)
 
@@ -172,7 +173,7 @@ class Subscriptions:
             self._socket.setsockopt(zmq.SUBSCRIBE, topic)
         else:
             self._socket.setsockopt(zmq.UNSUBSCRIBE, topic)
-        # by the token alone, so that a connection's end takes back what it added, and a stranger cannot take back anything
+        # by the token alone, so that a connection's end removes what it added, and a stranger cannot remove anything
         return self._login.permits("data", token, None)
 
     def _count(self, topic: bytes, change: int) -> None:

@@ -1,4 +1,4 @@
-"""Tables: named columns of one length, as pandas, polars and Arrow have them, and as files."""
+"""Tables: named columns of equal length, convertible to pandas, polars and Arrow, and written to files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -32,7 +32,7 @@ class Names(NamedTuple):
 
     @classmethod
     def encode(cls, values: Iterable[str | None]) -> "Names":
-        """The column of these texts."""
+        """Creates a column from texts."""
         listed = list(values)
         names = tuple(dict.fromkeys(value for value in listed if value is not None))
         number = {name: index for index, name in enumerate(names)}
@@ -40,7 +40,7 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, codes: Any, names: Iterable[str]) -> "Names":
-        """The column with these codes (n,), in the smallest type that holds them all; codes beyond the names are none. A repeated name gets a
+        """Creates a column from codes (n,), in the smallest type that holds them all; codes beyond the names mean none. A repeated name gets a
         number, because the libraries need distinct names."""
         names, codes = _distinct(names), np.asarray(codes)
         known = (codes >= 0) & (codes < len(names))
@@ -48,19 +48,19 @@ class Names(NamedTuple):
 
     @classmethod
     def of_enum(cls, values: NDArray[Any], enum: type[IntEnum], none: Sequence[int] = ()) -> "Names":
-        """The column of an enumeration's values (n,), in lower case; those in `none` are none, as are unknown ones."""
+        """Creates a column from an enumeration's values (n,), with names in lower case; values in `none` and unknown ones mean none."""
         members = [member for member in enum if member not in none]
         index = np.full(ENUM_VALUES, -1, np.int8)
         index[members] = np.arange(len(members))
         return cls(index[values], tuple(member.name.lower() for member in members))
 
     def decode(self) -> NDArray[Any]:
-        """(n,) the names themselves, None for none."""
+        """The names themselves, (n,); None for none."""
         return np.array([*self.names, None], object)[self.codes]
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """The names; one that occurs again as `name (2)`, or the next number that is free."""
+    """The names; a repeated one becomes `name (2)`, or gets the next free number."""
     found: dict[str, None] = {}
     for name in names:
         number, text = 1, name
@@ -75,9 +75,9 @@ Column = NDArray[Any] | Names
 
 
 class Table:
-    """Named columns of one length. Times are datetime64[ns], names are `Names`; the rest are integers, floats and bools.
+    """Named columns of equal length. Times are datetime64[ns], names are `Names`; the rest are integers, floats and bools.
 
-    ConfigError if the lengths differ.
+    Raises ConfigError if the lengths differ.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
@@ -92,12 +92,12 @@ class Table:
         return self._rows
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column as a numpy array (n,); names as objects, None for none. KeyError if there is no such column."""
+        """A column as a numpy array (n,); names as objects, None for none. Raises KeyError if there is no such column."""
         column = self.columns[name]
         return column.decode() if isinstance(column, Names) else column
 
     def rows(self, which: Any) -> "Table":
-        """The table of some rows: a slice, a mask (n,) or indices."""
+        """A table of some of the rows, given by a slice, a mask (n,) or indices."""
         return Table({
             name: Names(column.codes[which], column.names) if isinstance(column, Names) else column[which]
             for name, column in self.columns.items()
@@ -122,7 +122,7 @@ class Table:
         return f"<p>{len(self):,} rows</p><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A DataFrame that shares the memory of the columns. MissingPackageError without pandas."""
+        """Returns a DataFrame that shares the memory of the columns. Raises MissingPackageError without pandas."""
         require("DataFrames", "pandas")
         import pandas
 
@@ -133,7 +133,7 @@ class Table:
         return pandas.DataFrame(columns, copy=False)
 
     def to_polars(self) -> "polars.DataFrame":
-        """A DataFrame of polars, in which NaN is null; columns of integers share their memory with it. MissingPackageError without polars."""
+        """Returns a polars DataFrame, in which NaN is null; columns of integers share their memory with it. Raises MissingPackageError without polars."""
         require("DataFrames", "polars")
         import polars
 
@@ -147,7 +147,7 @@ class Table:
         return polars.DataFrame([series(name, column) for name, column in self.columns.items()])
 
     def to_arrow(self) -> "pyarrow.Table":
-        """A table of pyarrow, in which NaN is null; numbers and times share their memory with it. MissingPackageError without pyarrow."""
+        """Returns a pyarrow table, in which NaN is null; numbers and times share their memory with it. Raises MissingPackageError without pyarrow."""
         require("Arrow tables", "pyarrow", extra="history")
         import pyarrow
 
@@ -163,7 +163,7 @@ class Table:
     def write(self, path: Path | str) -> None:
         """Writes a file, complete or not at all: Parquet (.parquet), CSV (.csv) or Arrow (.arrow, .feather).
 
-        ConfigError for another ending, UnwritableFileError, and MissingPackageError without pyarrow.
+        Raises ConfigError for any other ending, UnwritableFileError, and MissingPackageError without pyarrow.
         """
         path = Path(path)
         if path.suffix not in WRITERS:
@@ -194,7 +194,7 @@ def _write_arrow(table: "pyarrow.Table", file: IO[bytes]) -> None:
 WRITERS: dict[str, Callable[["pyarrow.Table", IO[bytes]], None]] = {
     ".parquet": _write_parquet, ".csv": _write_csv, ".arrow": _write_arrow, ".feather": _write_arrow,
 }  # fmt: skip
-"""By the ending of the file."""
+"""Writers by file ending."""
 
 
 def values(column: Column) -> NDArray[Any]:
@@ -203,12 +203,12 @@ def values(column: Column) -> NDArray[Any]:
 
 
 def times(time_ns: NDArray[np.int64], date: str = "") -> NDArray[np.datetime64]:
-    """(n,) datetime64[ns], a copy: nanoseconds after midnight of the date YYYY-MM-DD, or without one after 1970-01-01."""
+    """Converts times (n,) to datetime64[ns], as a copy: nanoseconds after midnight of the date YYYY-MM-DD, or of 1970-01-01 without a date."""
     return np.datetime64(date or "1970-01-01", "ns") + np.ascontiguousarray(time_ns).view("timedelta64[ns]")
 
 
 def money(ticks: NDArray[Any], units: Sequence[Decimal], symbol: NDArray[Any]) -> NDArray[np.float64]:
-    """(n,) ticks (n,) times the value of a tick of their symbol (n,), as the nearest floats; NaN for a symbol without a unit."""
+    """Multiplies ticks (n,) by the value of a tick of their symbol (n,); the nearest floats (n,), NaN for a symbol without a unit."""
     if len(set(units)) == 1 and len(symbol) and symbol.min() >= 0 and symbol.max() < len(units):  # ten times as fast
         over, under = units[0].as_integer_ratio()
         return np.asarray(ticks * np.float64(over) / np.float64(under))
@@ -219,5 +219,5 @@ def money(ticks: NDArray[Any], units: Sequence[Decimal], symbol: NDArray[Any]) -
 
 
 def prices(ticks: NDArray[Any], tick_sizes: Sequence[str], symbol: NDArray[Any]) -> NDArray[np.float64]:
-    """(n,) prices in money of ticks (n,); NaN for 0, which is no price."""
+    """Converts ticks (n,) to prices in money (n,); NaN for 0, which is not a price."""
     return money(np.where(ticks == 0, np.nan, ticks), [Decimal(size) for size in tick_sizes], symbol)

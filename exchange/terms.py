@@ -29,17 +29,17 @@ class Terms:
     update_link: int | None = None
     """order_id of the other order of a one-updates-other pair."""
     waits: int | None = None
-    """1: the order is inactive until the order whose child it is is filled."""
+    """1: the order is inactive until its parent, the order that names it as `child`, is filled."""
     child: int | None = None
     """order_id of an order that waits for this one."""
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False
     to_limit: bool = False
-    """Market-to-limit, of an order without a price."""
+    """Market-to-limit; only for an order without a price."""
 
     def items(self) -> list[tuple[Term, int]]:
-        """The terms that are set, with their values, as TERM commands take them."""
+        """The terms that are set, with their values as in TERM commands."""
         values = ((term, getattr(self, term.name.lower())) for term in Term)
         return [(term, integer(str(term.name).lower(), value)) for term, value in values if value is not None]
 
@@ -57,13 +57,13 @@ NO_TERMS = Terms()
 
 
 def check_terms(terms: Any) -> None:
-    """ConfigError for what are no terms, as a dictionary."""
+    """Raises ConfigError unless `terms` is a `Terms`, for example if it is a dictionary."""
     if not isinstance(terms, Terms):
         raise ConfigError(f"terms: expected Terms, got {terms!r}; such as Terms(display_lots=10)")
 
 
 def checked_time_in_force(value: Any) -> TimeInForce:
-    """The value as a TimeInForce, which may be given by its number; ConfigError for all else."""
+    """Returns a TimeInForce, which may be given by its number. Raises ConfigError for anything else."""
     try:
         return TimeInForce(-1 if isinstance(value, bool) else operator.index(value))
     except (TypeError, ValueError):
@@ -71,7 +71,7 @@ def checked_time_in_force(value: Any) -> TimeInForce:
 
 
 def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields: Any) -> Rows:
-    """COMMAND rows of a new order: one TERM per term from `command_id` on, then the NEW.
+    """COMMAND rows of a new order: one TERM per term, numbered from `command_id` on, then the NEW.
 
     `fields` are those of `records.command`. The order id is `rows[-1]["command_id"]`.
     """
@@ -79,7 +79,7 @@ def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields:
 
 
 def replacement(command_id: int, terms: Terms, **fields: Any) -> Rows:
-    """COMMAND rows of a REPLACE that changes terms of an order: one TERM per term from `command_id` on, then the REPLACE."""
+    """COMMAND rows of a REPLACE that changes terms of an order: one TERM per term, numbered from `command_id` on, then the REPLACE."""
     return _with_terms(CommandKind.REPLACE, command_id, terms, flags=int(CommandFlag.TERMS), **fields)
 
 

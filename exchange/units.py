@@ -1,4 +1,4 @@
-"""Sizes and durations with units, and time zones, as settings give them."""
+"""Parses sizes and durations with units, and time zones, in settings."""
 
 import re
 from functools import cache
@@ -7,16 +7,16 @@ from zoneinfo import available_timezones
 SIZES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 time_zones = cache(available_timezones)
-"""The names of all time zones, read once: they are hundreds of files."""
+"""The names of all time zones, read only once, because they are hundreds of files."""
 
 
 def size_bytes(text: str) -> float:
-    """'200 GB' in bytes. Raises ValueError for anything else."""
+    """Converts a text like '200 GB' to bytes. Raises ValueError for anything else."""
     return _with_unit(text, SIZES)
 
 
 def duration_s(text: str) -> float:
-    """'30 d' in seconds. Raises ValueError for anything else."""
+    """Converts a text like '30 d' to seconds. Raises ValueError for anything else."""
     return _with_unit(text, DURATIONS)
 
 

@@ -78,7 +78,7 @@ def _validate_accounts(state: State) -> None:
 
 
 def _validate_reserves(state: State, open_slots: set[int]) -> None:
-    """What accounts reserve is that of their open orders; of a linked pair on one side the smaller lots at the lower price count once."""
+    """Checks that accounts reserve what their open orders need; of a linked pair on one side the smaller lots at the lower price count once."""
     named = {
         (int(order["participant"]), int(order["order_id"])): slot
         for slot in open_slots
@@ -190,7 +190,7 @@ def _validate_free(state: State, used_orders: int) -> None:
 
 
 def _validate_heaps(state: State, open_slots: set[int]) -> None:
-    """Every order with a trigger is in one of the heaps in which it is looked for, and what is counted of them is right."""
+    """Checks that every order with a trigger is in one of the heaps that are searched for it, and that the counts of them are right."""
     found: dict[int, int] = {}
     for symbol in range(len(state.halted)):
         for heap, root in enumerate(state.roots[symbol].tolist()):

@@ -1,4 +1,4 @@
-"""What the schedule and the bands act on: the journaled market of an exchange, or a market in process."""
+"""Protocols of the market that the schedule and the bands act on: the journaled market of an exchange, or a market in process."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -8,13 +8,13 @@ from serl.exchange.records import Rows
 
 
 class EventReader(Protocol):
-    """The events of a venue, for one reader: those of trades and phases at least."""
+    """Reads the events of a venue, at least those of trades and phases."""
 
     def newest(self) -> Iterator[Rows]:
         """The EVENT rows so far in chunks, newest chunk first, each chunk oldest row first."""
 
     def new(self) -> list[Rows]:
-        """The EVENT rows since the last call, or since the reader was made, oldest first."""
+        """The EVENT rows since the last call, or since the reader was created, oldest first."""
 
 
 class Venue(Protocol):

@@ -1,4 +1,4 @@
-"""Compiles or loads what an exchange calls itself, before it serves."""
+"""Compiles or loads the functions that an exchange calls, before it serves."""
 
 import numpy as np
 

@@ -57,7 +57,7 @@ class Kind(IntEnum):
 
 
 def kind_name(kind: Any) -> str:
-    """The name of a message's kind for the log; kind: its first element, which may be anything."""
+    """The name of a message's kind, for the log. kind: its first element, which may be anything."""
     return next((known.name for known in Kind if known == kind), str(kind) if isinstance(kind, int) else "of no kind")
 
 
@@ -103,7 +103,7 @@ ORDER_FORMS = {
 }
 
 NESTING_MAX = 8
-"""Lists and maps in each other in a message from a client. No message has more than three; Python can neither print nor compare a thousand."""
+"""Maximum nesting of lists and maps in a client's message. No message needs more than three levels; Python can neither print nor compare a thousand."""
 
 
 class RequestError(SerlError):
@@ -123,7 +123,7 @@ def unpack(data: bytes) -> list[Any]:
     """Decodes an untrusted message. Raises RequestError `malformed` unless it is one small msgpack array `[kind, ...]`."""
     try:
         message = msgpack.unpackb(data, strict_map_key=False, max_array_len=64, max_map_len=64, max_ext_len=0)
-    except Exception as error:  # msgpack raises its own, ValueError, UnicodeDecodeError, RecursionError ...
+    except Exception as error:  # msgpack raises its own errors, ValueError, UnicodeDecodeError, RecursionError ...
         raise RequestError(
             "malformed", f"expected a msgpack array [kind, ...], got {len(data)} bytes: {_describe(error)}"
         ) from None
@@ -137,7 +137,7 @@ def unpack(data: bytes) -> list[Any]:
 
 
 def _is_shallow(value: Any, levels: int) -> bool:
-    """Whether a decoded value has at most so many lists and maps in each other."""
+    """Whether a decoded value nests lists and maps at most `levels` deep."""
     if not isinstance(value, (list, dict)):
         return True
     return levels > 0 and all(
@@ -171,7 +171,7 @@ def expect(message: list[Any], form: str, *types: type) -> list[Any]:
 
 
 def with_token(values: Sequence[Any], token: str) -> list[Any]:
-    """The values of a query; its last one is the token, if there is one."""
+    """The values of a query, followed by the token if there is one."""
     return [*values, token] if token else list(values)
 
 
@@ -181,7 +181,7 @@ def split_token(message: list[Any]) -> tuple[list[Any], str]:
 
 
 def subscription(topic: bytes, token: str) -> bytes:
-    """What to subscribe to, besides the topic itself, on an exchange that requires a login."""
+    """The subscription needed in addition to the topic itself on an exchange that requires a login."""
     return b"\0" + token.encode() + b"\0" + topic
 
 

@@ -9,7 +9,7 @@ from serl.exchange.errors import ConfigError
 
 
 def parse_yaml(text: str | bytes) -> Any:
-    """The value of a YAML document. Raises yaml.YAMLError, also for bytes that are not text and for invalid dates, numbers and nesting."""
+    """Parses a YAML document. Raises yaml.YAMLError, also for bytes that are not text and for invalid dates, numbers and nesting."""
     try:
         return yaml.safe_load(text)
     except (ValueError, RecursionError) as error:
@@ -17,7 +17,7 @@ def parse_yaml(text: str | bytes) -> Any:
 
 
 def read_settings(path: Path, example: str) -> dict[str, Any]:
-    """The settings in a file; an empty file has none. example: names a file that shows the form. Raises ConfigError if the file is not a map."""
+    """Reads the settings in a file; an empty file has none. example: the name of a file that shows the form. Raises ConfigError if the file is not a map."""
     try:
         values = parse_yaml(path.read_bytes()) or {}
     except OSError as error:

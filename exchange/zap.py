@@ -1,4 +1,4 @@
-"""Which CURVE keys may connect, and the number of each connection: the ZAP handler (rfc.zeromq.org/spec/27) of an exchange, answered by its loop."""
+"""Decides which CURVE keys may connect and numbers the connections: the ZAP handler (rfc.zeromq.org/spec/27) of an exchange, run by its loop."""
 
 import time
 from itertools import count
@@ -13,12 +13,12 @@ ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"serl"
 """With a domain, libzmq also asks about connections without CURVE."""
 TURN_REQUESTS_MAX = 16
-"""Connections admitted in one turn of the loop."""
+"""Maximum number of connections admitted in one turn of the loop."""
 
 
 class Zap:
-    """Admits connections by their public key, or all where `keys` is None. Its key and a unique number become its User-Id. libzmq admits
-    no connection before the answer: while the budget has no time, the connection waits in its handshake, and its sender's data wait in TCP."""
+    """Admits connections by their public key, or all if `keys` is None. The key and a unique number become the connection's User-Id. libzmq admits
+    no connection before the answer: while the budget has no time, the connection waits in its handshake, and its sender's data waits in TCP."""
 
     def __init__(
         self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str] | None, refusals: Refusals, budget: Budget
@@ -29,7 +29,7 @@ class Zap:
         self.socket.bind(ENDPOINT)
 
     def answer(self, turn_s: float) -> None:
-        """Answers requests that wait; begins none after `turn_s`."""
+        """Answers waiting requests; begins none after `turn_s`."""
         began = time.monotonic()
         for _ in range(TURN_REQUESTS_MAX):
             if time.monotonic() - began > turn_s:

@@ -1,4 +1,4 @@
-"""Zstandard compression: part of Python from 3.14 on, the same as a package before."""
+"""Zstandard compression: part of Python from 3.14 on, before that a package with the same API."""
 
 import sys
 
@@ -11,7 +11,7 @@ __all__ = ["ZstdError", "ZstdFile", "compress", "compress_checked", "decompress"
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that a frame contains; allocates no more. Raises ZstdError if the frame is damaged or its size differs."""
+    """Returns the `size` bytes that a frame contains; allocates no more. Raises ZstdError if the frame is damaged or its size differs."""
     frame = ZstdDecompressor()
     found = frame.decompress(data, size)
     if len(found) != size or not frame.eof:
@@ -20,13 +20,13 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 def compress_checked(data: bytes, level: int) -> bytes:
-    """A frame with a checksum of the data, which is checked when it is decompressed."""
+    """Compresses data into a frame with a checksum, which is verified on decompression."""
     options: dict[int, int] = {CompressionParameter.compression_level: level, CompressionParameter.checksum_flag: 1}
     return compress(data, options=options)
 
 
 def decompress_up_to(data: bytes, size_max: int) -> bytes:
-    """The bytes that a frame contains, `size_max` at most. Raises ZstdError if the frame is damaged or has more."""
+    """Returns the bytes that a frame contains, at most `size_max`. Raises ZstdError if the frame is damaged or has more."""
     frame = ZstdDecompressor()
     found = frame.decompress(data, size_max)
     if not frame.eof:

@@ -1,4 +1,4 @@
-"""Who may use a gateway: what foreign clients log in with, and the participants of the exchange that they are."""
+"""The accounts of a gateway: the credentials of foreign clients, and the participants of the exchange that they trade as."""
 
 import hmac
 import os
@@ -17,10 +17,10 @@ from serl.exchange.private_files import read_token, warn_if_shared
 from serl.exchange.yaml_text import read_settings
 
 SECRETS = ("secret", "token")
-"""Each may stand in the file itself, in a file of its own (`secret_file`) or in the environment (`secret_env`)."""
+"""Each may be given in the accounts file, in a file of its own (`secret_file`) or in an environment variable (`secret_env`)."""
 
 SECRET_CHARACTERS = 32
-"""Of the secrets that are made here, six bits each."""
+"""Number of characters of generated secrets, six bits each."""
 
 
 class GatewayAccount(BaseModel):
@@ -28,13 +28,13 @@ class GatewayAccount(BaseModel):
 
     Attributes:
         participant: its name on the exchange.
-        login: what a foreign client says it is: API key, SenderCompID or user name; the participant's name by default.
-        public_key: what its signatures are verified with instead of a secret, as PEM; only Binance's API has it.
-        secret: what the client proves it with: API secret or password; "" with a public key.
-        token: the participant's token on the exchange, if that has participants.
+        login: how a foreign client identifies itself: API key, SenderCompID or user name; by default the participant's name.
+        public_key: verifies its signatures in place of a secret, as PEM; only Binance's API supports it.
+        secret: how the client authenticates: API secret or password; "" with a public key.
+        token: the participant's token on the exchange, if the exchange has participants.
         cancel_on_disconnect: the exchange cancels its orders when its client disconnects.
-        drop_copy: it does not trade; it receives what all participants do.
-        balances: what the account starts with, by asset; only gateways whose protocol has balances use it.
+        drop_copy: the account does not trade; it receives the events of all participants.
+        balances: the account's initial balances by asset; only gateways whose protocol has balances use them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,7 +74,7 @@ class GatewayAccount(BaseModel):
         return secret
 
     def proves(self, secret: str) -> bool:
-        """Whether a secret is this account's; compares in constant time. Nothing proves an account without a secret."""
+        """Whether a secret is this account's; compares in constant time. Always False for an account without a secret."""
         return bool(self.secret) and hmac.compare_digest(self.secret.encode(), secret.encode())
 
 
@@ -83,7 +83,7 @@ Accounts = Mapping[str, GatewayAccount]
 
 
 def read_accounts(path: Path) -> Accounts:
-    """The accounts in a YAML file: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`. Raises ConfigError."""
+    """Reads the accounts in a YAML file: `accounts: {PARTICIPANT: {login: ..., secret: ..., token: ...}}`. Raises ConfigError."""
     entries = read_settings(path, "docs/gateways/index.md").get("accounts")
     warn_if_shared(path, "accounts file")
     if not isinstance(entries, dict) or not entries:
@@ -113,7 +113,7 @@ def _account(path: Path, name: str, entry: Any) -> GatewayAccount:
 
 
 def new_accounts(names: Sequence[str], secret_characters: int = SECRET_CHARACTERS) -> Accounts:
-    """Accounts of an exchange without participants, each with a secret of its own that is made here. Raises ConfigError."""
+    """Creates accounts for an exchange without participants, each with a generated secret. Raises ConfigError."""
     for name in names:
         if not is_name(name):
             raise ConfigError(f"expected names of 1 to 64 printable bytes, got {name[:80]!r}; change it")
@@ -128,7 +128,7 @@ def new_accounts(names: Sequence[str], secret_characters: int = SECRET_CHARACTER
 
 
 def require_secrets(accounts: Accounts, protocol: str) -> None:
-    """Raises ConfigError for an account with a public key, for protocols that know only passwords."""
+    """Raises ConfigError for an account with a public key; for protocols that support only passwords."""
     for account in accounts.values():
         if not account.secret:
             raise ConfigError(
@@ -137,8 +137,8 @@ def require_secrets(accounts: Accounts, protocol: str) -> None:
 
 
 def check_lengths(accounts: Accounts, protocol: str, login_characters: int, secret_characters: int) -> None:
-    """Raises ConfigError for a login or secret that does not fit into a protocol's fields: ASCII, of so many characters, without a blank at
-    its ends."""
+    """Raises ConfigError for a login or secret that does not fit into a protocol's fields: ASCII, at most this many characters, no blank at
+    either end."""
     for account in accounts.values():
         for name, text, most in (
             ("login", account.login, login_characters),

@@ -1,10 +1,10 @@
-"""Where gateways listen."""
+"""Parses the addresses at which gateways listen."""
 
 from serl.exchange.errors import ConfigError
 
 
 def read_address(option: str, text: str, example: str) -> tuple[str, int]:
-    """(host, port) of HOST:PORT; an IPv6 host may be in brackets. Raises ConfigError."""
+    """Parses HOST:PORT as (host, port); an IPv6 host may be in brackets. Raises ConfigError."""
     host, separator, port = text.rpartition(":")
     if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigError(f"{option}: expected HOST:PORT, got {text!r}; for example {example}")

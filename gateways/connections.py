@@ -1,4 +1,4 @@
-"""How many TCP connections a gateway accepts, of all clients together and of each address."""
+"""Limits on the TCP connections that a gateway accepts, in total and per address."""
 
 import functools
 import os
@@ -12,10 +12,10 @@ from serl.exchange.log import log
 from serl.exchange.open_files import raise_open_files
 
 BACKLOG = 32
-"""Connections that asyncio accepts in a turn of its loop, so that a flood of them lets others have their turn. Until a refused one is closed, it
-accepts three turns more."""
+"""Maximum number of connections that asyncio accepts in one turn of its loop, so that a flood of them does not starve other tasks. Until a refused
+one is closed, it accepts for three more turns."""
 QUEUE = 1024
-"""Connections that wait in the system until they are accepted."""
+"""Maximum number of connections that wait in the system to be accepted."""
 RESERVED = 128 + 4 * BACKLOG
 """Descriptors kept for the exchange's sockets, files, the standard streams, and connections that are being refused."""
 
@@ -24,22 +24,22 @@ class SupportsFileno(Protocol):
     """A socket."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """The file descriptor."""
 
 
 class ConnectionLimits(NamedTuple):
     """How many connections may be open.
 
     Attributes:
-        total: of all addresses.
-        per_address: of one of them.
+        total: from all addresses together.
+        per_address: from a single address.
     """
 
     total: int
     per_address: int
 
     def exceeded(self, open_addresses: Iterable[str], address: str) -> int:
-        """The limit that one more connection of an address exceeds; 0 if it is permitted. O(open connections), microseconds per hundred."""
+        """The limit that one more connection from an address would exceed; 0 if it is permitted. O(open connections), microseconds per hundred."""
         total = own = 0
         for each in open_addresses:
             total += 1
@@ -48,13 +48,13 @@ class ConnectionLimits(NamedTuple):
 
 
 REQUESTS = ConnectionLimits(total=1024, per_address=300)
-"""Of gateways whose clients open connections for requests and streams as they need them."""
+"""Defaults for gateways whose clients open connections for requests and streams as they need them."""
 SESSIONS = ConnectionLimits(total=256, per_address=128)
-"""Of gateways with one connection for a session."""
+"""Defaults for gateways with one connection per session."""
 
 
 def permitted(limits: ConnectionLimits) -> ConnectionLimits:
-    """Lets the process open as many connections, as far as the system permits. Returns what it permits, and logs if that is less."""
+    """Lets the process open this many connections, as far as the system permits. Returns the permitted limits, and logs if they are lower."""
     wanted = limits.total + RESERVED
     allowed = raise_open_files(wanted)
     if allowed is None or allowed >= wanted:
@@ -69,7 +69,7 @@ def permitted(limits: ConnectionLimits) -> ConnectionLimits:
 
 
 def lengthen_queues(sockets: Iterable[SupportsFileno]) -> None:
-    """Lets QUEUE connections wait at listening sockets: asyncio has one number, BACKLOG, for both."""
+    """Lets QUEUE connections wait at listening sockets: asyncio uses one number, BACKLOG, for both the queue and the turn."""
     for each in sockets:
         with socket.socket(fileno=os.dup(each.fileno())) as same:
             same.listen(QUEUE)

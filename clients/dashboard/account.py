@@ -1,4 +1,4 @@
-"""The dashboard's own participant: positions, profit, open orders, trades; the orders that the page's operator enters and cancels."""
+"""The dashboard's own participant: its positions, profit, open orders and trades; the page's operator enters and cancels its orders."""
 
 import time
 from collections import deque
@@ -21,7 +21,7 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason, Tim
 RETRY_S = 2.0
 FILLS_KEPT = 100
 ORDERS_SHOWN = 200
-"""Open orders that a page shows; if there are more, the oldest."""
+"""Maximum number of open orders that a page shows; if there are more, it shows the oldest."""
 DONE = {EventKind.ACCEPTED: "accepted", EventKind.CANCELLED: "cancelled"}
 
 
@@ -38,7 +38,7 @@ class Account:
         self._reset(from_start=True)
 
     def _reset(self, *, from_start: bool) -> None:
-        #: what stays true after a login
+        #: a problem that remains after a login
         self._lasting_problem = (
             ""
             if from_start
@@ -47,9 +47,9 @@ class Account:
         self.problem = self._lasting_problem
         self._session = Session(self.name, self._token)
         self._session.last_report = 0 if from_start else -1
-        #: proceeds of sales less cost of purchases in ticks x lots, by symbol number
+        #: proceeds of sales minus cost of purchases in ticks x lots, by symbol number
         self._cash: dict[int, int] = {}
-        #: by symbol number, in microticks x lots; below 0: rebates
+        #: fees by symbol number, in microticks x lots; below 0: rebates
         self._fees: dict[int, int] = {}
         self._fills: deque[Report] = deque(maxlen=FILLS_KEPT)
         self._open = OpenOrders()
@@ -100,7 +100,7 @@ class Account:
         self._session.live = False
 
     def reset(self) -> None:
-        """Starts again with a new process of the exchange: without a journal its reports are numbered from 1 again, so all are read again."""
+        """Starts again after the exchange was restarted: without a journal it numbers its reports from 1 again, so all of them are read again."""
         self._disconnect("")
         self._reset(from_start=True)
 
@@ -130,17 +130,17 @@ class Account:
             future.set_exception(ActionFailed(self.problem or "no reply from the exchange"))
 
     def order(self, future: "Future[str]", symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> None:
-        """Queues an order (without a price: a market order), after a login where needed; the future holds the exchange's reply."""
+        """Queues an order (without a price: a market order), and logs in first if needed; the future receives the exchange's reply."""
 
         def encode() -> tuple[int, bytes]:
             order, (message,) = self._session.new_order(symbol, side, qty_lots, price_ticks, TimeInForce.GTC, False)
-            del self._session.orders[order.order_id]  # `OpenOrders` has it
+            del self._session.orders[order.order_id]  # `OpenOrders` keeps it
             return order.order_id, message
 
         self._queue(future, encode)
 
     def cancel(self, future: "Future[str]", order_id: int) -> None:
-        """Queues the cancellation of an open order. Raises `ActionFailed` for another."""
+        """Queues the cancellation of an open order. Raises `ActionFailed` if the order is not open."""
         if order_id not in self._open:
             raise ActionFailed(f"expected an open order of {self.name}, got {order_id}: it may be filled or cancelled")
         self._queue(future, lambda: self._session.command(CommandKind.CANCEL, order_id))
@@ -162,11 +162,11 @@ class Account:
         return self._session.live
 
     def set_balances(self, rows: list[list[int]]) -> None:
-        """Takes the fees from the reply to ACCOUNT."""
+        """Sets the fees from the reply to ACCOUNT."""
         self._fees = {symbol: Balances.from_balances(amounts).fees_microticks for symbol, _, *amounts in rows}
 
     def as_json(self, mids: dict[int, float | None]) -> dict[str, Any]:
-        """For the page. mids: mid prices in ticks by symbol number; profit = cash + position x mid, in ticks x lots."""
+        """The account's state for the page. mids: mid prices in ticks by symbol number; profit = cash + position x mid, in ticks x lots."""
         rows = []
         for symbol, instrument in (
             (instrument.number, instrument) for instrument in self._session.instruments.values()

@@ -1,4 +1,4 @@
-"""The state that pages show. Each page gets what has changed since its last frame, however long ago that was."""
+"""The state that pages show. Each page receives the changes since its last frame, however long ago that was."""
 
 import threading
 import time
@@ -8,15 +8,15 @@ from typing import Any
 from serl.clients.dashboard.symbol import SymbolView
 
 OPERATOR_SECTIONS = {"standings"}
-"""Sections that only pages with the operator token get: they show what participants cannot read of each other."""
+"""Sections that only pages with the operator token receive: they show what participants must not know about each other."""
 OPERATOR_S = 3.0
 TRADES_A_FRAME = 60
-"""Trades sent at once to a page that has shown the symbol before, at most; a new page gets all that are kept."""
+"""Maximum number of trades sent at once to a page that has already shown the symbol; a new page gets all that are kept."""
 
 
 @dataclass
 class Cursor:
-    """What a page has been sent."""
+    """The state that a page has been sent so far."""
 
     #: whether the page has given the operator token
     operator: bool = False
@@ -30,17 +30,17 @@ class Cursor:
     sections: dict[str, int] = field(default_factory=dict)
 
     def select(self, symbol: str) -> None:
-        """Switches to another symbol, of which the page has nothing yet."""
+        """Switches to another symbol, of which the page has received nothing yet."""
         self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (), 0, 0
         self.traders, self.candles = None, {}
 
 
 class Board:
-    """The link writes it and pages read it, both while they hold `lock`."""
+    """The state that pages show. The link writes it and pages read it, both while they hold `lock`."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        #: increases with each new process of the exchange
+        #: increases with each restart of the exchange
         self.generation = 0
         self.views: dict[str, SymbolView] = {}
         self._sections: dict[str, tuple[int, Any]] = {}
@@ -62,7 +62,7 @@ class Board:
         return time.monotonic() - self._operator_s < OPERATOR_S
 
     def frame(self, cursor: Cursor) -> dict[str, Any]:
-        """Returns everything new for a page, and advances its cursor; empty if nothing is new."""
+        """Returns everything new for a page and advances its cursor; empty if nothing is new."""
         frame: dict[str, Any] = {}
         if cursor.operator:
             self._operator_s = time.monotonic()

@@ -8,9 +8,9 @@ from serl.exchange.calendar import SECOND_NS
 
 PERIODS_S = 1, 10, 60, 300
 CANDLES = 300
-"""Kept for each period."""
+"""Number of candles kept for each period."""
 PRINTED, CROSSED = 1, 2
-"""off_book of a trade: a print, outside the book, which makes no candle; an auction, which has no aggressor."""
+"""off_book of a trade: a print, outside the book, which is not part of any candle; an auction, which has no aggressor."""
 Candle = list[int]
 """[number, open_ticks, high_ticks, low_ticks, close_ticks, qty_lots]; number: periods since 1970, so `number * period_s` is its start."""
 
@@ -22,7 +22,7 @@ class Candles:
         self._series = {period_s: _Series() for period_s in PERIODS_S}
 
     def add(self, trades: list[list[Any]]) -> None:
-        """Adds trades as on the feed, oldest first; they are summed up once, by second."""
+        """Adds trades as on the feed, oldest first; aggregates them by second once."""
         seconds = by_second(trades)
         for period_s, series in self._series.items():
             for second, *prices_and_lots in seconds:
@@ -30,17 +30,17 @@ class Candles:
 
     @property
     def counts(self) -> dict[int, tuple[int, int]]:
-        """For each period a value that changes with every trade; `since` gives what has changed after it."""
+        """For each period a value that changes with every trade; `since` returns the changes after it."""
         return {period_s: series.count for period_s, series in self._series.items()}
 
     def since(self, counts: dict[int, tuple[int, int]]) -> dict[str, list[Candle]]:
-        """By period, the candles that are new or have changed since `counts`; without periods in which none has."""
+        """By period, the candles that are new or have changed since `counts`; periods without such candles are left out."""
         new = {period_s: series.since(counts.get(period_s, (0, 0))) for period_s, series in self._series.items()}
         return {str(period_s): candles for period_s, candles in new.items() if candles}
 
 
 class _Series:
-    """The candles of one period: complete ones as rows of an array, the newest as a list, as long as it may change."""
+    """The candles of one period: complete ones as rows of an array, the newest one, which may still change, as a list."""
 
     def __init__(self) -> None:
         self._rows = np.zeros((CANDLES, 6), np.int64)  # candle n in row n % CANDLES
@@ -53,7 +53,7 @@ class _Series:
         return self._complete, self._newest[5] if self._newest else 0
 
     def add(self, candle: Candle) -> None:
-        """Adds a part of a candle; `candle` is kept."""
+        """Merges a candle of a part of the period; `candle` is kept."""
         newest = self._newest
         if not newest or candle[0] > newest[0]:
             if newest:
@@ -75,7 +75,7 @@ class _Series:
 
 
 def by_second(trades: list[list[Any]]) -> list[Candle]:
-    """The candles of one second of trades as on the feed, oldest first."""
+    """The one-second candles of trades as on the feed, oldest first."""
     candles: list[Candle] = []
     for _, time_ns, price, qty, _, off_book in trades:
         if off_book == PRINTED:

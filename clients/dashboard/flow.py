@@ -2,7 +2,7 @@
 
 Each line covers one second of exchange time: `{"second": 34200, "sent": {SYMBOL: {KIND: [limit orders, market orders, cancels, lots ordered]}}}`,
 counted since midnight by the arrival time of the commands. Some lines have `"accounts": {SYMBOL: {KIND: [traders, position in lots, cash in ticks x
-lots]}}` too: what the traders of the file hold when the line is written. Each host writes its own file.
+lots]}}` too: the holdings of the file's traders when the line is written. Each host writes its own file.
 """
 
 import json
@@ -14,7 +14,7 @@ from serl.clients.dashboard.json_lines import MALFORMED, JsonLines, finite
 BARS_MAX = 96
 MEASURES = 4
 Bars = dict[int, list[int]]
-"""Counts by the number of their bar."""
+"""Counts by bar number."""
 
 
 class Flow:
@@ -80,8 +80,8 @@ class Flow:
                     _add(kinds[kind], bar // 2, counts)
 
     def as_json(self, symbol: str) -> dict[str, Any]:
-        """For the page: `kinds` maps each kind to its four counts, each a list over the bars from `start_s` (since midnight) on; `accounts` maps it to
-        [traders, position_lots, cash in ticks x lots], over all files."""
+        """The flow for the page: `kinds` maps each kind to its four counts, each a list over the bars from `start_s` (since midnight) on; `accounts`
+        maps it to [traders, position_lots, cash in ticks x lots], over all files."""
         first, last = self._first_s // self._bar_s, self._last_s // self._bar_s
         bars = range(first, last + 1 if self._first_s >= 0 else first)
         kinds = {

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 READ_BYTES_MAX = 1 << 18
-"""Per read, or one line if it is longer; a longer file takes several."""
+"""Maximum bytes per read, or one line if it is longer; a longer file takes several reads."""
 LINE_BYTES_MAX = 1 << 25
 TAIL_BYTES = 1 << 12
-"""Last bytes of what was read, by which a file is known again: the next run may write it anew in place, and longer."""
+"""Number of the last bytes read, which identify a file: the next run may rewrite it in place, and longer."""
 NUMBER_MAX = 1 << 63
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that a line of another form may raise."""
 
 
 def finite(value: Any) -> Any:
-    """The value, if it is a finite number below NUMBER_MAX, which a page's JSON can carry; else raises ValueError."""
+    """Returns the value if it is a finite number below NUMBER_MAX, which a page's JSON can represent; otherwise raises ValueError."""
     if not isinstance(value, int | float) or not abs(value) < NUMBER_MAX:
         raise ValueError(f"expected a finite number, got {value!r}")
     return value

@@ -28,17 +28,17 @@ from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.wire import Kind
 
 FEED_BATCH = 500
-"""Feed messages to process before pages can read the board again."""
+"""Number of feed messages to process before pages can read the board again."""
 POLL_MS = 5
 COLUMN_S = 0.25
 FEES_S = 1.0
 SNAPSHOT_RETRY_S = INFO_RETRY_S = 1.0
 INFO_TIMEOUT_S = 10.0
-"""A busy exchange may take longer than for the other replies, which are asked for again and again."""
+"""Longer than for other replies, which are requested periodically anyway: a busy exchange may take its time."""
 SNAPSHOTS_A_STEP = 8
-"""The exchange drops replies that a client is slow to read (`replies_unread_max`)."""
+"""Limited because the exchange drops replies that a client is slow to read (`replies_unread_max`)."""
 INDICATIVES_A_COLUMN = 16
-"""Symbols whose indicative auction is requested at once; more take turns."""
+"""Number of symbols whose indicative auction is requested at once; more take turns."""
 ALL_HISTORY_BYTES = 1 << 28
 """Memory for the columns of all symbols: 90 symbols have their four minutes, more have less."""
 
@@ -65,7 +65,7 @@ class Link(threading.Thread):
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._next_column_s = self._next_fees_s = self._next_info_s = 0.0
-        #: whether a new process of the exchange has not yet said what it lists
+        #: whether a restarted exchange has not reported its symbols yet
         self._lacks_info = False
 
     def stop(self) -> None:
@@ -133,7 +133,7 @@ class Link(threading.Thread):
             self._show_flow(self._flow)
 
     def _request_info(self) -> None:
-        """Asks what an exchange lists, until it has answered."""
+        """Requests the symbols of the exchange, until it has answered."""
         if self._lacks_info and (now_s := time.monotonic()) >= self._next_info_s:
             self._next_info_s = now_s + INFO_RETRY_S
             self._sockets.request(self._on_info, Kind.INFO, timeout_s=INFO_TIMEOUT_S)
@@ -165,7 +165,7 @@ class Link(threading.Thread):
         self._vitals.add_reply(reply, round_trip_s)
 
     def _reset(self) -> None:
-        """Starts again with a new process of the exchange."""
+        """Starts again after the exchange was restarted."""
         self._vitals.reset()
         self._account.reset()
         self._standings.reset()
@@ -193,7 +193,7 @@ class Link(threading.Thread):
         self._board.put("market", {"symbols": symbols_json, "qty_lots_max": limits["qty_lots_max"]})
 
     def _subscribe(self) -> None:
-        """Follows every symbol, also those that no page shows: their history is there when one does."""
+        """Follows every symbol, including those that no page shows, so that their history is available when one does."""
         followed = set(self._topics)
         self._topics = {
             f"{channel}/{view.name}/".encode(): view for view in self._board.views.values() for channel in CHANNELS
@@ -204,7 +204,7 @@ class Link(threading.Thread):
             self._sockets.subscribe(NEWS_TOPIC)
 
     def _request_snapshots(self) -> None:
-        """Requests missing snapshots, of some symbols at a time."""
+        """Requests missing snapshots, for a few symbols at a time."""
         now_s = time.monotonic()
         due = (
             view
@@ -219,7 +219,7 @@ class Link(threading.Thread):
         needs_trades = not view.trades.since(0)
 
         def on_book(reply: list[Any], round_trip_s: float) -> None:
-            if reply[0] != Kind.ERROR and view.book.needs_snapshot:  # else it is the reply to an earlier request
+            if reply[0] != Kind.ERROR and view.book.needs_snapshot:  # otherwise it is the reply to an earlier request
                 view.book.apply_snapshot(reply)
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
@@ -268,7 +268,7 @@ class Link(threading.Thread):
         )
 
     def set_speed(self, speed: float) -> "Future[str]":
-        """Sets the speed of such a clock, in exchange seconds per second."""
+        """Sets the speed of a scaled clock, or of a lockstep clock with a speed, in exchange seconds per second."""
         return self._enqueue(lambda future: self._admin(future, Kind.SPEED, round(speed * 1e6)))
 
     def order(self, symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> "Future[str]":

@@ -1,4 +1,4 @@
-"""News and forecasts as pages show them."""
+"""News and forecasts in the form that pages show."""
 
 import contextlib
 import json
@@ -21,14 +21,14 @@ HORIZONS_MAX = 6
 
 
 class NewsBoard:
-    """The last messages of an exchange, and the forecast of each symbol. The link's thread alone uses it."""
+    """The last messages of an exchange, and the forecast of each symbol. Only the link's thread uses it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
         self.reset()
 
     def reset(self) -> None:
-        """Starts again with a new process of the exchange."""
+        """Starts again after the exchange was restarted."""
         self._pages = NewsPages(SHOWN)
         self._feed: NewsFeed | None = None  # once the last messages are known
         self._asked = False
@@ -40,7 +40,7 @@ class NewsBoard:
             self._add(self._feed.receive(message), views)
 
     def ask_for_missing(self, sockets: Sockets, views: Mapping[str, SymbolView]) -> None:
-        """Asks for the last messages, and later for what the feed missed. An exchange of an earlier version has none."""
+        """Requests the last messages, and later those that the feed has missed. Exchanges of earlier versions have no news."""
 
         def on_last(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] == Kind.ERROR or self._pages is not pages:
@@ -53,7 +53,7 @@ class NewsBoard:
 
         def on_missing(reply: list[Any], round_trip_s: float) -> None:
             if self._feed is feed and feed is not None:
-                with contextlib.suppress(RequestRejected):  # it is asked again at the next message
+                with contextlib.suppress(RequestRejected):  # the next message triggers another query
                     self._add(feed.receive_reply(reply), views)
 
         def on_timeout() -> None:
@@ -74,7 +74,7 @@ class NewsBoard:
                 view.set_leans(leans_of(message), message.time_ns)
 
     def as_json(self) -> list[list[Any]]:
-        """For the page, newest first: [sequence, time_s, kind, symbol, headline, value, source]."""
+        """The messages for the page, newest first: [sequence, time_s, kind, symbol, headline, value, source]."""
         return [
             [one.sequence, time_of_day_s(one.time_ns), NewsKind(one.kind).name.lower(), one.symbol, one.headline, _finite(one.value), one.source]
             for one in reversed(self._messages)
@@ -82,7 +82,7 @@ class NewsBoard:
 
 
 def leans_of(message: News) -> dict[str, float]:
-    """P(up) - P(down) by horizon, like "10 s", of a forecast (docs/signals.md); empty if the message is none."""
+    """P(up) - P(down) of a forecast (docs/signals.md) by horizon, like "10 s"; empty if the message is not a forecast."""
     try:
         body = json.loads(message.body)
         found = {

@@ -1,4 +1,4 @@
-"""The open orders of an account, from its reports alone: also those of its earlier sessions."""
+"""The open orders of an account, from its reports alone; includes those of its earlier sessions."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from serl.exchange.records import EventKind
 CHANGES = (
     EventKind.FILL, EventKind.CANCELLED, EventKind.REDUCED, EventKind.REPLACED, EventKind.RESTED, EventKind.TRIGGERED,
 )  # fmt: skip
-"""Events that state what is left of an order."""
+"""Events that state the remaining quantity of an order."""
 
 
 @dataclass(slots=True)
 class OpenOrder:
-    """An order that can still trade. side: 0 buy, 1 sell; price_ticks: 0 for one without a limit."""
+    """An order that can still trade. side: 0 buy, 1 sell; price_ticks: 0 for an order without a limit."""
 
     symbol: int
     side: int

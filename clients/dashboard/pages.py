@@ -17,10 +17,10 @@ from serl.exchange.records import Side
 
 FRAME_S = 0.05
 UNDRAWN_MAX = 2
-"""Frames sent and not yet drawn; a page with that many gets none, and later the newest state."""
+"""Maximum number of frames sent but not drawn yet; at that number a page gets no more, and later the newest state."""
 MESSAGE_BYTES_MAX = 4096
 WRONG_TOKENS_MAX, WRONG_TOKEN_S = 5, 0.5
-"""Actions with a wrong token after which a page is closed, and how long each waits for its answer."""
+"""Number of actions with a wrong token after which a page is closed, and the delay of the answer to each."""
 INTEGER_MAX = 1 << 53
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 N = TypeVar("N", int, float)
@@ -36,7 +36,7 @@ class Page:
         self._sent = self._drawn = self._wrong_tokens = 0
 
     async def serve(self) -> None:
-        """Sends frames and receives messages. Actions are separate tasks, because an exchange that hangs may not reply for seconds."""
+        """Sends frames and receives messages. Actions run as separate tasks, because an exchange that hangs may not reply for seconds."""
         await self._socket.accept()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -68,7 +68,7 @@ class Page:
     async def _receive(self) -> str:
         try:
             return await self._socket.receive_text()
-        except KeyError:  # bytes, which no page sends
+        except KeyError:  # binary data, which no page sends
             return ""
 
     async def _process(self, text: str) -> dict[str, Any] | None:
@@ -137,7 +137,7 @@ class Page:
 
 
 def _within(value: Any, kind: type[N], low: float, high: float, name: str) -> N:
-    """The value as a number in low..high; raises `ActionFailed` otherwise."""
+    """Returns the value if it is a number in low..high; otherwise raises `ActionFailed`."""
     if isinstance(value, int | float) and low <= value <= high and kind(value) == value:
         return kind(value)
     raise ActionFailed(f"{name}: expected a number from {low:g} to {high:g}, got {str(value)[:40]}")

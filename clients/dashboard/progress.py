@@ -58,7 +58,7 @@ class Progress:
             self._ended = {"unfilled_lots": finite(line["ended"]["unfilled_lots"])}
 
     def as_json(self) -> dict[str, Any]:
-        """For the page: times in seconds since midnight, fills as [time_s, price_ticks, qty_lots, cumulative lots]."""
+        """The progress for the page: times in seconds since midnight, fills as [time_s, price_ticks, qty_lots, cumulative lots]."""
         self._read()
         return {
             "file": self._lines.path.name, "order": self._order, "schedule": self._schedule, "fills": self._fills, "filled_lots": self._filled,
@@ -68,6 +68,6 @@ class Progress:
 
 
 def _thinned(schedule: list[list[float]]) -> list[list[float]]:
-    """At most SCHEDULE_POINTS points with both ends: the page interpolates, and draws all of them several times a second."""
+    """Thins a schedule to at most SCHEDULE_POINTS points, including both ends: the page interpolates, and draws all points several times a second."""
     last, steps = len(schedule) - 1, SCHEDULE_POINTS - 1
     return schedule if last <= steps else [schedule[step * last // steps] for step in range(SCHEDULE_POINTS)]

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Ring(Generic[T]):
-    """Keeps the newest `size` items, as far as `bytes_max` bytes hold them. Each reader remembers the `count` that it has read up to.
+    """Keeps the newest `size` items, or as many as fit into `bytes_max` bytes. Each reader remembers the `count` up to which it has read.
 
     The items, JSON values, are packed one after another into one buffer. As objects of varying sizes, replaced four times a second for hours,
     they would fragment the heap, which then grows although their number does not.
@@ -17,8 +17,8 @@ class Ring(Generic[T]):
 
     def __init__(self, size: int, bytes_max: int) -> None:
         self._size, self._bytes_max = size, bytes_max
-        self._data = bytearray()  # made with the first item: most symbols are never shown
-        self._places = np.zeros((size, 2), np.int64)  # begin and end in the buffer, of item n in row n % size
+        self._data = bytearray()  # allocated with the first item: most symbols are never shown
+        self._places = np.zeros((size, 2), np.int64)  # begin and end in the buffer; item n is in row n % size
         self._end = self._kept = 0
         #: number of items ever appended
         self.count = 0
@@ -26,7 +26,7 @@ class Ring(Generic[T]):
     def append(self, item: T) -> None:
         """Appends an item; drops the oldest if the ring is full. An item that is too large by itself leaves the ring empty."""
         if not self._data:
-            self._data = bytearray(b"\xff") * self._bytes_max  # written, so that all of its memory is there from now on
+            self._data = bytearray(b"\xff") * self._bytes_max  # filled, so that all of its memory is allocated
         packed = msgpack.packb(item)
         if self._end + len(packed) > self._bytes_max:
             self._drop(self._end, self._bytes_max)
@@ -40,7 +40,7 @@ class Ring(Generic[T]):
         self.count += 1
 
     def _drop(self, begin: int, end: int) -> None:
-        """Drops the oldest items that begin in this part of the buffer."""
+        """Drops the oldest items as long as they begin in this part of the buffer."""
         while self._kept and begin <= self._places[(self.count - self._kept) % self._size, 0] < end:
             self._kept -= 1
 

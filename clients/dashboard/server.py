@@ -1,4 +1,4 @@
-"""The dashboard's web server: static files, a WebSocket for each page, and checks of who may connect."""
+"""The dashboard's web server: static files, a WebSocket for each page, and checks on who may connect."""
 
 import contextlib
 import errno
@@ -76,7 +76,7 @@ def _with_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
-                headers.setdefault(name, value)  # a route may have a policy of its own
+                headers.setdefault(name, value)  # a route may have its own policy
         await send(message)
 
     return send_with_headers

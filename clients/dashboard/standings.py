@@ -1,4 +1,4 @@
-"""Participants by profit, for operators: their names from COMMAND_COPY, their balances from ACCOUNT, some at a time."""
+"""Participants by profit, for operators: their names from COMMAND_COPY, their balances from ACCOUNT, a few at a time."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ from serl.exchange.wire import Kind
 
 NAMES_S = 10.0
 ACCOUNTS_A_COLUMN = 8
-"""Accounts that are requested at once; more take turns."""
+"""Number of accounts requested at once; more take turns."""
 PENDING_S = 5.0
 SHOWN = 100
 
 
 class Standings:
-    """Requests what it needs while an operator's page is open; the exchange decides whether the token may read it."""
+    """Requests its data while an operator's page is open; the exchange decides whether the token may read it."""
 
     def __init__(self, sockets: Sockets, token: Callable[[], str]) -> None:
         self._sockets, self._token = sockets, token
@@ -25,7 +25,7 @@ class Standings:
         self.reset()
 
     def reset(self) -> None:
-        """Starts again with a new process of the exchange."""
+        """Starts again after the exchange was restarted."""
         self._names: list[str] = []
         self._accounts: dict[str, list[tuple[int, int, Account]]] = {}
         self._problem = ""
@@ -34,7 +34,7 @@ class Standings:
         self._process += 1
 
     def _request(self, on_reply: OnReply, kind: Kind, *values: Any) -> bool:
-        """Requests with the token. A new process may answer what was asked before `reset`: that reply is dropped."""
+        """Sends a request with the token. A new process of the exchange may answer a request made before `reset`: that reply is dropped."""
         process = self._process
 
         def on_reply_of_process(reply: list[Any], round_trip_s: float) -> None:
@@ -46,7 +46,7 @@ class Standings:
     def update(self, statistics: Mapping[str, Any]) -> None:
         """Requests new names, if there are new participants, and some accounts. statistics: the last reply to STATISTICS."""
         if self._problem:
-            return  # a credential that is refused is refused every time, and the exchange logs it
+            return  # a refused credential would be refused every time, and the exchange logs each refusal
         now_s = time.monotonic()
         if statistics["participants"] != self._participants or now_s - self._names_s > NAMES_S:
             self._names_s, self._participants = now_s, statistics["participants"]

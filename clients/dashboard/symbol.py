@@ -1,4 +1,4 @@
-"""One symbol as pages show it, in bounded memory."""
+"""One symbol in the form that pages show, in bounded memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
 DAY_S = 86_400
 LEANS_S = 10.0
-"""A forecast that is older, in exchange time, is no longer drawn."""
+"""An older forecast, in exchange time, is no longer drawn."""
 COLUMN_BYTES, TRADE_BYTES = 3072, 64
-"""Memory for one column or trade; larger ones leave room for fewer."""
+"""Bytes reserved for one column or trade; larger ones leave room for fewer."""
 HISTORY_BYTES = COLUMNS * COLUMN_BYTES
 """Memory for the columns of a symbol, unless there are very many symbols."""
 
@@ -31,7 +31,7 @@ def time_of_day_s(time_ns: int) -> float:
 
 
 class SymbolView:
-    """Book, trades, and columns: a column sums up the time since the column before, with the book at its end and the last trade (`match`)."""
+    """Book, trades, and columns: a column summarises the time since the previous column, with the book at its end and the last trade (`match`)."""
 
     def __init__(
         self, number: int, name: str, tick_size: str, lot_size: str = "1", history_bytes: int = HISTORY_BYTES
@@ -49,16 +49,16 @@ class SymbolView:
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
         self.candles = Candles()
-        #: of the last forecast, by horizon: P(up) - P(down)
+        #: P(up) - P(down) of the last forecast, by horizon
         self._leans: dict[str, float] = {}
         self._leans_ns = 0
         self._column_ns = -1
         self._column: dict[str, Any] | None = None
         self._column_version: tuple[object, ...] = ()
         self._last_ticks = self._last_match = 0
-        #: price from which changes are counted: the last one at the start, else the first one after it
+        #: reference price for the change: the last price at the start, otherwise the first one after it
         self._first_ticks = 0
-        #: traded in the book since the start
+        #: lots traded in the book since the start
         self._volume_lots = 0
         self._clear_column()
 
@@ -67,7 +67,7 @@ class SymbolView:
         self._rows: list[bytes] = []
 
     def set_depth_max(self, depth_max: int) -> None:
-        """Sets the most levels of a side in a snapshot; the book of another exchange begins anew."""
+        """Sets the maximum number of levels per side in a snapshot; the book of another exchange starts again."""
         if depth_max != self.book.depth_max:
             self.book = L2Book(depth_max)
 
@@ -80,7 +80,7 @@ class SymbolView:
             if items:  # none in a repeat
                 self._rows.append(items)
         elif kind == FeedKind.TRADE:
-            if items and items[0][0] <= self._last_match:  # the reply to TRADES had them already
+            if items and items[0][0] <= self._last_match:  # the reply to TRADES already had them
                 items = [item for item in items if item[0] > self._last_match]
             self.add_trades(items)
             self._traded.extend(items)
@@ -106,13 +106,13 @@ class SymbolView:
         return self.phase in COLLECTING
 
     def set_indicative(self, items: list[int]) -> None:
-        """Sets the reply to INDICATIVE; ignored if the auction is over by now."""
+        """Sets the indicative auction from the reply to INDICATIVE; ignored if the auction is over by now."""
         if self.is_collecting:
             self.indicative = items
 
     @property
     def version(self) -> tuple[object, ...]:
-        """Changes whenever the ladder changes."""
+        """A value that changes whenever the ladder changes."""
         return self.book.sequence, self._last_ticks, self.halted, self.phase, self.reason, self.indicative
 
     @property
@@ -152,7 +152,7 @@ class SymbolView:
             or self._column["leans"] != leans
         ):
             self._column = self._new_column() | {"leans": leans}
-            # the next one is the same if nothing happens until then
+            # the next column is the same if nothing happens until then
             self._column_version = () if self._rows or self._traded else self.version
         self._column["t"] = time_of_day_s(time_ns)
         self.columns.append(self._column)
@@ -174,7 +174,7 @@ class SymbolView:
         } | self._status()
 
     def reset(self) -> None:
-        """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
+        """Starts again after the exchange was restarted: its time, book, halts and phases may differ."""
         self.book = L2Book(self.book.depth_max)
         self.halted = self.phase = self.indicative = None
         self._leans = {}

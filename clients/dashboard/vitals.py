@@ -1,4 +1,4 @@
-"""Health of the exchange: is it up, round trips, message rates."""
+"""Health of the exchange: whether it is up, round trips, message rates."""
 
 import time
 from collections import deque
@@ -23,13 +23,13 @@ class Vitals:
         self._round_trips_ms: deque[float] = deque(maxlen=ROUND_TRIPS_KEPT)
         self._counts: deque[tuple[float, int, dict[str, Any]]] = deque(maxlen=8)
         self.feed_messages = 0
-        #: gaps in the feed that snapshots filled
+        #: number of gaps in the feed that snapshots have filled
         self.gaps = 0
 
     def is_new_process(self, reply: list[Any]) -> bool:
-        """Whether a reply to STATISTICS comes from another process than the last one.
+        """Whether a reply to STATISTICS comes from another process than the last reply.
 
-        The epoch alone does not show it: without a journal every process starts with the same one.
+        The epoch alone does not show that: without a journal every process starts with the same epoch.
         """
         if not self._counts:
             return self._epoch is None or reply[2] != self._epoch
@@ -48,7 +48,7 @@ class Vitals:
 
     @property
     def refusal(self) -> str:
-        """Why the exchange, which is running, refuses to reply; empty if it replies, or does not run."""
+        """Why a running exchange refuses to reply; empty if it replies or is not running."""
         refuses = self.offline and time.monotonic() - self._refused_s <= OFFLINE_S
         return self._refusal if refuses else ""
 
@@ -68,7 +68,7 @@ class Vitals:
         return self.last_reply_s is None or time.monotonic() - self.last_reply_s > OFFLINE_S
 
     def as_json(self) -> dict[str, Any]:
-        """For the page."""
+        """The health for the page."""
         state = {"offline": self.offline, "refusal": self.refusal, "endpoint": self.endpoint, "clock": self._clock()}
         if not self._counts:
             return state

@@ -1,4 +1,4 @@
-"""Turns a message into journaled commands, and those into reports. Compiled, without a socket."""
+"""Turns messages into journaled commands, and those into reports. Compiled, without a socket."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ from serl.exchange.row_checksum import row_checksum
 
 # Results of `accept`
 ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST, NEEDS_ANSWER = 0, 1, 2, 3, 4, 5
-# Results of `advance`, beside EVENTS_FULL and GROW of `execute`
+# Results of `advance`, in addition to EVENTS_FULL and GROW of `execute`
 IDLE, OUT_FULL = 0, 3
 
 END_NS = 1 << 62
-"""After every arrival: the promise of a participant that sends nothing more."""
+"""Later than every arrival: the promise of a participant that sends nothing more."""
 ROW_BYTES = COMMAND.itemsize
 BULK, PING = 32, 66
 BULK_HEADER_BYTES = 7
@@ -65,13 +65,13 @@ def append_row(gateway: GatewayState, commands: Any, words: Any, participant: in
 
 @inlined
 def latest_arrival_ns(gateway: GatewayState) -> int:
-    """In lockstep: the latest time at which a command that is accepted now may arrive."""
+    """Lockstep: the latest arrival time of a command that is accepted now."""
     return min(END_NS - 1, clock_now_ns(gateway) + gateway.counter[AHEAD_NS_MAX])
 
 
 @inlined
 def _stageable(gateway: GatewayState, participant: int) -> int:
-    """How many more rows of a participant may wait."""
+    """How many more of a participant's rows may wait."""
     own = gateway.staged_rows[participant]
     reserved = max(0, gateway.counter[STAGED_RESERVED] - own)
     return min(gateway.counter[STAGED_EACH_MAX] - own, reserved + gateway.counter[STAGED_LEFT])
@@ -79,7 +79,7 @@ def _stageable(gateway: GatewayState, participant: int) -> int:
 
 @inlined
 def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
-    """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, else now plus a latency."""
+    """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, otherwise now plus a latency."""
     participant = gateway.participant[session]
     first = gateway.counter[STAGED]
     lockstep = gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
@@ -147,7 +147,7 @@ def _refill(tokens: Any, rates: Any, session: int, elapsed_s: float) -> None:
 
 @inlined
 def _can_pay(tokens: Any, rates: Any, session: int, count: int) -> bool:
-    """Whether the bucket holds `count` tokens, or is full: what it has left may become negative."""
+    """Whether the bucket holds `count` tokens or is full; in the latter case its balance may become negative."""
     return rates[session] == 0.0 or tokens[session] >= min(float(count), max(rates[session], 1.0))
 
 
@@ -162,8 +162,8 @@ def _count_rows(buffer: Any, size: int) -> int:
 
 @inlined
 def _read_rows(target: Any, target_bytes: Any, first: int, count: int, buffer: Any, size: int) -> bool:
-    """Copies the `count` rows of a bulk message to index `first` of target. Returns whether all have a command id. The sender's sequences and checks
-    are removed: nothing in the segment may look journaled before it is."""
+    """Copies the `count` rows of a bulk message to index `first` of target. Returns whether all have a command id. Clears the sender's sequences and
+    checks: no row in the segment may look journaled before it is."""
     start, length = read_bin(buffer, 2, size)
     copy_bytes(target_bytes, first * ROW_BYTES, buffer, start, length)
     have_ids = True
@@ -190,10 +190,10 @@ def accept(
     """Accepts one message of a live session.
 
     ACCEPTED: journaled, or staged in lockstep. DELAYED: staged, and Python adds the latency. NEEDS_PYTHON: anything but
-    new, well-formed orders. NEEDS_ANSWER: a PING, or beyond a rate limit. SEGMENT_FULL: the command segment has no free row for participants. DUE_FIRST: waiting commands have come due
-    and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
-    row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted commands, each row of a bulk message too, count
-    against the rate limit; CANCEL, REDUCE and MASS_CANCEL alone against one of their own.
+    new, well-formed orders. NEEDS_ANSWER: a PING, or beyond a rate limit. SEGMENT_FULL: the command segment has no free row for
+    participants. DUE_FIRST: waiting commands are now due and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
+    row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted commands, including each row of a bulk message, count
+    against the rate limit; CANCEL, REDUCE and MASS_CANCEL count only against a limit of their own.
     """
     size = buffer.size
     if gateway.status[session] != LIVE or size < 3:
@@ -249,7 +249,7 @@ def accept(
 
 @inlined
 def advance(gateway: GatewayState, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
-    """Executes journaled commands that are durable and encodes their reports. If it stops early it returns the reason; call it again."""
+    """Executes durable journaled commands and encodes their reports. If it stops early, it returns the reason; then call it again."""
     counter = gateway.counter
     stop = counter[APPENDED] - count_undurable(gateway)
     while True:

@@ -1,4 +1,4 @@
-"""msgpack in compiled code: only what decoding orders and encoding reports needs.
+"""msgpack in compiled code: only the parts needed to decode orders and encode reports.
 
 It reads integers in every msgpack form and writes them in the shortest one, as the reference encoders do.
 """
@@ -9,7 +9,7 @@ from serl.exchange.compiling import inlined, int64
 from serl.exchange.kernel.intrinsics import store_big_endian
 
 INVALID = -1
-"""The position returned where the bytes are not of the expected type."""
+"""The position returned if the bytes are not of the expected type."""
 
 
 @inlined
@@ -56,12 +56,12 @@ def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
 
 @inlined
 def write_int(buffer: Any, position: int, value: int) -> int:
-    """Writes `value` in its shortest form. Returns the next position. The nine bytes of the longest form must be free: what
-    the value does not need of them is undefined."""
+    """Writes `value` in its shortest form. Returns the next position. The nine bytes of the longest form must be free: the
+    bytes among them that the value does not need become undefined."""
     if -32 <= value < 0x80:
         buffer[position] = value & 0xFF
         return position + 1
-    half = ~value if value < 0 else value >> 1  # below 1 << 7 what needs one byte, below 1 << 15 two
+    half = ~value if value < 0 else value >> 1  # below 1 << 7 for values that need one byte, below 1 << 15 for two
     log = int64(half >= 1 << 7) + int64(half >= 1 << 15) + int64(half >= 1 << 31)
     width = 1 << log
     buffer[position] = (0xD0 if value < 0 else 0xCC) + log
@@ -121,7 +121,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
     kind = int64(buffer[1])
     arity = int64(buffer[0]) & 0x0F
     command_id, at = read_int(buffer, 2, size)
-    a = b = c = d = e = f = 0  # what stands between the command's id and its time
+    a = b = c = d = e = f = 0  # the integers between the command's id and its time
     if arity > 3:
         a, at = read_int(buffer, at, size)
     if arity > 4:

@@ -1,4 +1,4 @@
-"""What events are to the public: the items of feed messages (docs/protocol.md), encoded in compiled code."""
+"""The public view of events: the items of feed messages (docs/protocol.md), encoded in compiled code."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _INTERRUPTED, _BAND = int(Phase.VOLATILITY), int(HaltReason.VOLATILITY)
 
 @inner
 def book_action(event: Any) -> int:
-    """What an event does to the book at its price and side: ADD, TRADED, REMOVED, or 0 for nothing."""
+    """The effect of an event on the book at its price and side: ADD, TRADED, REMOVED, or 0 for none."""
     kind = event.kind
     if event.flags & _HIDDEN:
         return 0
@@ -33,7 +33,7 @@ def book_action(event: Any) -> int:
 
 @inner
 def is_auction_fill(event: Any) -> bool:
-    """Whether an event is a fill of an auction, after which subscribers of l2 request the book again."""
+    """Whether an event is an auction fill, after which subscribers of l2 request the book again."""
     return bool(event.kind == _FILL and event.flags & _AUCTION)
 
 
@@ -91,7 +91,7 @@ def write_trades(events: Any, order: Any, body: Any, at: int) -> tuple[int, int]
 
 @inner
 def write_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body: Any, at: int) -> tuple[int, int]:
-    """Writes the levels that changed, as they are now, from `at` on: (end, items). keys: int64 hash table, a power of two >= 2 events."""
+    """Writes the current state of the levels that changed from `at` on: (end, items). keys: int64 hash table, its size a power of two >= 2 events."""
     mask = keys.size - 1
     keys[:] = -1
     items = 0
@@ -120,7 +120,7 @@ def write_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body: 
 def copy_public_rows(events: Any, order: Any, out: Any) -> int:
     """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows.
 
-    leaves_lots stays out: it counts the reserve of an iceberg. So does the number of an order that is not displayed.
+    Omits leaves_lots, which includes the reserve of an iceberg, and the number of an order that is not displayed.
     """
     count = 0
     for index in order:

@@ -1,4 +1,4 @@
-"""The feed's state: who subscribes to what, the chain of each topic, and the messages that are encoded and not sent yet. Arrays only, no sockets."""
+"""The feed's state: the subscriptions, the chain of each topic, and the messages that are encoded but not sent yet. Arrays only, no sockets."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,26 +16,26 @@ L1, L2, L3, TRADE, STATUS, ROWS, AUCTION = range(len(CHANNELS))
 ITEM_BYTES_MAX = 64
 """The largest size of an encoded item (level, order, trade)."""
 HEAD_BYTES_MAX = 64
-"""The largest size of what stands in front of the items."""
+"""The largest size of the part of a message before its items."""
 ITEMS_MAX = 4096
-"""Items of an l3, trade or rows message."""
+"""Maximum number of items in an l3, trade or rows message."""
 EVENT_MESSAGES_MAX = len(CHANNELS)
-"""Messages that an event can cause."""
+"""Maximum number of messages that an event can cause."""
 BATCH_BYTES = 3 * ITEM_BYTES_MAX + EVENT.itemsize + EVENT_MESSAGES_MAX * HEAD_BYTES_MAX
 
 # Indices of FeedState.counter
 SOCKET = 0  # raw handle of the feed socket
 EPOCH = 1
 PUBLISHED = 2  # rows of the event segment that are published
-ENCODED = 3  # messages that are encoded and not sent
+ENCODED = 3  # messages that are encoded but not sent
 BYTES_USED = 4  # of `bytes`
-AUCTIONS_DUE = 5  # symbols whose auction Python must look at
+AUCTIONS_DUE = 5  # symbols whose auction Python must check
 LAST_SEQUENCE, LAST_TIME_NS = 6, 7  # of the last published event
 COUNTERS = 8
 
 # Columns of FeedState.message
 TOPIC, START, END, SEQUENCE, TIME_NS = range(5)
-# Values of FeedState.auction_published: nothing yet, that no orders are collected, something else
+# Values of FeedState.auction_published: nothing published yet; published that no orders are collected; published an indicative auction
 UNSEEN, NO_AUCTION, INDICATIVE = range(3)
 # Who publishes events. For PYTHON the loop returns after each batch.
 NOBODY, PYTHON, LOOP = range(3)
@@ -71,7 +71,7 @@ def topics_of(symbols: Sequence[str]) -> list[bytes]:
 
 
 def new_feed_state(symbols: Sequence[str], epoch: int, sequence: int, events: int, socket: int) -> FeedState:
-    """A feed without subscribers. sequence: of the last event so far; events: of a batch, at least; socket: raw handle, 0 for none."""
+    """A feed without subscribers. sequence: that of the last event so far; events: minimum batch size; socket: raw handle, 0 for none."""
     topics = topics_of(symbols)
     width = max(map(len, topics), default=1)
     padded = np.frombuffer(b"".join(topic.ljust(width, b"\0") for topic in topics), np.uint8).reshape(
@@ -101,12 +101,12 @@ def new_feed_state(symbols: Sequence[str], epoch: int, sequence: int, events: in
 
 
 def with_room(state: FeedState, events: int) -> FeedState:
-    """The state for batches of at least `events`, between two batches."""
+    """The state with room for batches of at least `events`; call it between two batches."""
     return state if events <= len(state.order) else bound(state._replace(**_batch(events)))
 
 
 def _batch(events: int) -> dict[str, Any]:
-    """What a batch of events needs. Its memory pages are allocated on first use."""
+    """The arrays that a batch of events needs. Their memory pages are allocated on first use."""
     levels = 1 << (2 * events - 1).bit_length()
     size = levels // 2
     return {
@@ -118,4 +118,4 @@ def _batch(events: int) -> dict[str, Any]:
 
 
 NO_FEED = new_feed_state((), 0, 0, 1, 0)
-"""Where nobody publishes."""
+"""The feed state if nobody publishes."""

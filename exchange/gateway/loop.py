@@ -85,18 +85,18 @@ from serl.exchange.wire import Kind
     NEED_DUE_COMMANDS,
     JOURNAL_FAILURE,
 ) = range(10)
-# What events mean beyond their reports
+# Consequences of events beyond their reports
 NOTHING, CHANGED, RESCHEDULED = range(3)
 # Values of PENDING_SIZE for messages that are rejected unread
 BAD_FRAMES, TOO_LARGE, SKIPPING = -2, -3, -4
 FRAMES_SKIPPED_MAX = 256
-"""Surplus frames of a message that are dropped before the loop goes on."""
+"""Maximum number of surplus frames of a message dropped before the loop continues."""
 TURN_EVENTS_MAX = 16_384
-"""Events after which no more messages are received before the feed is published."""
+"""Number of events after which no more messages are received before the feed is published."""
 SEND_EVENTS = 1024
-"""Events after which reports are sent, though more messages wait: nobody waits for the reports of a bulk message after his own."""
+"""Number of events after which reports are sent although more messages are waiting: nobody has to wait for the reports of a later bulk message."""
 UNDURABLE_MAX = 16_384
-"""Commands that wait to be on the disk, after which the loop receives no more."""
+"""The loop receives no more messages while this many commands wait to reach the disk."""
 POLL_ITEM_BYTES = POLL_ITEM.itemsize
 _REJECTED, _HELLO = int(EventKind.REJECTED), int(Kind.HELLO)
 _SHORT_ARRAY, _ARRAY_16, _ARRAY_32 = 0x90, 0xDC, 0xDD
@@ -115,7 +115,7 @@ def write_routing_id(gateway: GatewayState, route: int, at: int) -> int:
 
 @inlined
 def _send_frame(socket: int, address: int, size: int, flags: int) -> int:
-    """As zmq_send, which a signal may interrupt."""
+    """Like zmq_send, but retries if a signal interrupts it."""
     sent = zmq_send(socket, address, size, flags)
     while sent < 0 and zmq_errno() == EINTR:
         sent = zmq_send(socket, address, size, flags)
@@ -151,7 +151,7 @@ def send_reports(gateway: GatewayState, socket: int, now_ns: int) -> None:
 
 @inlined
 def _skip_frames(gateway: GatewayState, socket: int) -> int:
-    """Drops remaining frames of a message: BAD_FRAMES after the last one, SKIPPING if there are more."""
+    """Drops the remaining frames of a message. Returns BAD_FRAMES after the last one, SKIPPING if there are more."""
     message = gateway.zmq_message.ctypes.data
     for _ in range(FRAMES_SKIPPED_MAX):
         if zmq_msg_recv(message, socket, DONTWAIT) < 0 or zmq_msg_more(message) == 0:
@@ -161,8 +161,8 @@ def _skip_frames(gateway: GatewayState, socket: int) -> int:
 
 @inlined
 def _receive(gateway: GatewayState, socket: int) -> int:
-    """Receives one message into gateway.message: its size, -1 if there is none, BAD_FRAMES, TOO_LARGE or SKIPPING (frames of a bad message
-    remain).
+    """Receives one message into gateway.message. Returns its size, -1 if there is none, BAD_FRAMES, TOO_LARGE or SKIPPING (frames of a bad
+    message remain).
 
     PENDING_ROUTE is its sender. A second frame is rejected: a client could forge another's messages with it.
     """
@@ -177,7 +177,7 @@ def _receive(gateway: GatewayState, socket: int) -> int:
     gateway.counter[PENDING_ROUTE] = route
     message = gateway.zmq_message.ctypes.data
     size = int64(zmq_msg_recv(message, socket, DONTWAIT))
-    while size < 0 and zmq_errno() == EINTR:  # of a message that has begun, all frames are there
+    while size < 0 and zmq_errno() == EINTR:  # once a message has begun, all of its frames have arrived
         size = int64(zmq_msg_recv(message, socket, DONTWAIT))
     if size < 0:
         return -1
@@ -213,8 +213,8 @@ def journal_rows(gateway: GatewayState, commands: Any, words: Any, rows: Any) ->
 
 @inlined
 def _may_be_hello(gateway: GatewayState, size: int) -> bool:
-    """Whether Python must look at the message of a connection that is not logged in: a msgpack array that begins with HELLO, or has an
-    unusual header, or is too long or in frames."""
+    """Whether Python must check the message of a connection that is not logged in: a msgpack array that begins with HELLO or has an unusual
+    header, or a message that is too long or has several frames."""
     first = gateway.message[0]
     return (
         size < 2 or (first & 0xF0 == _SHORT_ARRAY and gateway.message[1] == _HELLO) or first in (_ARRAY_16, _ARRAY_32)
@@ -301,8 +301,8 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
 
 @inlined
 def _consequence(events: Any, first: int, stop: int) -> int:
-    """RESCHEDULED if any of these events is a halt, a phase or of an auction, after which Python looks at its schedule; CHANGED if any is more than
-    a rejection; else NOTHING, for which no subscriber needs to be served at once."""
+    """RESCHEDULED if any of these events is a halt, a phase or part of an auction, after which Python checks its schedule; CHANGED if any is more than
+    a rejection; otherwise NOTHING, which no subscriber needs to receive at once."""
     found = NOTHING
     for index in range(first, stop):
         event = events[index]
@@ -315,7 +315,7 @@ def _consequence(events: Any, first: int, stop: int) -> int:
 
 @inlined
 def _request_commit(gateway: GatewayState) -> None:
-    """Requests the sync of the journaled commands that are not durable. A full pipe is a request already."""
+    """Requests a sync of the journaled commands that are not durable yet. A full pipe already means a request."""
     counter = gateway.counter
     last = counter[NEXT_SEQUENCE] - 1
     if count_undurable(gateway) > 0 and counter[COMMIT_TARGET] < last:
@@ -344,10 +344,10 @@ def serve(
 ) -> int:
     """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed. Returns the reason.
 
-    journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first, after the sockets
-    the pipe of WAKE_FD, if commands wait to be durable; all but the first are polled in every call, however early the deadline.
-    limit: messages between two polls, 0 = receive none. publisher: of events, see `feed_state`. It returns for PYTHON, and
-    where events may change what is due next.
+    journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows: the orders socket first, and after all sockets
+    the pipe of WAKE_FD if commands wait to be durable; all but the first are polled in every call, however early the deadline.
+    limit: messages between two polls, 0 = receive none. publisher: who publishes events, see `feed_state`. It returns for PYTHON, and
+    if events may change what is due next.
     """
     published = gateway.counter[EVENTS]
     sockets = poll.size if poll[poll.size - 1].socket != 0 else poll.size - 1

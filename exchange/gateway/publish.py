@@ -46,7 +46,7 @@ from serl.exchange.libzmq import DONTWAIT, EINTR, SNDMORE, zmq_errno, zmq_send
 from serl.exchange.records import COLLECTING, EVENT, EventKind, Rows
 
 SORTED_ONE_BY_ONE = 64
-"""Events up to which an insertion sort is faster than to count all symbols."""
+"""Number of events up to which an insertion sort is faster than counting all symbols."""
 _REJECTED, _ROW_BYTES = int(EventKind.REJECTED), EVENT.itemsize
 _COLLECTING_FROM, _COLLECTING_TO = COLLECTING.start, COLLECTING.stop
 _FIRST_KIND, _AFTER_TIME = KINDS[L1], ROWS
@@ -55,7 +55,7 @@ assert all(kind == _FIRST_KIND + channel + (channel >= _AFTER_TIME) for channel,
 
 @inlined
 def _sort_by_symbol(feed: FeedState, events: Any, first: int, stop: int) -> None:
-    """Writes the event indices to feed.order, by symbol, those of a symbol in their order. O(n²) for a few, else O(n + symbols)."""
+    """Writes the event indices to feed.order, sorted by symbol and stable. O(n²) for a few events, otherwise O(n + symbols)."""
     order, count = feed.order, stop - first
     if count <= SORTED_ONE_BY_ONE:
         for place in range(count):
@@ -86,14 +86,14 @@ def _sort_by_symbol(feed: FeedState, events: Any, first: int, stop: int) -> None
 
 @inlined
 def _items_at(feed: FeedState) -> int:
-    """Where the items of the next message begin: its head, of unknown size, ends there."""
+    """The position at which the items of the next message begin; its head, of unknown size, ends there."""
     return feed.counter[BYTES_USED] + HEAD_BYTES_MAX
 
 
 @inlined
 def _finish(feed: FeedState, channel: int, symbol: int, sequence: int, time_ns: int, end: int, items: int) -> None:
-    """Writes the head of a message whose items end at `end`. items: their number; of a binary its bytes, negative; 0 with `end` at the
-    beginning: no items."""
+    """Writes the head of a message whose items end at `end`. items: their number; for a binary its size in bytes, negated; 0 with `end` at the
+    beginning means no items."""
     counter, head = feed.counter, feed.head
     head[0] = 0x96
     at = write_int(head, 1, _FIRST_KIND + channel + (1 if channel >= _AFTER_TIME else 0))
@@ -127,7 +127,7 @@ def _encode_l1(feed: FeedState, state: Any, symbol: int, sequence: int, time_ns:
 def _encode_l2(feed: FeedState, state: Any, symbol: int, sequence: int, time_ns: int, events: Any, order: Any) -> None:
     for index in order:
         if is_auction_fill(events[index]):
-            # a gap on purpose: subscribers request the book again after an auction
+            # a deliberate gap: subscribers request the book again after an auction
             feed.previous[L2, symbol] = sequence - 1
             _finish(feed, L2, symbol, sequence, time_ns, _items_at(feed), 0)
             return
@@ -141,7 +141,7 @@ def _encode_l2(feed: FeedState, state: Any, symbol: int, sequence: int, time_ns:
 
 @inlined
 def _encode_parts(feed: FeedState, symbol: int, events: Any, order: Any) -> None:
-    """The channels that list changes: messages of at most ITEMS_MAX items."""
+    """Encodes the channels that list changes, in messages of at most ITEMS_MAX items."""
     for channel in (L3, TRADE):
         if not feed.subscribed[channel, symbol]:
             continue
@@ -180,7 +180,7 @@ def _encode_rows(feed: FeedState, symbol: int, events: Any, order: Any) -> None:
 
 @inlined
 def _note_auction(feed: FeedState, state: Any, symbol: int, events: Any, order: Any) -> None:
-    """Has Python look at a symbol's auction if it may have changed: only a collecting symbol has one."""
+    """Makes Python check a symbol's auction if it may have changed; only a collecting symbol has one."""
     phase = state.symbols[symbol].phase
     collects = phase >= _COLLECTING_FROM and phase < _COLLECTING_TO
     if feed.auction_due[symbol] or (not collects and feed.auction_published[symbol] == NO_AUCTION):
@@ -194,7 +194,7 @@ def _note_auction(feed: FeedState, state: Any, symbol: int, events: Any, order: 
 
 @inlined
 def _encode(feed: FeedState, state: Any, events: Any, first: int, stop: int) -> None:
-    """Encodes the messages of events first..stop, at most as many as there is room for; `state` is the market after the last of them."""
+    """Encodes the messages of events first..stop, at most as many as fit; `state` is the market after the last of them."""
     sequence, time_ns = events[stop - 1].sequence, events[stop - 1].time_ns
     counter, symbols, count = feed.counter, feed.starts.size - 1, stop - first
     counter[LAST_SEQUENCE], counter[LAST_TIME_NS] = sequence, time_ns
@@ -223,7 +223,7 @@ def _encode(feed: FeedState, state: Any, events: Any, first: int, stop: int) -> 
 
 @inlined
 def _send_frame(socket: int, address: int, size: int, flags: int) -> None:
-    """Sends a frame, also where a signal interrupts."""
+    """Sends a frame; retries if a signal interrupts it."""
     while zmq_send(socket, address, size, flags) < 0 and zmq_errno() == EINTR:
         pass
 
@@ -243,7 +243,7 @@ def _send(feed: FeedState) -> None:
 
 @apart
 def publish_unpublished(feed: FeedState, state: Any, events: Any, stop: int) -> bool:
-    """Publishes the event rows up to `stop` that are not yet; False if Python must: there is no room for so many, or an auction is due."""
+    """Publishes the unpublished event rows up to `stop`. Returns False if Python must: there is no room for that many, or an auction is due."""
     first = feed.counter[PUBLISHED]
     if stop - first > feed.order.size:
         return False
@@ -256,7 +256,7 @@ def publish_unpublished(feed: FeedState, state: Any, events: Any, stop: int) -> 
 
 @compiled
 def encode(feed: FeedState, state: Any, events: Any, first: int, stop: int) -> None:
-    """Encodes the messages of events first..stop, for which there is room."""
+    """Encodes the messages of events first..stop; there must be room for them."""
     _encode(feed, state, events, first, stop)
 
 
@@ -267,7 +267,7 @@ def send(feed: FeedState) -> None:
 
 
 def warm_feed(state: Any, events: Rows) -> None:
-    """Compiles or loads what Python calls, so that the first message does not wait for it. Needs a symbol and an event."""
+    """Compiles or loads the functions that Python calls, so that the first message does not wait for them. Needs a symbol and an event."""
     feed = new_feed_state(("",), 0, 0, 1, 0)
     encode(feed, state, events, 0, 1)
     send(feed)

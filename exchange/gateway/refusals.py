@@ -1,6 +1,6 @@
 """Answers that the compiled loop gives itself to messages that change nothing: PONG, and ERROR for what exceeds a rate limit.
 
-In Python each would take as long as fifty orders, and a client that sends too much gets many.
+In Python each answer would take as long as fifty orders, and a client that sends too much gets many of them.
 """
 
 from typing import Any
@@ -31,13 +31,13 @@ _STRING, _STRING_8 = 0xA0, 0xD9
 
 
 def throttled_text(rate: float) -> bytes:
-    """What an ERROR `throttled` says after the number of the command."""
+    """The text of an ERROR `throttled` after the number of the command."""
     return f" was not accepted: more than {rate:g} messages per second; resend it later".encode()
 
 
 @inlined
 def _command_id(gateway: GatewayState, buffer: Any) -> int:
-    """The first command id of a message of orders; INVALID for others."""
+    """The first command id of a message with orders; INVALID for other messages."""
     size, kind = buffer.size, int64(buffer[1])
     if kind == BULK:
         start, length = read_bin(buffer, 2, size)
@@ -60,7 +60,7 @@ def _command_id(gateway: GatewayState, buffer: Any) -> int:
 
 @inlined
 def _write_number(out: Any, at: int, value: int) -> int:
-    """Writes the decimal digits of a positive number. Returns the position behind them."""
+    """Writes the decimal digits of a positive number. Returns the position after them."""
     digits, rest = 1, value // 10
     while rest > 0:
         digits, rest = digits + 1, rest // 10

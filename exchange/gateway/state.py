@@ -19,7 +19,8 @@ HEADER_BYTES = 16
 EVENT_BYTES_MAX = 128
 CLOSED_REMEMBERED = 64
 MUTED_REMEMBERED, MUTE_NS = 1024, 100_000_000
-"""Connections whose messages are dropped after the exchange closed them: libzmq has up to a thousand of each."""
+"""Number of muted connections whose messages are dropped, like those of the last CLOSED_REMEMBERED closed ones, because libzmq may have a thousand
+messages of each; and for how long a connection is muted."""
 
 # Indices of GatewayState.counter
 APPENDED = 0  # rows of the command segment that are written
@@ -27,7 +28,7 @@ EXECUTED = 1  # rows of the command segment that are executed
 EVENTS = 2  # rows of the event segment that are written
 REPORTED = 3  # rows of the event segment whose reports are encoded
 NEXT_SEQUENCE = 4  # sequence number of the next command in the journal
-STAGED = 5  # rows that wait for their arrival time: in lockstep, and of sessions with a latency
+STAGED = 5  # rows that wait for their arrival time: all in lockstep, otherwise those of sessions with a latency
 DIRTY = 6  # sessions with unsent reports
 PENDING_SIZE = 7  # bytes of the message that waits for Python
 PENDING_SESSION = 8  # the session that sent it, -1 = not logged in
@@ -40,30 +41,30 @@ BULK_ROWS_MAX = 14  # per message
 UNDELAYED = 15  # number of rows at the end of the staged ones that have no latency added yet
 NEXT_DUE_NS = 16  # live and scaled clocks: exchange time at which the next waiting command is due
 JOURNAL_FAILED = 17  # 1: the journal no longer reaches the disk
-DURABLE = 18  # the last command that may be executed: with --durability batch the last one on the disk, else NEVER
+DURABLE = 18  # the last command that may be executed: with --durability batch the last one on the disk, otherwise NEVER
 COMMIT_TARGET = 19  # the last command whose sync was requested
 COMMIT_FD = 20  # a byte written here requests a sync
 WAKE_FD = 21  # a byte is read here after each sync
 ROWS_USABLE = 22  # rows of the command segment for the commands of participants; 0: the disk is full
 CLOSED_ROUTES = 23  # connections that the exchange closed
 DROPPED = 24  # messages of closed and muted connections that were dropped since the start
-DRAINED = 25  # times that no message was left on the orders socket
-MUTED_ROUTES = 26  # connections that heard that they are not logged in
-DROPPED_BYTES = 27  # their sizes
+DRAINED = 25  # number of times that the orders socket was empty
+MUTED_ROUTES = 26  # connections that were told that they are not logged in
+DROPPED_BYTES = 27  # total size of the messages counted by DROPPED
 THROTTLED_MESSAGES = 28  # messages beyond a rate limit that the compiled loop refused since the start
 AHEAD_NS_MAX = 29  # lockstep: a command arrives at most this much after the exchange's time
 STAGED_EACH_MAX = 30  # rows of one participant that may wait for their arrival time
 STAGED_RESERVED = 31  # rows that each participant may have waiting whatever the others do
-STAGED_LEFT = 32  # rows for whoever comes first: neither taken nor reserved for anybody
+STAGED_LEFT = 32  # rows that are neither taken nor reserved: for whoever comes first
 COUNTERS = 33
 
 RESERVED_SHARE = 0.25
-"""Of staged_rows_max: reserved in equal parts for all participants_max; whoever comes first gets the rest."""
+"""Share of staged_rows_max reserved in equal parts for all participants_max; whoever comes first gets the rest."""
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
 
-# Indices of GatewayState.clock, and the values of CLOCK_KIND. The base of a live clock is what it is ahead of the system clock
+# Indices of GatewayState.clock, and the values of CLOCK_KIND. The base of a live clock is its lead over the system clock
 CLOCK_KIND, CLOCK_BASE_NS, CLOCK_MONOTONIC_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0, 1, 2, 3, 4
 LIVE_CLOCK, SCALED_CLOCK, LOCKSTEP_CLOCK = 0, 1, 2
 
@@ -81,7 +82,7 @@ class GatewayState(NamedTuple):
     live_session: NDArray[np.int32]  # (P,) session that receives a participant's reports without latency, -1 = none
     delayed: NDArray[np.uint8]  # (S,) commands have a latency
     last_sent_id: NDArray[np.int64]  # (P,) last command id that waits: for its arrival time, or to be on the disk
-    staged_rows: NDArray[np.int64]  # (P,) how many of the staged rows are theirs
+    staged_rows: NDArray[np.int64]  # (P,) number of the participant's staged rows
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
     first_report: NDArray[np.int64]  # (S,) number of the first unsent report
     pending: NDArray[np.int64]  # (S,) number of unsent reports
@@ -101,14 +102,14 @@ class GatewayState(NamedTuple):
     clock: NDArray[np.int64]  # (8,)
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
     scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
-    closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last ones that were closed
-    muted_route: NDArray[np.int64]  # (MUTED_REMEMBERED,) ring of the last ones that heard that they are not logged in
-    muted_ns: NDArray[np.int64]  # (MUTED_REMEMBERED,) monotonic time at which they did
-    muted_messages: NDArray[np.int64]  # (MUTED_REMEMBERED,) messages of theirs that were dropped since
+    closed_route: NDArray[np.int64]  # (CLOSED_REMEMBERED,) ring of the last connections that were closed
+    muted_route: NDArray[np.int64]  # (MUTED_REMEMBERED,) ring of the last ones told that they are not logged in
+    muted_ns: NDArray[np.int64]  # (MUTED_REMEMBERED,) monotonic time at which they were told
+    muted_messages: NDArray[np.int64]  # (MUTED_REMEMBERED,) number of their messages dropped since then
     answer: NDArray[np.uint8]  # (256,) an answer of refusals.py
-    answers_left: NDArray[np.int64]  # (S,) how many of them the session has paid for
-    throttled: NDArray[np.uint8]  # (S, 2, bytes) what an ERROR `throttled` says after the number: of orders, of cancels
-    throttled_bytes: NDArray[np.int64]  # (S, 2) its size
+    answers_left: NDArray[np.int64]  # (S,) number of such answers that the session has paid for
+    throttled: NDArray[np.uint8]  # (S, 2, bytes) text of an ERROR `throttled` after the number: for orders, for cancels
+    throttled_bytes: NDArray[np.int64]  # (S, 2) size of that text
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
@@ -184,7 +185,7 @@ def find_session(gateway: GatewayState, route: int) -> int:
 
 @inlined
 def is_closed(gateway: GatewayState, route: int) -> bool:
-    """Whether the exchange closed the connection of a routing number."""
+    """Whether the exchange has closed the connection of a routing number."""
     for index in range(min(gateway.counter[CLOSED_ROUTES], CLOSED_REMEMBERED)):
         if gateway.closed_route[index] == route:
             return True
@@ -193,7 +194,7 @@ def is_closed(gateway: GatewayState, route: int) -> bool:
 
 @inlined
 def is_muted(gateway: GatewayState, route: int, now_ns: int) -> bool:
-    """Whether a connection heard within MUTE_NS that it is not logged in, so that only a HELLO of it is looked at. Counts its messages."""
+    """Whether a connection was told within the last MUTE_NS that it is not logged in, so that only a HELLO from it is read. Counts its messages."""
     for index in range(min(gateway.counter[MUTED_ROUTES], MUTED_REMEMBERED)):
         if gateway.muted_route[index] == route and now_ns - gateway.muted_ns[index] < MUTE_NS:
             gateway.muted_messages[index] += 1
@@ -209,7 +210,7 @@ def count_undurable(gateway: GatewayState) -> int:
 
 @compiled
 def index_sessions(gateway: GatewayState) -> None:
-    """Rebuilds the table of routing numbers after a session started or ended (rare)."""
+    """Rebuilds the table of routing numbers after a session has started or ended (rare)."""
     gateway.route_number[:] = 0
     mask = gateway.route_number.size - 1
     for session in range(gateway.status.size):
@@ -269,7 +270,7 @@ def write_reports_header(gateway: GatewayState, session: int) -> int:
 
 @compiled
 def encode_missed(gateway: GatewayState, session: int, events: Any, event_bytes: Any) -> tuple[int, int, int]:
-    """Encodes a REPORTS message of missed events (at least one) into the out buffer of their participant's session, which has none to send.
+    """Encodes a REPORTS message of missed events (at least one) into the out buffer of their participant's session, which has no unsent reports.
     Returns (the number of events that fit, the message's start and end in the buffer)."""
     participant, count = events[0].participant, 0
     gateway.live_session[participant] = session

@@ -32,13 +32,13 @@ def system_ns(clock: int, scratch: Any) -> int:
 
 @inlined
 def clock_now_ns(gateway: GatewayState) -> int:
-    """Exchange time; never before the last command's."""
+    """The exchange time; never before that of the last command."""
     return clock_ns(gateway.clock, gateway.counter)
 
 
 @inlined
 def clock_ns(clock: Any, counter: Any) -> int:
-    """clock_now_ns of the gateway's two arrays: from Python, a call with all of them takes longer than the rest of it."""
+    """`clock_now_ns` from only two of the gateway's arrays: from Python, passing all of them takes longer than the call itself."""
     now = counter[LAST_COMMAND_NS]
     if clock[CLOCK_KIND] == LIVE_CLOCK:
         now = system_ns(REALTIME, clock[6:8]) + clock[CLOCK_BASE_NS]

@@ -1,7 +1,7 @@
 """An index of the events that answered each command, so that a duplicate sent much later needs no scan of the journal.
 
-A participant's command ids only increase. So the index stores, at the end of each chunk of an event segment, the last command id of
-each participant that was answered; two binary searches find the segment and the chunk.
+A participant's command ids only increase. The index therefore stores, for the end of each chunk of an event segment, each participant's last
+answered command id; two binary searches find the segment and the chunk.
 """
 
 import sys
@@ -20,13 +20,13 @@ from serl.exchange.journal.stored import StoredRows, stored_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
 CHUNK_ROWS = 4096
-"""Event rows per chunk, scanned for one command. The index entry of a chunk takes 8 bytes per participant."""
+"""Event rows per chunk; one chunk is scanned per command. The index entry of a chunk takes 8 bytes per participant."""
 
 OPEN_MAX = 16
-"""Finished segments that stay open, least recently used first out."""
+"""Number of finished segments that stay open; the least recently used is closed first."""
 
 Ids = NDArray[np.int64]
-"""The last command id of each participant by its number, 0 = none; participants past the end have none."""
+"""The last command id by participant number, 0 = none; participants past the end have none."""
 
 
 def is_answer(rows: Rows) -> NDArray[np.bool_]:
@@ -41,8 +41,8 @@ class SegmentAnswers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.row_count = 0  # of a finished segment
-        self.unwritten: Rows | None = None  # the rows of a finished segment that is not in its file yet
-        self._chunks: list[Ids] | None = []  # None: in the file
+        self.unwritten: Rows | None = None  # the rows of a finished segment while they are not in its file yet
+        self._chunks: list[Ids] | None = []  # None: they are in the file
 
     @property
     def saved_path(self) -> Path:
@@ -54,7 +54,7 @@ class SegmentAnswers:
         self.saved_path.unlink(missing_ok=True)
 
     def chunks(self) -> Sequence[Ids]:
-        """The last command ids per chunk; read from the file if they are saved."""
+        """The last command ids per chunk, read from the file if they are saved there."""
         chunks = self._chunks
         return list(np.load(self.saved_path)) if chunks is None else chunks
 
@@ -70,7 +70,7 @@ class SegmentAnswers:
         self._chunks.append(_last_ids(rows, self._chunks[-1] if self._chunks else _NO_IDS))
 
     def finish(self, rows: Rows) -> None:
-        """Indexes all rows of the segment, which gets no more."""
+        """Indexes all rows of the segment, which is now complete."""
         indexed = len(self.extend(rows)) * CHUNK_ROWS
         if indexed < len(rows):
             self._append(rows[indexed:])
@@ -87,7 +87,7 @@ class SegmentAnswers:
         self._chunks = None
 
     def load(self) -> bool:
-        """Loads the saved index of a finished segment. Returns False if there is none, after a crash or from an older version, or it is damaged."""
+        """Loads the saved index of a finished segment. Returns False if there is none (after a crash, or from an older version) or it is damaged."""
         row_count = len(stored_rows(self.path, EVENT))
         try:
             saved = np.load(self.saved_path, mmap_mode="r")
@@ -114,7 +114,7 @@ class AnswerIndex:
         self._segments.append(segment)
 
     def forget(self, gone: Collection[int]) -> None:
-        """Removes the oldest segments, as far as their first events are in `gone`: their files are deleted."""
+        """Removes the oldest segments while their first events are in `gone`: their files have been deleted."""
         count = sum(1 for _ in takewhile(lambda segment: first_sequence(segment.path) in gone, self._segments))
         if count:
             del self._segments[:count], self._last[:count]
@@ -123,7 +123,7 @@ class AnswerIndex:
     def answers(
         self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers, limit: int = sys.maxsize
     ) -> Rows:
-        """The first EVENT rows, up to `limit`, that answered a command, in order; none if there was no such command or they are no longer stored.
+        """The first EVENT rows, up to `limit`, that answered a command, in order. Empty if there was no such command or they are no longer stored.
 
         `newest`: the rows of the current segment. O(log events + limit + CHUNK_ROWS).
         """

@@ -1,4 +1,4 @@
-"""JSON files with a check of their own, which belong to one journal by its id. Files without either are of older versions."""
+"""JSON files with a checksum and the id of the journal that they belong to. Files without either are from older versions."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ def check_of(value: dict[str, Any]) -> str:
 
 
 def check_of_text(text: str) -> str:
-    """The check of a JSON object that is written without `check`, with sorted keys, as `json.dumps` does."""
+    """The check of a JSON object given as text: without `check` and with sorted keys, as `json.dumps` writes it."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -26,7 +26,7 @@ def write_checked(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_checked(path: Path, *keys: str, or_list: bool = False) -> Any:
-    """The JSON object of a file, which has these keys. or_list: or a JSON array, as older versions wrote. Raises JournalError where it is damaged."""
+    """Reads a JSON object that must have these keys. or_list: also accepts a JSON array, as written by older versions. Raises JournalError if it is damaged."""
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
@@ -39,7 +39,7 @@ def read_checked(path: Path, *keys: str, or_list: bool = False) -> Any:
 
 
 def damaged(path: Path, what: str) -> JournalError:
-    """The error of a damaged file of a journal: what was found and what to do."""
+    """The error about a damaged file of a journal: what was found and what to do."""
     error = JournalError(
         f"{path}: {what}: the journal is damaged, and the exchange does not start, because it could lose acknowledged orders; restore the "
         f"file from a copy, or see what can be saved: serl journal verify {path.parent}; serl journal repair {path.parent} NEW-FOLDER"

@@ -1,4 +1,4 @@
-"""The checks of command segments, without changing them: what is valid, what is an unfinished tail, and what is damage."""
+"""Checks command segments without changing them: which part is valid, which is an unfinished tail, and which is damaged."""
 
 import dataclasses
 from pathlib import Path
@@ -21,13 +21,13 @@ class CommandCheck:
     path: Path
     first_sequence: int
     capacity: int
-    valid: int  # rows at its start that pass their checks
-    tail_bytes: int  # bytes up to the last one that is not zero, after the valid rows
-    failed: int  # rows after them that were journaled, by their sequence number, and fail their checks
-    later_valid: bool  # whether a row after them passes its check
+    valid: int  # number of rows at the start that pass their checks
+    tail_bytes: int  # bytes after the valid rows, up to the last one that is not zero
+    failed: int  # number of later rows that were journaled, by their sequence number, but fail their checks
+    later_valid: bool  # whether a later row passes its check
 
     def damage(self, *, last: bool) -> str:
-        """What is damaged, empty if nothing is. Only the last row of the last segment may be unfinished."""
+        """A description of the damage; empty if there is none. Only the last row of the last segment may be unfinished."""
         first = self.first_sequence + self.valid
         if self.later_valid:
             return f"command {first} is corrupt but later ones are valid"
@@ -39,7 +39,7 @@ class CommandCheck:
 
 
 def map_commands(path: Path) -> Rows:
-    """The complete rows of a command file, in memory or in private pages: changes do not reach the file."""
+    """The complete rows of a command file, in memory or in private pages, so that changes do not reach the file."""
     if path.suffix == ".zrows":
         return stored_rows(path, COMMAND)[:]
     count = max(0, path.stat().st_size - HEADER_BYTES) // ROW_BYTES

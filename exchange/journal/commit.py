@@ -1,6 +1,6 @@
 """Group commit (`--durability batch`): commands are executed, and so acknowledged and published, only once they are on the disk.
 
-The loop journals what arrives and requests a sync through a pipe; a thread syncs everything journaled by then and wakes the loop
+The loop journals arriving commands and requests a sync through a pipe; a thread syncs everything journaled by then and wakes the loop
 through another pipe. While one batch is being synced, the loop journals the next.
 """
 
@@ -24,7 +24,7 @@ PIPE_BYTES = 4096
 
 
 class GroupCommit:
-    """Syncs the current command segment (`segment()`) in batches. After a failed sync there is no other one.
+    """Syncs the current command segment (`segment()`) in batches. After a failed sync it never syncs again.
 
     `failed(error)` is called once if the thread's sync fails."""
 

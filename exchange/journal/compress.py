@@ -13,14 +13,14 @@ from serl.exchange.journal.stored import compress, compressible, stored_rows
 from serl.exchange.records import COMMAND, EVENT
 
 LOCK = "compress.lock"
-"""Held by the one process that compresses a journal: a second one would delete what the first one has written."""
+"""Lock held by the one process that compresses a journal: a second one would delete files that the first one has written."""
 
 
 def compress_finished(folder: Path) -> tuple[int, int]:
     """Compresses every command file that the oldest kept snapshot contains, and every finished event file before it.
 
-    Returns (bytes before, bytes after), (0, 0) while another process compresses the journal. Raises JournalError where a file is damaged,
-    and DiskFullError without room.
+    Returns (bytes before, bytes after), (0, 0) while another process is compressing the journal. Raises JournalError if a file is damaged,
+    and DiskFullError if there is no room.
     """
     meta = find_meta(folder)
     with no_space(folder):
@@ -32,7 +32,7 @@ def compress_finished(folder: Path) -> tuple[int, int]:
 def _compress(folder: Path, meta: dict[str, Any]) -> tuple[int, int]:
     journal_id, salt = str(meta.get("id", "")), int(meta["salt"])
     before = after = 0
-    for path in folder.glob(".*.zrows.*"):  # of a process that was killed: no other one has the lock
+    for path in folder.glob(".*.zrows.*"):  # left by a process that was killed: no other process has the lock
         path.unlink(missing_ok=True)
     for path, following in _finished(folder):
         dtype = COMMAND if path.name.startswith("commands") else EVENT
@@ -45,7 +45,7 @@ def _compress(folder: Path, meta: dict[str, Any]) -> tuple[int, int]:
 
 
 def is_due(folder: Path) -> bool:
-    """Whether a file could be compressed."""
+    """Whether there is a file to compress."""
     return next(_finished(folder), None) is not None
 
 
@@ -64,9 +64,9 @@ def _finished(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_whole(path: Path, following: Path) -> bool:
-    """Whether an event file was closed, or has all events up to the next file: one that a kill left open is on the disk before the snapshot
-    that contains its events."""
+    """Whether an event file was closed, or has all events up to the next file: a file that a killed process left open reaches the disk before the
+    snapshot that contains its events."""
     header = read_header(path, EVENT)
-    if "rows" in header or not header.get("journal"):  # of an earlier version
+    if "rows" in header or not header.get("journal"):  # from an earlier version
         return True
     return first_sequence(path) + len(stored_rows(path, EVENT)) == first_sequence(following)

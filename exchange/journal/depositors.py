@@ -1,4 +1,4 @@
-"""Who has had deposits of the exchange, by the commands of a journal."""
+"""Finds the participants with deposits from the exchange, from the commands of a journal."""
 
 from serl.exchange.gateway.state import EXECUTED, GatewayState
 from serl.exchange.journal.journal import Journal
@@ -7,7 +7,7 @@ from serl.exchange.records import COMMAND, CommandKind
 
 
 def depositors(journal: Journal, gateway: GatewayState) -> set[int]:
-    """The participants to whom the exchange itself has deposited anything, by the commands that are stored. O(commands)."""
+    """The participants that have had deposits from the exchange itself, according to the stored commands. O(commands)."""
     found: set[int] = set()
     for path in journal.segments("commands"):
         is_current = path == journal.commands.path

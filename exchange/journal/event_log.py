@@ -2,7 +2,7 @@
 
 Events may be published before they are journaled, because missing ones are regenerated from the journaled commands. Writing them in
 large chunks from warm memory costs a third of writing through a mapped file, where every page is zeroed, faulted in, and
-write-protected again by each sync. The file is made with the first write, so a disk that is full delays the file and not the market.
+write-protected again by each sync. The first write creates the file, so a full disk delays the file and not the market.
 """
 
 import os
@@ -56,7 +56,7 @@ class EventLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a file that is not closed."""
+        """Whether the log has a file that is not closed yet."""
         return self._file != NO_FILE
 
     @property
@@ -64,7 +64,7 @@ class EventLog:
         return HEADER_BYTES + self.capacity * EVENT.itemsize
 
     def _create_file(self) -> None:
-        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is on the disk."""
+        """Creates the file, replacing a leftover with the same name. The file gets its name only once its header is on the disk."""
         temporary = self.path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         file = NO_FILE
@@ -85,7 +85,7 @@ class EventLog:
         self.answers.delete_saved()
 
     def write(self, count: int) -> None:
-        """Writes the rows up to `count` that are not in the file yet. Raises DiskFullError where there is no room."""
+        """Writes the rows up to `count` that are not in the file yet. Raises DiskFullError if there is no room."""
         if count <= self.written:
             return
         if self._file == NO_FILE:
@@ -97,7 +97,7 @@ class EventLog:
         self.written = max(self.written, count)
 
     def sync(self) -> None:
-        """Returns when what was written is on the disk."""
+        """Waits until everything written is on the disk."""
         if self.is_open:
             os.fdatasync(self._file)
 

@@ -1,4 +1,4 @@
-"""Reads trades and phases from the journal's events as they come."""
+"""Reads trades and phases from the journal's events as they happen."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ class JournalReader:
     """See `serl.exchange.venue.EventReader`."""
 
     def __init__(self, journal: Journal, gateway: GatewayState, before_rotation: list[Callable[[], None]]) -> None:
-        """before_rotation: what is called before the journal begins a new event file."""
+        """before_rotation: functions called before the journal begins a new event file."""
         self._journal, self._gateway = journal, gateway
         self._log, self._rows_read = journal.events, int(gateway.counter[EVENTS])
         self._rest: list[Rows] = []

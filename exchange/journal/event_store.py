@@ -1,4 +1,4 @@
-"""The event logs of a journal: the current one, those that wait to be written, and the finished files."""
+"""The event logs of a journal: the current one, those waiting to be written, and the finished files."""
 
 import contextlib
 import sys
@@ -20,14 +20,14 @@ CHUNK_ROWS = 65_536
 """Event rows per chunk of a scan."""
 
 UNWRITTEN_MAX = 4
-"""Full event logs held in memory; beyond that, the market waits until they are written. A full disk may hold more of them up."""
+"""Number of full event logs held in memory; beyond that, the market waits until they are written. While the disk is full there may be more."""
 
 FREE_BUFFERS_MAX = 1
-"""Buffers of written logs that are kept for the next ones; those that a slow disk needed beside go."""
+"""Number of buffers of written logs kept for the next ones; extra ones that a slow disk needed are dropped."""
 
 
 def chunks(parts: Iterable[tuple[int, StoredRows]]) -> Iterator[tuple[int, Rows]]:
-    """Parts (first sequence, rows), newest first, in chunks of up to `CHUNK_ROWS`, also newest first."""
+    """Splits parts (first sequence, rows), newest first, into chunks of up to `CHUNK_ROWS`, also newest first."""
     for first, rows in parts:
         for stop in range(len(rows), 0, -CHUNK_ROWS):
             start = max(0, stop - CHUNK_ROWS)
@@ -53,13 +53,13 @@ class EventStore:
         return stored_paths(self._folder, "events")
 
     def create(self, first: int) -> None:
-        """Makes a new log the current one; it starts with event `first`."""
+        """Creates a new current log, which starts with event `first`."""
         rows = self._free_buffers.pop() if self._free_buffers else np.zeros(self._segment_rows, EVENT)
         self.current = EventLog(self._folder / f"events-{first:012d}.rows", first, rows, self._journal_id)
 
     def find(self, first: int) -> Path | None:
-        """The file that contains event `first`, or has room for it: a finished one only if that is its next one. Raises JournalError where a later
-        one, or it, is damaged."""
+        """The file that contains event `first` or has room for it (a finished file only if `first` would be its next event). Raises JournalError if
+        that file or a later one is damaged."""
         for path in reversed(self.paths()):
             header = read_header(path, EVENT, self._journal_id)
             if 0 <= first - header["first_sequence"] <= header.get("rows", header["capacity"]):
@@ -94,23 +94,23 @@ class EventStore:
         """Deletes the files after the current log."""
         for path in self.paths():
             if first_sequence(path) > self.current.first_sequence:
-                for file in (path, path.with_suffix(".zrows")):  # both where it was just being compressed
+                for file in (path, path.with_suffix(".zrows")):  # both exist if it was being compressed
                     file.unlink(missing_ok=True)
                 SegmentAnswers(path).delete_saved()
 
     def rotate(self, gateway: GatewayState, next_sequence: int) -> None:
-        """Starts a new log; every event must be reported and published."""
+        """Starts a new log; every event must have been reported and published."""
         counter = gateway.counter
         assert counter[REPORTED] == counter[EVENTS], "the event log has events that are not reported"
         if len(self._unwritten) >= UNWRITTEN_MAX:
-            with contextlib.suppress(DiskFullError):  # then it takes cancellations only, until there is room
+            with contextlib.suppress(DiskFullError):  # the exchange then takes only cancellations until there is room
                 self.write_finished()  # the disk is too slow: the market waits for it
         self._unwritten.append((self.current, int(counter[EVENTS])))
         self.create(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
 
     def write(self, count: int) -> None:
-        """Writes every event so far, `count` of them in the current log. Raises DiskFullError where there is no room."""
+        """Writes every event so far, `count` of them in the current log. Raises DiskFullError if there is no room."""
         self.write_finished()
         with self._writing:
             self.current.write(count)
@@ -125,10 +125,10 @@ class EventStore:
             log.sync()
 
     def write_finished(self) -> None:
-        """Writes the finished logs. Raises DiskFullError where there is no room: they stay in memory."""
+        """Writes the finished logs. Raises DiskFullError if there is no room: they stay in memory."""
         with self._writing:
             while self._unwritten:
-                self._index_finished()  # also those that were finished meanwhile
+                self._index_finished()  # including those that were finished meanwhile
                 log, count = self._unwritten[0]
                 log.write(count)
                 with self._indexing:
@@ -147,13 +147,13 @@ class EventStore:
                 self._indexed += 1
 
     def forget(self, deleted: list[Path]) -> None:
-        """Forgets the answers in logs whose files are deleted; other files are ignored."""
+        """Forgets the answers in logs whose files have been deleted; ignores other files."""
         gone = {first_sequence(path) for path in deleted if path.name.startswith("events-")}
         with self._indexing:
             self._answers.forget(gone)
 
     def sync_finished(self) -> None:
-        """Syncs and closes the written logs, and saves their answer indices. Raises DiskFullError where there is no room for an index."""
+        """Syncs and closes the written logs, and saves their answer indices. Raises DiskFullError if there is no room for an index."""
         while self._unsynced:
             log = self._unsynced[0]
             log.close()
@@ -165,12 +165,12 @@ class EventStore:
         self.current.close()
 
     def in_memory(self, gateway: GatewayState) -> list[tuple[int, Rows]]:
-        """(first sequence, rows) of the logs that are in memory, newest first."""
+        """(first sequence, rows) of the logs in memory, newest first."""
         logs = [*self._unwritten, (self.current, int(gateway.counter[EVENTS]))]
         return [(log.first_sequence, log.rows[:count]) for log, count in reversed(logs)]
 
     def _parts(self, gateway: GatewayState) -> Iterator[tuple[int, StoredRows]]:
-        """(first sequence, rows) of all logs, newest first. Those in memory are the caller's until the next rotation."""
+        """(first sequence, rows) of all logs, newest first. Rows in memory are valid until the next rotation."""
         oldest = 0
         rows: StoredRows
         for oldest, rows in self.in_memory(gateway):
@@ -185,7 +185,7 @@ class EventStore:
                 try:
                     rows = stored_rows(path, EVENT, self._rows_max(path))
                 except FileNotFoundError:
-                    return  # it is no longer stored, nor are those before it
+                    return  # neither it nor the files before it are stored any longer
                 yield first, rows
 
     def in_files(self, before: int) -> Iterator[tuple[int, Rows]]:
@@ -193,7 +193,7 @@ class EventStore:
         return chunks(self._files(before))
 
     def _rows_max(self, path: Path) -> int:
-        """The number of rows of a file that `sync_finished` may just be cutting to them; no limit for others."""
+        """The number of rows in a file that `sync_finished` may currently be truncating; no limit for other files."""
         return next((log.written for log in tuple(self._unsynced) if log.path == path), sys.maxsize)
 
     def newest(self, gateway: GatewayState) -> Iterator[Rows]:
@@ -214,7 +214,7 @@ class EventStore:
         return None
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState, limit: int = sys.maxsize) -> Rows:
-        """The first events, up to `limit`, that answered a command, in order; none if it never arrived or they are no longer stored."""
+        """The first events, up to `limit`, that answered a command, in order. Empty if it never arrived or they are no longer stored."""
         self._index_finished()
         newest: Rows = self.current.rows[: gateway.counter[EVENTS]]
         with self._indexing:

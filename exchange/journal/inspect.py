@@ -1,4 +1,4 @@
-"""What a journal folder contains and what of it is damaged, without changing it."""
+"""Describes the contents of a journal folder and finds damage, without changing it."""
 
 import contextlib
 import dataclasses
@@ -27,12 +27,12 @@ class Finding:
     """One file of a journal."""
 
     name: str
-    text: str  # what it contains
-    damage: str = ""  # what is damaged; empty: nothing
+    text: str  # its contents
+    damage: str = ""  # its damage; empty if there is none
 
 
 def find_meta(folder: Path) -> dict[str, Any]:
-    """The meta of a journal, from its copy where the file itself is damaged. Raises JournalError without either."""
+    """The meta of a journal, from its copy if the file itself is damaged. Raises JournalError if neither can be read."""
     if not folder.exists():
         raise JournalError(f"{folder}: does not exist; give the folder of a journal")
     for path in (folder / META, folder / META_COPY):
@@ -48,7 +48,7 @@ def find_meta(folder: Path) -> dict[str, Any]:
 
 
 def verify(folder: Path) -> list[Finding]:
-    """Checks every file of a journal. Raises JournalError where the folder is no journal or its meta is lost."""
+    """Checks every file of a journal. Raises JournalError if the folder is not a journal or its meta is lost."""
     meta = find_meta(folder)
     salt, journal_id = int(meta["salt"]), str(meta.get("id", ""))
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
@@ -62,8 +62,8 @@ def verify(folder: Path) -> list[Finding]:
 
 
 def _current(path: Path, check: Callable[[Path], T]) -> T | None:
-    """The check of a file, or of the one that has replaced it since it was listed: a process that compresses may still run. None if it is
-    gone, as an exchange deletes old ones."""
+    """The check of a file, or of the file that has replaced it since it was listed: a compressing process may still be running. None if it is
+    gone, because an exchange deletes old ones."""
     twin = path.with_suffix(".rows" if path.suffix == ".zrows" else ".zrows")
     for name in (path, twin):
         with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def _current(path: Path, check: Callable[[Path], T]) -> T | None:
 
 
 def _reason(error: JournalError) -> str:
-    """The error without the path and the advice."""
+    """The text of an error without the path and the advice."""
     return str(error).partition(": ")[2].partition(": the journal is damaged")[0].partition("; ")[0]
 
 
@@ -135,7 +135,7 @@ def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
 
 
 def _snapshot_sequences(folder: Path) -> list[int]:
-    """The last command of each snapshot, from the oldest on; 0 without one."""
+    """The last command of each snapshot, oldest first; 0 if there is none."""
     return [first_sequence(path) for path in snapshots.snapshot_paths(folder)] or [0]
 
 
@@ -146,7 +146,7 @@ def _missing(kind: str, first: int, last: int) -> Finding:
 def _verify_events(folder: Path, journal_id: str) -> list[Finding]:
     saved = _saved_event(folder)
     findings: list[Finding] = []
-    expected = 0  # the event that comes next, 0: unknown
+    expected = 0  # the next event; 0: unknown
     for path in stored_paths(folder, "events"):
         check = _current(path, lambda path: _check_events(path, journal_id))
         if check is None:
@@ -163,7 +163,7 @@ def _verify_events(folder: Path, journal_id: str) -> list[Finding]:
 
 
 def _saved_event(folder: Path) -> int:
-    """The last event before the newest snapshot: the files contain all up to there, and a restart makes the later ones again."""
+    """The last event before the newest snapshot: the files contain all events up to it, and a restart regenerates the later ones."""
     for path in reversed(snapshots.snapshot_paths(folder)):
         with contextlib.suppress(OSError):  # a damaged one is found by its own check
             if (last := snapshots.event_sequence(path)) is not None:
@@ -172,7 +172,7 @@ def _saved_event(folder: Path) -> int:
 
 
 def _check_events(path: Path, journal_id: str) -> tuple[Finding, int]:
-    """What a file contains, and the event that comes after it, 0 if it is damaged."""
+    """The finding about a file, and the first event after it, 0 if it is damaged."""
     try:
         header = read_header(path, EVENT, journal_id or None)
     except JournalError as error:
@@ -205,7 +205,7 @@ def _check_snapshot(path: Path, journal_id: str) -> Finding:
 
 
 def info(folder: Path) -> dict[str, Any]:
-    """What a journal contains, from the names and sizes of its files and its first and last commands."""
+    """A description of a journal, from the names and sizes of its files and its first and last commands."""
     meta = find_meta(folder)
     paths = stored_paths(folder, "commands")
     counts = {

@@ -3,10 +3,10 @@
 meta.json                      id, symbols, salt of the row checksums, epoch; meta-copy.json is the same
 participants.json              names in the order of their numbers, operators, cancel_on_disconnect, deposited
 commands-000000000001.rows     COMMAND rows from that sequence on: the source of truth
-events-000000000001.rows       EVENT rows; regenerated from the commands where missing
-events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
+events-000000000001.rows       EVENT rows; regenerated from the commands if missing
+events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated if missing
 news.jsonl                     messages about the world (news_log.py); not in the market
-snapshot-000000000000.npz      the market after that command: where a restart begins
+snapshot-000000000000.npz      the market after that command: a restart begins there
 
 Every file has a check and the id of its journal; those of older versions lack the id and some checks.
 """
@@ -58,11 +58,11 @@ from serl.exchange.log import log
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 TRADES_EVENTS_MAX = 1 << 17
-"""Events that are looked through for the last trades of a symbol, while nobody trades: 6 ms."""
+"""Number of events searched for the last trades of a symbol; nobody can trade meanwhile: 6 ms."""
 
 
 class Journal:
-    """An open journal folder; one exchange at a time (held by a file lock)."""
+    """An open journal folder; only one exchange can use it at a time (file lock)."""
 
     def __init__(self, folder: Path, symbols: list[dict[str, str]], config: JournalConfig) -> None:
         self.folder = folder
@@ -94,12 +94,12 @@ class Journal:
 
     @property
     def id(self) -> str:
-        """Names the journal in all its files."""
+        """The id of the journal, stored in all of its files."""
         return str(self.meta["id"])
 
     @property
     def epoch(self) -> int:
-        """1 for the first start on this folder, then 2, 3 ..."""
+        """The number of starts on this folder: 1 for the first start, then 2, 3 ..."""
         return int(self.meta["epoch"])
 
     @property
@@ -108,7 +108,7 @@ class Journal:
         return self.store.current
 
     def start(self) -> None:
-        """Writes the new epoch; until then nothing in the folder has changed, so that a damaged journal stays as it is."""
+        """Writes the new epoch; until then nothing in the folder changes, so that a damaged journal stays as it is."""
         delete_unfinished(self.folder)
         self.save_participants()
         self._write_meta()
@@ -118,11 +118,11 @@ class Journal:
             write_meta(self.folder, self.meta)
 
     def save_participants(self) -> None:
-        """Saves the participants. Must run before their first command is journaled. Raises DiskFullError where there is no room."""
+        """Saves the participants. Call it before their first command is journaled. Raises DiskFullError if there is no room."""
         self.participants_file.save()
 
     def request_save(self) -> int:
-        """Has the participants saved in the background while the exchange serves, else at once. Returns a number for `participants_file.is_saved`."""
+        """Saves the participants: in the background while the exchange serves, otherwise at once. Returns a number for `participants_file.is_saved`."""
         request = self.participants_file.request()
         if self._flusher is None:
             self.participants_file.save_requested()
@@ -136,18 +136,18 @@ class Journal:
                 segment.sync()
 
     def note_limits(self, first: int, limits: dict[str, int], rules: int) -> None:
-        """Notes the limits and the rules under which the commands from `first` on, all new ones, are executed: a restart executes each under its own."""
+        """Notes the limits and the rules under which all new commands, from `first` on, are executed: a restart executes each command under its own."""
         changes = note_limits(self.meta, first, limits, rules), cut_operators(self.meta, first - 1)
         if any(changes):
             self._write_meta()
 
     def note_operators(self, last: int) -> None:
-        """Notes, before they change, the operators of the commands up to `last`. Raises DiskFullError where there is no room."""
+        """Notes the operators of the commands up to `last`, before they change. Raises DiskFullError if there is no room."""
         note_operators(self.meta, last, self.operators())
-        self._write_meta()  # also if it is noted already: the disk may have been full then
+        self._write_meta()  # even if that is already noted: the disk may have been full then
 
     def operators(self) -> list[int]:
-        """The numbers of the participants that are operators. Older journals do not say."""
+        """The numbers of the participants that are operators. Older journals do not store them."""
         return [number for number, entry in enumerate(self.participants) if entry.get("operator")]
 
     def segments(self, kind: str) -> list[Path]:
@@ -155,16 +155,16 @@ class Journal:
         return stored_paths(self.folder, kind)
 
     def create_commands(self, first: int) -> None:
-        """Creates the current command segment, which starts with this sequence. Raises DiskFullError where there is no room."""
+        """Creates the current command segment, which starts with sequence `first`. Raises DiskFullError if there is no room."""
         path = self.folder / f"commands-{first:012d}.rows"
         self.commands = Segment.create(path, COMMAND, first, self.segment_rows, self.id)
 
     def set_usable(self, gateway: GatewayState) -> None:
-        """Says how many rows of the current command segment are for the commands of participants: none while the disk is full."""
+        """Sets how many rows of the current command segment are for participants' commands: none while the disk is full."""
         gateway.counter[ROWS_USABLE] = 0 if self.is_full else max(0, self.commands.capacity - RESERVED_ROWS)
 
     def rotate_commands(self, gateway: GatewayState) -> None:
-        """Starts a new command segment; every journaled command must be executed. Raises DiskFullError, and changes nothing, without room."""
+        """Starts a new command segment; every journaled command must have been executed. Without room raises DiskFullError and changes nothing."""
         counter = gateway.counter
         if counter[APPENDED] == 0:
             return  # it is a new one
@@ -175,18 +175,18 @@ class Journal:
         counter[APPENDED] = counter[EXECUTED] = 0
 
     def rotate_events(self, gateway: GatewayState, next_sequence: int) -> None:
-        """Starts a new event log; every event must be reported and published."""
+        """Starts a new event log; every event must have been reported and published."""
         self.store.rotate(gateway, next_sequence)
         self._wake.set()
 
     def write_events(self, gateway: GatewayState) -> None:
-        """Writes every event so far to its file. Raises DiskFullError where there is no room."""
+        """Writes every event so far to its file. Raises DiskFullError if there is no room."""
         self.store.write(int(gateway.counter[EVENTS]))
 
     def save_snapshot(self, make: Callable[[], SavedSnapshot], gateway: GatewayState) -> None:
-        """Makes and writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while
-        the exchange serves. The commands up to there are synced before it too: otherwise a power cut could leave a gap in the journal that the
-        snapshot hides. Without room for it, restarts begin with an earlier one."""
+        """Creates and writes a snapshot, after writing the events up to it, which a restart could not regenerate; in the background while
+        the exchange serves. The commands up to it are synced first too: otherwise a power cut could leave a gap in the journal that the
+        snapshot hides. If there is no room for it, restarts begin with an earlier snapshot."""
         self._snapshot = WaitingSnapshot(make, self.events, int(gateway.counter[EVENTS]), self.commands)
         if self._flusher is None:
             self._save_snapshot()
@@ -222,8 +222,8 @@ class Journal:
             self._uncompressed = self._config.compress
 
     def _compress(self) -> None:
-        """Starts a process of low priority that compresses the finished files, if a snapshot was saved since the last one; once that has
-        ended."""
+        """Starts a low-priority process that compresses the finished files, if the last such process has ended and a snapshot has been saved since it
+        started."""
         if not self._uncompressed or (self._compressing is not None and self._compressing.poll() is None):
             return
         self._uncompressed = False
@@ -236,7 +236,7 @@ class Journal:
             log("old_files_stay", f"{self.folder}: old files stay uncompressed until the next snapshot ({error})")
 
     def set_full(self, full: bool, gateway: GatewayState) -> None:
-        """Notes that the disk is full, or that it has room again, and says so."""
+        """Notes that the disk is full, or that it has room again, and logs that."""
         if full == self.is_full:
             return
         self.is_full = full
@@ -248,14 +248,14 @@ class Journal:
         log("disk_full" if full else "disk_has_room", f"{self.folder}: {text}")
 
     def wake(self) -> None:
-        """Has the thread of `start_flushing` do now what it has to do."""
+        """Makes the thread of `start_flushing` run now."""
         self._wake.set()
 
     def start_flushing(self, interval_s: float, gateway: GatewayState, also: Callable[[], None] = lambda: None) -> None:
         """Starts a thread that writes event logs and syncs to the disk every `interval_s`, and each time calls `also`.
 
-        After one failure, the compiled loop accepts no message and sends no report: what a failed sync left unwritten is unknown, and
-        a later success would not prove anything, because the kernel marks the pages clean after a failed sync. A full disk is no such
+        After a failure the compiled loop accepts no message and sends no report: which data a failed sync left unwritten is unknown, and
+        a later success would prove nothing, because the kernel marks the pages clean after a failed sync. A full disk is not such a
         failure: nothing is lost, and the next turn tries again.
         """
 
@@ -341,7 +341,7 @@ class Journal:
         self.unlock()
 
     def abandon(self) -> None:
-        """Closes without writing: after a failure more writes could do harm. A restart recovers from the files as they are."""
+        """Closes without writing: after a failure, further writes could do harm. A restart recovers from the files as they are."""
         self._stop_flushing()
         self.unlock()
 
@@ -387,7 +387,7 @@ class Journal:
         return None
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState, limit: int = sys.maxsize) -> Rows:
-        """The first events, up to `limit`, that answered a command of the participant, in order; none if it never arrived or they are no longer
+        """The first events, up to `limit`, that answered a command of the participant, in order. Empty if it never arrived or they are no longer
         stored.
 
         O(log events + limit).
@@ -395,7 +395,7 @@ class Journal:
         return self.store.answers(participant, command_id, gateway, limit)
 
     def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
-        """The last `count` trades of a symbol as EVENT rows, oldest first; those among the last `TRADES_EVENTS_MAX` events."""
+        """The last `count` trades of a symbol as EVENT rows, oldest first; only those among the last `TRADES_EVENTS_MAX` events."""
         found: list[Rows] = []
         missing, unread = count, TRADES_EVENTS_MAX
         for rows in self.newest_events(gateway) if count > 0 else ():

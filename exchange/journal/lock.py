@@ -1,4 +1,4 @@
-"""Locks of a journal's folder, which the system releases when their process ends, however it does."""
+"""Locks on a journal's folder, which the system releases when their process ends, however it ends."""
 
 import fcntl
 from pathlib import Path
@@ -8,7 +8,7 @@ from serl.exchange.errors import JournalError
 
 
 def locked(path: Path) -> BinaryIO | None:
-    """The file, which it creates, locked until it is closed; None while another process or another open file has the lock."""
+    """Creates and returns a file that is locked until it is closed; None while another process or another open file has the lock."""
     file = path.open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -19,7 +19,7 @@ def locked(path: Path) -> BinaryIO | None:
 
 
 def lock_of(folder: Path) -> BinaryIO:
-    """The lock of the exchange that uses a journal. Raises JournalError while another one has it."""
+    """Takes the lock of the exchange that uses a journal. Raises JournalError while another one has it."""
     file = locked(folder / "lock")
     if file is None:
         raise JournalError(f"{folder}: another exchange uses this journal; stop it or choose another folder")

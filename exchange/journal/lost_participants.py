@@ -1,4 +1,4 @@
-"""What the rest of a journal says about participants whose file is damaged: how many there were, and who was an operator."""
+"""Recovers facts about the participants of a damaged file from the rest of a journal: how many there were, and which were operators."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +17,7 @@ OPERATOR_KINDS = [kind for kind in CommandKind if kind >= CommandKind.END_DAY]
 
 
 def count_participants(rows: Rows, snapshot: Path | None, journal_id: str) -> int:
-    """How many numbers are taken: by COMMAND rows, by accounts that the exchange has set, and in a snapshot."""
+    """How many participant numbers are in use: in COMMAND rows, in accounts that the exchange has set, and in a snapshot."""
     accounts = rows[_is_of_exchange(rows) & np.isin(rows["kind"], [CommandKind.ACCOUNT, CommandKind.DEPOSIT])]
     saved = snapshots.load(snapshot, journal_id) if snapshot is not None else None
     used = 0 if saved is None else len(saved.market.report)
@@ -28,7 +28,7 @@ def lost_entries(first: int, count: int, rows: Rows, replayed: Rows, events: Ite
     """The entries of the participants first..count-1. rows: all COMMAND rows; replayed: those that a restart executes again, which are
     answered in the files `events`.
 
-    Those who sent an operator's command there were operators, unless an event says that it was not permitted.
+    Participants that sent an operator's command there were operators, unless an event says that it was not permitted.
     """
     exchange = np.unique(rows["participant"][_is_of_exchange(rows)]).tolist()
     sent = replayed[_needs_operator(replayed)]
@@ -43,13 +43,13 @@ def lost_entries(first: int, count: int, rows: Rows, replayed: Rows, events: Ite
 
 def _needs_operator(rows: Rows) -> NDArray[np.bool_]:
     own = (rows["kind"] == CommandKind.ACCOUNT) & (rows["flags"] == Setting.SELF_TRADE)
-    own &= rows["order_id"] == rows["participant"]  # that anybody may set
+    own &= rows["order_id"] == rows["participant"]  # its own self-trade prevention, which anybody may set
     needs: NDArray[np.bool_] = np.isin(rows["kind"], OPERATOR_KINDS) & ~own
     return needs
 
 
 def _is_of_exchange(rows: Rows) -> NDArray[np.bool_]:
-    """Which rows the exchange itself sent as an operator: those of clients have ids."""
+    """Which rows the exchange itself sent as an operator: clients' rows have command ids."""
     own: NDArray[np.bool_] = np.isin(rows["kind"], OPERATOR_KINDS) & (rows["command_id"] == 0)
     return own
 

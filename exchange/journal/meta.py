@@ -16,14 +16,15 @@ UNNAMED = (".new", ".tmp")
 META, META_COPY, PARTICIPANTS = "meta.json", "meta-copy.json", "participants.json"
 META_KEYS, PARTICIPANTS_KEYS = ("format", "symbols", "salt", "epoch"), ("journal", "participants")
 DISPLAY_DIVISORS, LIMITS, OPERATORS_BEFORE, RULES = "display_divisors", "limits", "operators_before", "rules"
-"""What a restart executes commands again under: [first command, value] of each change; of operators the last command before it."""
+"""Keys of the conditions under which a restart executes commands again: [first command, value] for each change, for operators [last command before it,
+value]."""
 FIRST_RULES = 1
-"""Those of journals that do not name them."""
+"""The rules of journals that do not name any."""
 REPLAYED_LIMITS = ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max")
 
 
 def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
-    """The meta of a journal, or of a new one in an empty folder. Writes nothing. Raises JournalError where it is damaged or of other symbols."""
+    """The meta of a journal, or of a new one in an empty folder. Writes nothing. Raises JournalError if it is damaged or has other symbols."""
     path = folder / META
     if not path.exists() and not is_new(folder):
         raise damaged(path, "expected the file with the journal's symbols and the salt of its checks, got none")
@@ -48,15 +49,15 @@ def open_meta(folder: Path, symbols: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def _id_of_participants(folder: Path) -> str:
-    """The id in participants.json, empty without one. A start that gave the journal of an older version its id may have been killed before
-    it wrote the meta."""
+    """The id in participants.json, empty if it has none. A start that gave an older version's journal its id may have been killed before it
+    wrote the meta."""
     path = folder / PARTICIPANTS
     value = read_checked(path, *PARTICIPANTS_KEYS, or_list=True) if path.exists() else []
     return "" if isinstance(value, list) else str(value["journal"])
 
 
 def parts(meta: dict[str, Any], first: int, stop: int) -> list[tuple[int, int]]:
-    """[(first, stop)]: the commands first..stop-1, cut where their limits or operators changed."""
+    """[(first, stop)]: the commands first..stop-1, split where their limits or operators changed."""
     cuts = {int(change[0]) for name in (LIMITS, DISPLAY_DIVISORS) for change in meta.get(name, [])}
     cuts |= {int(change[0]) + 1 for change in meta.get(OPERATORS_BEFORE, [])}
     inside = sorted(cut for cut in cuts if first < cut < stop)
@@ -64,22 +65,22 @@ def parts(meta: dict[str, Any], first: int, stop: int) -> list[tuple[int, int]]:
 
 
 def limits_at(meta: dict[str, Any], sequence: int) -> dict[str, int]:
-    """The limits under which a command was executed, by name: display_divisor_max, 0 before there was one, and those that are noted."""
+    """The limits under which a command was executed, by name: display_divisor_max (0 before that limit existed) and the noted ones."""
     limits = next((dict(values) for first, values in reversed(meta.get(LIMITS, [])) if first <= sequence), {})
     divisors = [value for first, value in meta.get(DISPLAY_DIVISORS, []) if first <= sequence]
     return limits | {"display_divisor_max": divisors[-1] if divisors else 0}
 
 
 def operators_at(meta: dict[str, Any], sequence: int) -> list[int] | None:
-    """The operators when a command was executed, by number; None: those of today."""
+    """The numbers of the operators when a command was executed; None: the current ones."""
     return next((numbers for last, numbers in meta.get(OPERATORS_BEFORE, []) if sequence <= last), None)
 
 
 def note_limits(meta: dict[str, Any], first: int, limits: dict[str, int], rules: int) -> bool:
-    """Notes the limits and the rules (market.MATCHING_RULES) under which the commands from `first` on are executed; whether that changed the meta."""
+    """Notes the limits and the rules (market.MATCHING_RULES) for executing the commands from `first` on. Returns whether that changed the meta."""
     others = {name: limits[name] for name in REPLAYED_LIMITS}
     changes = [
-        _note(meta, DISPLAY_DIVISORS, first, limits["display_divisor_max"]),  # apart, as earlier versions read it
+        _note(meta, DISPLAY_DIVISORS, first, limits["display_divisor_max"]),  # separate: earlier versions read it
         _note(meta, LIMITS, first, others),
         _note(meta, RULES, first, rules),
     ]
@@ -87,7 +88,7 @@ def note_limits(meta: dict[str, Any], first: int, limits: dict[str, int], rules:
 
 
 def check_rules(folder: Path, meta: dict[str, Any], first: int, stop: int, number: int) -> None:
-    """Raises JournalError if any of the commands first..stop-1, which a restart executes again, was executed by other rules than `number`."""
+    """Raises JournalError if any of the commands first..stop-1, which a restart executes again, was executed under rules other than `number`."""
     changes = [(0, FIRST_RULES), *meta.get(RULES, []), (stop, number)]
     for (begin, rules), (end, _) in itertools.pairwise(changes):
         if rules != number and max(begin, first) < min(end, stop):
@@ -107,15 +108,15 @@ def _note(meta: dict[str, Any], name: str, first: int, value: object) -> bool:
 
 
 def note_operators(meta: dict[str, Any], last: int, numbers: list[int]) -> None:
-    """Notes the operators of the commands up to `last`, before they change, unless they have changed since that command already."""
+    """Notes the operators of the commands up to `last`, before they change, unless they have already changed since that command."""
     before = meta.get(OPERATORS_BEFORE, [])
     if not before or before[-1][0] < last:
         meta[OPERATORS_BEFORE] = [*before, [last, numbers]]
 
 
 def cut_operators(meta: dict[str, Any], last: int) -> bool:
-    """Takes from the notes of operators the commands after `last`, which are lost: those that follow run with today's. Whether that changed
-    the meta."""
+    """Removes the lost commands, those after `last`, from the notes of operators: later commands run with the current operators. Returns whether
+    that changed the meta."""
     before = meta.get(OPERATORS_BEFORE, [])
     changes = [[min(noted, last), numbers] for noted, numbers in before]
     if changes == before:
@@ -131,7 +132,7 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether no command, event or snapshot has been written to the folder. Files that have not got their name yet do not count."""
+    """Whether no command, event or snapshot has been written to the folder. Files without their final name do not count."""
     return not any(path.suffix not in UNNAMED for path in folder.glob("*-[0-9]*"))
 
 
@@ -141,7 +142,7 @@ def save_participants(folder: Path, journal_id: str, participants: list[dict[str
 
 
 def participant_text(participant: dict[str, Any]) -> str:
-    """A participant as `write_participants` takes it."""
+    """The text of a participant for `write_participants`."""
     return json.dumps(participant, sort_keys=True)
 
 
@@ -155,8 +156,8 @@ def write_participants(folder: Path, journal_id: str, texts: list[str]) -> None:
 
 
 def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
-    """The participants in the order of their numbers. journal_id: empty for a journal of an older version. Raises JournalError where the
-    file is damaged, or missing from a journal that had it."""
+    """The participants in the order of their numbers. journal_id: empty for an older version's journal. Raises JournalError if the file is
+    damaged, or missing from a journal that had it."""
     path = folder / PARTICIPANTS
     if not (folder / META).exists():
         return []
@@ -166,7 +167,7 @@ def read_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
         return []
     value = read_checked(path, *PARTICIPANTS_KEYS, or_list=True)
     if isinstance(value, list):
-        return value  # of an older version
+        return value  # from an older version
     if journal_id and value["journal"] != journal_id:
         raise damaged(path, f"expected a file of journal {journal_id}, got one of journal {value['journal']}")
     participants: list[dict[str, Any]] = value["participants"]

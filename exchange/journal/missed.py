@@ -1,7 +1,7 @@
-"""Reports that a participant missed while it was away: those in memory at once, older ones from the files.
+"""Finds the reports that a participant missed while it was away: those in memory at once, older ones in the files.
 
-A thread reads the files. They may be compressed, a second of trading may be a hundred thousand events, and nobody else should wait. It reads them
-once for all who wait, newest first: after a fault that is everybody.
+A thread reads the files: they may be compressed, a second of trading may be a hundred thousand events, and nobody else should wait. It reads them
+once for all who are waiting, newest first: after a fault that is everybody.
 """
 
 import dataclasses
@@ -16,23 +16,23 @@ from serl.exchange.records import EVENT, Rows
 
 NOTHING: Rows = np.zeros(0, EVENT)
 WAIT_S = 60.0
-"""The thread looks this often for requests, also if nobody wakes it."""
+"""The thread checks for requests this often even if nobody wakes it."""
 PASS_MAX, KEPT_MAX = 8, 64
-"""Searches of one pass through the files, and results that nobody has fetched: each may have as many rows as a login may be sent."""
+"""Maximum number of searches in one pass through the files, and of unfetched results: each may have as many rows as a login may be sent."""
 LABEL = "missed reports"
 
 
 class Search:
-    """Looks for the reports of a participant after one, in blocks of events, the newest block first."""
+    """Looks for the reports of a participant after report `after`, in blocks of events, the newest block first."""
 
     def __init__(self, participant: int, after: int, limit: int) -> None:
         self._participant, self._after, self._left = participant, after, limit
         self._found: list[Rows] = []
-        #: the first report was found, or there are too many
+        #: whether the first report has been found, or there are too many
         self.is_over = False
 
     def look(self, rows: Rows) -> None:
-        """Looks in the next block, in which the oldest row is the first."""
+        """Searches the next block, whose rows are oldest first."""
         own = rows["participant"] == self._participant
         is_newer = own & (rows["report"] > self._after)
         words = rows.view(np.int64).reshape(len(rows), -1)[
@@ -46,7 +46,7 @@ class Search:
 
     @property
     def rows(self) -> Rows | None:
-        """What was found, in order; None if there are more than the limit."""
+        """The reports found, in order; None if there are more than the limit."""
         if self._left < 0:
             return None
         words = [found.view(np.int64) for found in (NOTHING, *self._found[::-1])]
@@ -55,8 +55,8 @@ class Search:
 
 @dataclasses.dataclass
 class _Request:
-    """What somebody waits for. Searched are the events before event `begin`, and by the thread, until it is done, those before `end`: `rows` are
-    what they have of it."""
+    """A search that a participant waits for. The events before event `begin` have been searched, and the thread, until it is done, searches those
+    before `end`; `rows` are the reports found in them."""
 
     participant: int
     after: int
@@ -69,13 +69,13 @@ class _Request:
     is_cancelled: bool = False
 
     def search(self) -> Search:
-        """For the reports that are still to be found."""
+        """A search for the reports that have not been found yet."""
         known = int(self.rows[-1]["report"]) if len(self.rows) else self.after
         return Search(self.participant, known, self.limit - len(self.rows))
 
 
 class MissedReports:
-    """The missed reports of all participants who log in, one search for each."""
+    """The missed reports of all participants that log in, with one search for each."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class MissedReports:
 
     def find(self, participant: int, after: int, gateway: GatewayState, limit: int) -> tuple[bool, Rows | None]:
         """(whether the search is over, the participant's EVENT rows with report > after in order, at least one). None instead of rows if there are more
-        than `limit`, or some are no longer stored or cannot be read. If it is not over, call it again, or `forget` it."""
+        than `limit`, or some are no longer stored or cannot be read. If the search is not over, call it again or `forget` it."""
         request = self._requests.get(participant)
         if request is None or request.after != after:
             self.forget(participant)
@@ -110,12 +110,12 @@ class MissedReports:
         return False, None
 
     def forget(self, participant: int) -> None:
-        """Ends the search for a participant, for which nobody waits any more."""
+        """Ends the search for a participant, because nobody waits for it any longer."""
         if (request := self._requests.pop(participant, None)) is not None:
             request.is_cancelled = True
 
     def _look_in_memory(self, search: Search, gateway: GatewayState, end: int) -> int:
-        """Looks for a participant's reports from event `end` on. Returns the first event in memory."""
+        """Looks in memory for a participant's reports from event `end` on. Returns the first event in memory."""
         memory = self._store.in_memory(gateway)
         for first, rows in chunks(memory):
             if search.is_over or first + len(rows) <= end:
@@ -126,9 +126,9 @@ class MissedReports:
     def _ask(self, request: _Request) -> None:
         done = [participant for participant, one in self._requests.items() if one.is_done]
         for participant in done[: max(0, len(done) - KEPT_MAX)]:
-            del self._requests[participant]  # who asks again begins anew
+            del self._requests[participant]  # a later request starts again
         request.is_done = False
-        with self._lock:  # who has waited already comes first: else new files would outrun him
+        with self._lock:  # requests that have already waited come first: otherwise new files would outrun them
             self._waiting.insert(0 if request.begin else len(self._waiting), request)
         self._wake.set()
         if self._thread is None:
@@ -148,7 +148,7 @@ class MissedReports:
                 continue
             try:
                 self._read(requests)
-            except Exception as error:  # a damaged file, no descriptor: that ends no session, and not the exchange
+            except Exception as error:  # a damaged file or no descriptor must end neither a session nor the exchange
                 log_unreadable(LABEL, error)
                 for request in requests:
                     request.is_gone = True
@@ -157,7 +157,7 @@ class MissedReports:
             self.searches_done += 1
 
     def _read(self, requests: list[_Request]) -> None:
-        """Looks in the files for all of them, in each between its `begin` and `end`."""
+        """Searches the files for all requests, each between its `begin` and `end`."""
         searches = [(request, request.search()) for request in requests]
         left, oldest = searches, max(request.end for request in requests)
         for first, rows in self._store.in_files(oldest):
@@ -176,5 +176,5 @@ class MissedReports:
 
 
 def _unbroken(rows: Rows, after: int) -> Rows | None:
-    """The rows, if they are all reports from the next one on: a file may be missing between the others, as in a repaired journal."""
+    """The rows if they are all reports after number `after` without a gap: a file may be missing between others, as in a repaired journal."""
     return rows if len(rows) and int(rows[-1]["report"]) - after == len(rows) else None

@@ -1,7 +1,7 @@
 """The news of a journal: one line of JSON for each message, with a check, on the disk before it is acknowledged.
 
-The first line names the journal. The line that was being written when the exchange died is cut off at the next start, which writes the file
-anew: after a sync that failed, the kernel takes what it did not write for written.
+The first line names the journal. The next start cuts off a line that was being written when the exchange died, and rewrites the file: after a
+failed sync the kernel takes unwritten data for written.
 """
 
 import json
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class StoredNews(NamedTuple):
-    """What a file of news contains: its undamaged messages, and the lines (from 1) that are damaged."""
+    """The contents of a file of news: its undamaged messages, and the numbers (from 1) of its damaged lines."""
 
     journal_id: str
     messages: list[News]
@@ -56,7 +56,7 @@ class NewsLog:
         return self.messages[-1].time_ns if self.messages else 0
 
     def append(self, message: News) -> None:
-        """Adds a message; returns once it is on the disk. Raises DiskFullError, and changes nothing, where there is no room."""
+        """Adds a message; returns once it is on the disk. If there is no room, raises DiskFullError and changes nothing."""
         if not self._end:
             with no_space(self._path):
                 self._end = write_news(self._path, self._journal_id, [message])
@@ -82,7 +82,7 @@ class NewsLog:
         self._end += len(line)
 
     def _rewrite(self) -> None:
-        """Writes the file anew, with the messages that are kept."""
+        """Rewrites the file with the messages that are kept."""
         with no_space(self._path):
             self._end = write_news(self._path, self._journal_id, self.messages[-self._kept :])
         del self.messages[: -self._kept]
@@ -102,7 +102,7 @@ def read_news(path: Path) -> StoredNews:
     *lines, rest = path.read_bytes().split(b"\n")
     parsed = [_parsed(line) for line in lines]
     if not rest and len(parsed) > 1 and parsed[-1] is None:
-        del parsed[-1]  # a power cut may leave its end, and not its beginning
+        del parsed[-1]  # a power cut may leave its end without its beginning
     head = parsed[0] if parsed else None
     messages: list[News] = []
     damaged_lines = [] if head is not None or len(parsed) < 2 else [1]
@@ -121,7 +121,7 @@ def _line(values: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The object of a line; None unless it passes its check."""
+    """The JSON object of a line; None unless it passes its check."""
     with suppress(ValueError):
         values = json.loads(line)
         if isinstance(values, dict) and values.get("check") == check_of(values):

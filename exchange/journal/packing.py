@@ -1,8 +1,8 @@
-"""Rows as few bytes, before they are compressed: what a row repeats of the rows before it is left out.
+"""Packs rows into few bytes before they are compressed: whatever a row repeats from earlier rows is left out.
 
-Each column is stored as differences from what is likely: the next number, the previous event of the participant, the other side of a
-match. Columns whose values depend on the kind of row are stored by kind. A difference takes one byte of each plane: first the lowest bytes
-of all rows, then the next ones; planes of zeros are left out. Checks of commands are computed again from the salt of the journal.
+Each column is stored as differences from the likely value: the next number, the previous event of the participant, the other side of a
+match. Columns whose values depend on the kind of row are stored by kind. A difference takes one byte in each plane: first come the lowest bytes
+of all rows, then the next ones; planes of zeros are left out. Checks of commands are recomputed from the salt of the journal.
 """
 
 from collections.abc import Callable
@@ -23,18 +23,18 @@ WORD = 8
 
 
 class _Writer:
-    """Columns of numbers, one after the other."""
+    """Writes columns of numbers one after the other."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
 
     def put(self, values: NDArray[Any]) -> None:
-        """Adds numbers: how many bytes each takes, then their planes. Of bytes and bits the only plane."""
+        """Adds numbers: the bytes that each takes, then their planes. For bytes and bits only the one plane."""
         if values.dtype.itemsize == 1:
             self.parts.append(values.tobytes())
             return
         numbers = values.astype(np.int64, copy=False)
-        folded = (numbers << 1) ^ (numbers >> 63)  # small negative numbers have small bytes too
+        folded = (numbers << 1) ^ (numbers >> 63)  # small negative numbers become small too
         used = -(-int(folded.view(np.uint64).max(initial=0)).bit_length() // 8)
         planes = folded.view(np.uint8).reshape(-1, WORD)
         self.parts.append(bytes([used]))
@@ -42,18 +42,18 @@ class _Writer:
 
 
 class _Reader:
-    """What a `_Writer` wrote."""
+    """Reads what a `_Writer` wrote."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def bytes(self, count: int) -> NDArray[np.uint8]:
-        """Numbers of one byte each."""
+        """Reads numbers of one byte each."""
         self._at += count
         return np.frombuffer(self._data, np.uint8, count, self._at - count)
 
     def numbers(self, count: int) -> Numbers:
-        """Other numbers."""
+        """Reads numbers of any size."""
         folded = np.zeros(count, np.int64)
         planes = folded.view(np.uint8).reshape(count, WORD)
         for plane in range(int(self.bytes(1)[0])):
@@ -62,7 +62,7 @@ class _Reader:
 
 
 def _by(*keys: NDArray[Any]) -> Order:
-    """The order of rows by keys, the first one above all; of equal ones as they were."""
+    """The stable order of rows by keys, the first key being the most significant."""
     order = np.argsort(keys[-1], kind="stable")
     for key in keys[-2::-1]:
         order = order[np.argsort(key[order], kind="stable")]
@@ -70,33 +70,33 @@ def _by(*keys: NDArray[Any]) -> Order:
 
 
 def _changes(values: NDArray[Any]) -> Mask:
-    """Which values differ from the one before them; the first one does."""
+    """Which values differ from the previous one; the first one always does."""
     changes = np.ones(len(values), np.bool_)
     changes[1:] = values[1:] != values[:-1]
     return changes
 
 
 def _differences(values: Numbers, starts: Mask) -> Numbers:
-    """The difference of each value from the one before it, at `starts` the value itself."""
+    """The difference of each value from the previous one; at `starts` the value itself."""
     differences = np.diff(values, prepend=np.int64(0))
     return np.where(starts, values, differences)
 
 
 def _sums(differences: Numbers, starts: Mask) -> Numbers:
-    """The values of `_differences`."""
+    """The inverse of `_differences`."""
     sums = np.cumsum(differences)
     start = np.maximum.accumulate(np.where(starts, np.arange(len(starts)), 0))
     return sums - (sums - differences)[start]
 
 
 def _ages(numbers: Numbers, newest: Numbers) -> Numbers:
-    """How far back from the newest one each number is, 0 for the number 0."""
+    """How far each number is behind the newest one, 0 for the number 0."""
     ages = newest - numbers
     return np.where(numbers == 0, 0, ages + (ages >= 0))
 
 
 def _aged(ages: Numbers, newest: Numbers) -> Numbers:
-    """The numbers of `_ages`."""
+    """The inverse of `_ages`."""
     return np.where(ages == 0, 0, newest - ages + (ages > 0))
 
 
@@ -107,7 +107,7 @@ def _only_first(count: int) -> Mask:
 
 
 def _columns(rows: Rows) -> Columns:
-    """The columns of rows, each in one piece: reading them from rows takes longer."""
+    """The columns of rows, each contiguous: reading them from rows takes longer."""
     return {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
 
 
@@ -155,7 +155,7 @@ def _unpack_commands(data: bytes, count: int, salt: int) -> Rows:
 
 
 def _alike(rows: Columns) -> Order:
-    """The order of events by what they are about."""
+    """The order that brings events about the same thing together."""
     return _by((rows["kind"].astype(np.uint16) << 8) | rows["flags"], rows["symbol"])
 
 
@@ -184,7 +184,7 @@ def _first_of_match(rows: Columns) -> Mask:
 
 
 def _leaves_expected(rows: Columns, answers: Mask) -> tuple[Mask, Numbers]:
-    """(of the events that answer a command the first ones, what is taken off the leaves before each of them)."""
+    """(the first events that answer each command, the lots taken off the leaves before each of them)."""
     first = _changes(rows["command_sequence"][answers])
     expected = np.where(first & (rows["kind"][answers] != EventKind.ACCEPTED), 0, rows["qty_lots"][answers])
     return first, np.where(first, expected, -expected)
@@ -281,10 +281,10 @@ _UNPACK: dict[np.dtype[Any], Callable[[bytes, int, int], Rows]] = {COMMAND: _unp
 
 
 def pack(rows: Rows) -> bytes:
-    """COMMAND or EVENT rows as bytes that compress well; the checks of commands are left out."""
+    """Packs COMMAND or EVENT rows into bytes that compress well; leaves out the checks of commands."""
     return _PACK[rows.dtype](_columns(rows), len(rows))
 
 
 def unpack(data: bytes, dtype: np.dtype[Any], count: int, salt: int) -> Rows:
-    """The rows that were packed, shape (count,). salt: of the checks of commands."""
+    """Returns the packed rows, shape (count,). salt: that of the checks of commands."""
     return _UNPACK[dtype](data, count, salt)

@@ -18,15 +18,15 @@ class ParticipantsFile:
     def __init__(
         self, folder: Path, journal_id: str, entries: list[dict[str, Any]], sync_commands: Callable[[], None]
     ) -> None:
-        """entries: the participants in the order of their numbers, which may change. sync_commands: returns when all commands are on the disk."""
+        """entries: the participants in the order of their numbers; the list may change. sync_commands: returns once all commands are on the disk."""
         self._folder, self._journal_id, self._entries, self._sync_commands = folder, journal_id, entries, sync_commands
         self._saving = threading.Lock()
-        self._texts: list[tuple[dict[str, Any], str]] = []  # of the entries as they were saved last
+        self._texts: list[tuple[dict[str, Any], str]] = []  # the entries as last saved, with their texts
         self._requested = self.requests_done = 0
         self._error: DiskFullError | None = None
 
     def save(self) -> None:
-        """Saves the participants. Raises DiskFullError where there is no room."""
+        """Saves the participants. Raises DiskFullError if there is no room."""
         with self._saving:
             self._save(self._entries)
 
@@ -36,7 +36,7 @@ class ParticipantsFile:
         return self._requested
 
     def is_saved(self, request: int) -> bool:
-        """Whether the participants are saved as they were at a request. Raises DiskFullError if there was no room for them."""
+        """Whether the participants, as of a request, have been saved. Raises DiskFullError if there was no room for them."""
         if request > self.requests_done:
             return False
         if self._error is not None:
@@ -44,14 +44,14 @@ class ParticipantsFile:
         return True
 
     def save_requested(self) -> None:
-        """Saves the participants if that was requested since the last time. Where one that was saved before has changed, the commands so far are saved
-        first: a cancel on disconnect is on the disk before the file that says that it is not needed."""
+        """Saves the participants if that has been requested since the last time. If an already saved one has changed, syncs the commands so far first:
+        a cancel on disconnect must be on the disk before the file that says that it is no longer needed."""
         request = self._requested
         if request == self.requests_done:
             return
         with self._saving:
             entries = [dict(entry) for entry in self._entries]
-            if self._has_changed_one(entries):  # a new name needs none, and each sync is in the way of orders
+            if self._has_changed_one(entries):  # a new name needs no sync, and each sync delays orders
                 self._sync_commands()
             try:
                 self._save(entries)
@@ -61,12 +61,12 @@ class ParticipantsFile:
         self.requests_done = request
 
     def _has_changed_one(self, entries: list[dict[str, Any]]) -> bool:
-        """Whether one that was saved before, under the same name, has changed."""
+        """Whether a participant that was already saved under the same name has changed."""
         pairs = zip(entries, self._texts, strict=False)
         return any(entry != before and entry["name"] == before["name"] for entry, (before, _) in pairs)
 
     def _save(self, entries: list[dict[str, Any]]) -> None:
-        """Only entries that have changed become text anew: `json` encodes all of a value in one go, for which the exchange's loop would wait."""
+        """Saves the participants. Encodes only changed entries: `json` encodes a whole value in one go, and the exchange's loop would wait for that."""
         known = self._texts + [({}, "")] * (len(entries) - len(self._texts))
         self._texts = [
             (before, text) if entry == before else (dict(entry), participant_text(entry))

@@ -1,4 +1,4 @@
-"""Saves what can be saved of a damaged journal into a new folder, and says what is lost. The damaged one stays as it is."""
+"""Saves the recoverable part of a damaged journal in a new folder, and reports what is lost. The damaged journal stays as it is."""
 
 import dataclasses
 import os
@@ -29,10 +29,10 @@ SEGMENT_ROWS_MIN = 8192
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """What a repair saved and lost."""
+    """The result of a repair: what it has saved and what is lost."""
 
     saved_first: int
-    saved_last: int  # 0: no command
+    saved_last: int  # the last saved command, 0: none
     snapshot_sequence: int  # the restart begins after this command
     lost: list[str]  # what is lost, one line each
 
@@ -111,7 +111,7 @@ def _valid_of(path: Path, salt: int) -> Rows:
 
 
 def _best_run(rows: Rows, bases: list[int]) -> tuple[int, int, int]:
-    """(base, first, last): the commands first..last that contain or follow the base (a snapshot, 0: none) and reach furthest."""
+    """(base, first, last): the run of commands first..last that contains or follows a base (a snapshot, 0: none) and reaches furthest."""
     sequences = rows["sequence"]
     best = (0, 1, 0)
     for base in bases:
@@ -134,7 +134,7 @@ def _capacity(folder: Path) -> int:
 
 
 def _write_commands(target: Path, rows: Rows, next_sequence: int, capacity: int, journal_id: str) -> None:
-    """Writes the files of the commands; without commands an empty one, because a journal without any is damaged."""
+    """Writes the command files; without commands an empty one, because a journal without any command file counts as damaged."""
     for start in range(0, max(1, len(rows)), capacity):
         part = np.ascontiguousarray(rows[start : start + capacity])
         first = int(part["sequence"][0]) if len(part) else next_sequence
@@ -146,7 +146,7 @@ def _write_commands(target: Path, rows: Rows, next_sequence: int, capacity: int,
 
 
 def _lost_names(entries: list[dict[str, Any]], first: int) -> list[str]:
-    """What is lost of participants that got other names, so that the numbers in the commands stay theirs."""
+    """Describes the loss of participants' names; they get other names, so that the numbers in the commands remain theirs."""
     return [
         f"{PARTICIPANTS}: the name of participant {number}{', an operator' if entry['operator'] else ''}, now {entry['name']}; "
         "to change it, edit the file and remove its check"
@@ -156,7 +156,7 @@ def _lost_names(entries: list[dict[str, Any]], first: int) -> list[str]:
 
 
 def _readable_participants(folder: Path, journal_id: str) -> list[dict[str, Any]]:
-    """journal_id: empty for a journal of an older version."""
+    """Reads the participants if their file is undamaged. journal_id: empty for an older version's journal."""
     try:
         value = read_checked(folder / PARTICIPANTS, *PARTICIPANTS_KEYS, or_list=True)
     except (JournalError, OSError):
@@ -168,12 +168,12 @@ def _readable_participants(folder: Path, journal_id: str) -> list[dict[str, Any]
 
 
 def _events_before(kept_snapshots: list[Path]) -> int:
-    """The last event that a restart does not make again."""
+    """The last event that a restart does not regenerate."""
     return (snapshots.event_sequence(kept_snapshots[-1]) or 0) if kept_snapshots else 0
 
 
 def _copy_events(path: Path, target: Path, before: int, journal_id: str) -> None:
-    """Copies a file of events. One that was not finished, and ends before event `before`, is finished: a restart would have to continue it."""
+    """Copies an event file. Finishes an unfinished file that ends before event `before`: otherwise a restart would have to continue it."""
     first, count = first_sequence(path), len(stored_rows(path, EVENT))
     is_finished = "rows" in read_header(path, EVENT) or first + count > before
     if count or is_finished:
@@ -183,7 +183,7 @@ def _copy_events(path: Path, target: Path, before: int, journal_id: str) -> None
 
 
 def findings_text(findings: list[Finding]) -> list[str]:
-    """A line for each file."""
+    """The findings as text, one line per file."""
     return [
         f"{'DAMAGED' if each.damage else 'ok':8} {each.name:32} {'; '.join(filter(None, (each.text, each.damage)))}"
         for each in findings

@@ -1,4 +1,4 @@
-"""A memory-mapped file of rows with a fixed capacity, zero where nothing is written yet."""
+"""A memory-mapped file of rows with a fixed capacity; unwritten rows are zero."""
 
 import contextlib
 import errno
@@ -20,10 +20,10 @@ from serl.exchange.records import Rows
 
 HEADER_BYTES = 4096
 NUMBER = "[0-9]" * 12
-"""Pattern of the number in the name of a segment or snapshot: other files are none of the journal's."""
+"""Pattern of the number in the name of a segment or snapshot: other files do not belong to the journal."""
 FORMAT = 1
 FORMATS = {".rows": 1, ".zrows": 2}
-"""The newest format by the ending of the file; older ones are read too."""
+"""The newest format by file ending; older formats can be read too."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -71,9 +71,9 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str) -> "Segment":
-        """Creates a segment, replacing a leftover of the same name. The file gets its name only once its header is on the disk.
+        """Creates a segment, replacing a leftover with the same name. The file gets its name only once its header is on the disk.
 
-        Raises DiskFullError, and leaves nothing, where there is no room."""
+        If there is no room, raises DiskFullError and leaves nothing behind."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         try:
@@ -103,16 +103,16 @@ class Segment:
         return self.rows.view(np.int64).reshape(self.capacity, -1)
 
     def sync(self) -> None:
-        """Returns when what was written is on the disk."""
+        """Waits until everything written is on the disk."""
         os.fdatasync(self.file)
 
     def write_again(self, rows: int) -> None:
-        """Writes the first `rows` rows once more, for the next sync. After a sync that failed, the kernel takes what it did not write for
-        written; another process then finds it in memory, and its own sync would not write it either."""
+        """Writes the first `rows` rows once more, for the next sync. After a failed sync the kernel takes unwritten data for written; another
+        process then finds it in memory, and its own sync would not write it either."""
         write_all(self.file, self.bytes()[: rows * self.dtype.itemsize].tobytes(), HEADER_BYTES)
 
     def close(self, rows: int | None = None) -> None:
-        """Cuts the file to `rows` (all with None) and lets it go. The arrays over it must not be used afterwards."""
+        """Truncates the file to `rows` (None: keeps all) and closes it. The arrays over it must not be used afterwards."""
         if rows is not None:
             os.ftruncate(self.file, HEADER_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
@@ -121,14 +121,14 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not closed."""
+        """Whether the segment has not been closed."""
         return self.file >= 0
 
 
 def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int) -> bytes:
-    """The head of a file of rows: a line of JSON in `HEADER_BYTES` bytes, with the id of the journal and a check of its own.
+    """The header of a file of rows: a line of JSON in `HEADER_BYTES` bytes, with the id of the journal and a check of its own.
 
-    `more`: of a finished file, the number of its rows and their CRC-32."""
+    `more`: for a finished file, the number of its rows and their CRC-32."""
     head: dict[str, Any] = {
         "format": FORMAT,
         "row_bytes": dtype.itemsize,
@@ -144,12 +144,12 @@ def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journ
 def write_header(
     file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
 ) -> None:
-    """Writes the head of a file of rows."""
+    """Writes the header of a file of rows."""
     write_all(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
 
 
 def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
-    """Writes all of `data`: one call may write less, where the disk is nearly full or a signal arrives."""
+    """Writes all of `data`: a single call may write less if the disk is nearly full or a signal arrives."""
     done = 0
     while done < len(data):
         done += os.pwrite(file, data[done:], offset + done)
@@ -161,7 +161,7 @@ def _check(head: dict[str, Any]) -> int:
 
 
 def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None) -> dict[str, Any]:
-    """Reads the header of a segment. Raises JournalError for another or a damaged file, another row layout, or a file of another journal."""
+    """Reads the header of a segment. Raises JournalError for any other or a damaged file, another row layout, or a file of another journal."""
     with path.open("rb") as file:
         text = file.read(HEADER_BYTES).rstrip(b"\0")
     try:
@@ -189,7 +189,7 @@ def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None)
 
 
 def journal_of(path: Path) -> str:
-    """The journal to which a segment says that it belongs; empty if it does not say."""
+    """The id of the journal in a segment's header; empty if it has none."""
     with path.open("rb") as file, contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(file.read(HEADER_BYTES).rstrip(b"\0"))["journal"])
     return ""
@@ -203,7 +203,7 @@ def first_sequence(path: Path) -> int:
 def read_rows(path: Path, dtype: np.dtype[Any], rows_max: int = sys.maxsize) -> Rows:
     """The complete rows of a segment file, at most `rows_max`, mapped read-only.
 
-    Who reads a file that another thread cuts to its rows gives their number: touching what a mapping has beyond the end of its file ends the
+    To read a file that another thread may truncate to its rows, pass their number: touching a mapping beyond the end of its file ends the
     process."""
     while True:
         size = path.stat().st_size
@@ -212,7 +212,7 @@ def read_rows(path: Path, dtype: np.dtype[Any], rows_max: int = sys.maxsize) -> 
             return np.zeros(0, dtype)
         try:
             rows: Rows = np.memmap(path, dtype, "r", HEADER_BYTES, count)
-        except ValueError:  # another thread has just closed the file, which cuts it to its rows
+        except ValueError:  # another thread has just closed the file, which truncates it to its rows
             if path.stat().st_size >= size:
                 raise
             continue

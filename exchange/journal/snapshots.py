@@ -1,4 +1,4 @@
-"""Snapshot files: the market after a command, with the id of the journal and a check of the file and of the events before it."""
+"""Snapshot files: the market after a command, with the id of the journal, a check of the file, and the last event before it."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ from serl.exchange.snapshot import LATER_FIELDS, SPECIAL, Snapshot
 
 FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
 PART_BYTES = 1 << 18
-"""Written at once."""
+"""Bytes written at a time."""
 RECORDS = {"orders": ORDER, "specials": SPECIAL}
 
 
@@ -38,7 +38,7 @@ class WaitingSnapshot(NamedTuple):
 
     make: Callable[[], SavedSnapshot]
     events: EventLog
-    event_count: int  # in that log, before the snapshot
+    event_count: int  # number of events in that log before the snapshot
     commands: Segment
 
 
@@ -48,7 +48,7 @@ def snapshot_paths(folder: Path) -> list[Path]:
 
 
 def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:
-    """Writes a snapshot; it gets its name once it and its check are on the disk. Raises DiskFullError, and leaves nothing, without room."""
+    """Writes a snapshot; it gets its name once it and its check are on the disk. If there is no room, raises DiskFullError and leaves nothing behind."""
     path = folder / f"snapshot-{snapshot.sequence:012d}.npz"
     market = snapshot.market
     fields = {field.name: np.asarray(getattr(market, field.name)) for field in dataclasses.fields(market)}
@@ -68,7 +68,7 @@ def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:
 
 
 def _write_arrays(file: IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
-    """Writes an uncompressed .npz file, as numpy.savez does, which makes a copy of every array while no other thread can run."""
+    """Writes an uncompressed .npz file like numpy.savez, which however copies every array while no other thread can run."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -125,12 +125,12 @@ def load(path: Path, journal_id: str) -> SavedSnapshot | None:
 
 
 def _widened(values: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
-    """The same with columns that the version that wrote it did not have."""
+    """The values padded with the columns that the version that wrote them did not have."""
     return np.pad(values, ((0, 0), (0, columns - values.shape[1])))
 
 
 def _with_fields(rows: Rows, dtype: np.dtype[np.void]) -> Rows:
-    """The same rows as records with more fields, 0 where the version that wrote them did not have them."""
+    """The rows as records with more fields, 0 in those that the version that wrote them did not have."""
     wider = np.zeros(len(rows), dtype)
     for name in rows.dtype.names or ():
         wider[name] = rows[name]
@@ -138,7 +138,7 @@ def _with_fields(rows: Rows, dtype: np.dtype[np.void]) -> Rows:
 
 
 def event_sequence(path: Path) -> int | None:
-    """The last event before a snapshot; None if the file is damaged so that it does not say. Raises FileNotFoundError if it is gone."""
+    """The last event before a snapshot; None if the file is too damaged to tell. Raises FileNotFoundError if it is gone."""
     try:
         with np.load(path, allow_pickle=False) as values:
             return int(values["event_sequence"])

@@ -1,9 +1,9 @@
-"""Finished files of rows: as they were written (`.rows`), or compressed (`.zrows`, about a twentieth of the size).
+"""Finished files of rows: as written (`.rows`), or compressed (`.zrows`, about a twentieth of the size).
 
-A compressed file has the header of a segment, chunks of CHUNK_ROWS rows, and the ends of the chunks. Each chunk is a frame of zstd with a
-checksum, of a byte that names its layout and the rows: PACKED (packing.py), or BY_COLUMN those that PACKED could not give back: one
-field after the other, of numbers that mostly grow the differences, and of 64-bit fields the lowest bytes of all rows first, then the next
-ones. Files of format 1, by earlier versions, have only BY_COLUMN, without the byte and the checksum.
+A compressed file has the header of a segment, chunks of CHUNK_ROWS rows, and the ends of the chunks. Each chunk is a zstd frame with a checksum; it
+contains a byte that names the layout, and the rows. The layout is PACKED (packing.py), or BY_COLUMN for rows that PACKED could not restore: one
+field after the other, as differences for numbers that mostly grow, and for 64-bit fields the lowest bytes of all rows first, then the next
+ones. Files of format 1, from earlier versions, have only BY_COLUMN, without the byte and the checksum.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ WORD = 8
 COMPRESSED_FORMAT = 2
 PACKED, BY_COLUMN = b"\1", b"\2"
 PACKED_ROW_BYTES_MAX = 256
-"""Of a packed row: eight bytes of each field, and the bytes before the columns."""
+"""Maximum size of a packed row: eight bytes per field, and the bytes before the columns."""
 GROWING = {"time_ns", "sequence", "command_sequence", "report", "command_id", "order_id", "order_number", "match_id"}
-"""Fields of which a chunk stores differences."""
+"""Fields stored as differences within a chunk."""
 
 
 class StoredRows(Protocol):
@@ -53,17 +53,17 @@ class StoredRows(Protocol):
 
 
 def stored_paths(folder: Path, kind: str) -> list[Path]:
-    """The files of "commands" or "events", oldest first; of one that is being compressed the original."""
+    """The files of "commands" or "events", oldest first; for one that is being compressed, the original."""
     originals = {
         path.stem: path for path in folder.glob(f"{kind}-{NUMBER}.rows")
-    }  # first: one that goes meanwhile has its compressed file
+    }  # listed first: an original that is removed meanwhile has a compressed file
     found = {path.stem: path for path in folder.glob(f"{kind}-{NUMBER}.zrows")} | originals
     return [found[stem] for stem in sorted(found)]
 
 
 def stored_rows(path: Path, dtype: np.dtype[Any], rows_max: int = sys.maxsize) -> StoredRows:
-    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap. rows_max: of a file
-    that another thread may cut to its rows, their number.
+    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap. rows_max: the number
+    of rows, for a file that another thread may truncate to them.
 
     They stay readable if the file is deleted. Raises FileNotFoundError if it is gone."""
     try:
@@ -91,7 +91,7 @@ def slice_after(
 
 
 class CompressedRows:
-    """The rows of a compressed file. Raises JournalError where they are damaged."""
+    """The rows of a compressed file. Raises JournalError if they are damaged."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         header = read_header(path, dtype)
@@ -115,7 +115,7 @@ class CompressedRows:
         return np.concatenate(chunks)[start - first * CHUNK_ROWS : stop - first * CHUNK_ROWS]
 
     def undamaged(self) -> Rows:
-        """All rows, zeros in place of those of damaged chunks. Shape (n,)."""
+        """All rows, shape (n,), with zeros in place of the rows of damaged chunks."""
         rows = np.zeros(self._count, self._dtype)
         for start in range(0, self._count, CHUNK_ROWS):
             with contextlib.suppress(JournalError):
@@ -177,9 +177,9 @@ def _unpack_columns(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
 
 
 def compress(path: Path, dtype: np.dtype[Any], journal_id: str, salt: int) -> Path:
-    """Replaces a finished file by a compressed one, whose rows are compared first, and which has its time. salt: of the checks of commands.
+    """Replaces a finished file with a compressed one, after comparing the rows; it keeps the file's time. salt: that of the checks of commands.
 
-    Raises DiskFullError without room, and FileNotFoundError if the file has gone, as an exchange deletes old ones.
+    Raises DiskFullError if there is no room, and FileNotFoundError if the file is gone, because an exchange deletes old ones.
     """
     header, stat = read_header(path, dtype), path.stat()
     rows = np.asarray(stored_rows(path, dtype)[:])
@@ -207,7 +207,7 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str, salt: int) -> Pa
 
 
 def decompress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
-    """Replaces a compressed file by the original."""
+    """Replaces a compressed file with the original."""
     header, target = read_header(path, dtype), path.with_suffix(".rows")
     rows = CompressedRows(path, dtype)
     with no_space(target), atomic_file(target) as file:

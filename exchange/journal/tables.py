@@ -13,20 +13,20 @@ from serl.exchange.table import Table
 
 
 def journal_orders(folder: Path | str) -> Table:
-    """What participants sent: a row for each command that the journal still has.
+    """The commands that participants sent: a row for each one that the journal still has.
 
-    JournalError if the folder has no journal, or it is damaged; so does journal_events.
+    Raises JournalError, like journal_events, if the folder has no journal or it is damaged.
     """
     return command_table(_rows(Path(folder), "commands", COMMAND), _context(Path(folder)))
 
 
 def journal_events(folder: Path | str) -> Table:
-    """What came of it: a row for each event that the journal still has."""
+    """The events caused by the commands: a row for each one that the journal still has."""
     return event_table(_rows(Path(folder), "events", EVENT), _context(Path(folder)))
 
 
 def _context(folder: Path) -> RowContext:
-    """Of the exchange's own participant the name is without its first character, which keeps others from its login."""
+    """The context of the rows. The name of the exchange's own participant lacks its first character, which prevents others from logging in under it."""
     meta = find_meta(folder)
     participants = read_participants(folder, str(meta.get("id", "")))
     names = [symbol["name"] for symbol in meta["symbols"]], [symbol["tick_size"] for symbol in meta["symbols"]]
@@ -34,7 +34,7 @@ def _context(folder: Path) -> RowContext:
 
 
 def _rows(folder: Path, kind: str, dtype: "np.dtype[np.void]") -> Rows:
-    """All rows of a kind of file, in order; those of a file that an exchange deletes meanwhile are gone."""
+    """All rows of one kind of file, in order, without those of a file that an exchange deletes meanwhile."""
     find_meta(folder)
     parts = [np.zeros(0, dtype)]
     for path in stored_paths(folder, kind):

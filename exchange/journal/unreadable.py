@@ -1,4 +1,4 @@
-"""Files of the journal that only questions about the past need: one that cannot be read is logged, and does not end the exchange."""
+"""Errors in journal files that are needed only for queries about the past: an unreadable one is logged and does not end the exchange."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _LINES = LineLimit()
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Raises RequestError `replay_gone` if the files of what is asked for cannot be read."""
+    """Raises RequestError `replay_gone` if the files needed for `what` cannot be read."""
     try:
         yield
     except (JournalError, OSError) as error:
@@ -23,7 +23,7 @@ def readable(what: str) -> Iterator[None]:
 
 
 def log_unreadable(what: str, error: Exception) -> None:
-    """Logs why files cannot be read, however often they are asked for a few times in a while."""
+    """Logs why files cannot be read: only a few times per period, however often they are requested."""
     finding = getattr(error, "finding", "") or str(error)
     if line := _LINES.limit(f"{what} cannot be read: {finding}; verify the journal: serl journal verify FOLDER"):
         log("journal_unreadable", line, what=what)

@@ -1,4 +1,4 @@
-"""One account of the gateway: its link to the exchange, its balances, and who listens to its events."""
+"""One account of the gateway: its link to the exchange, its balances, and the listeners to its events."""
 
 import asyncio
 import secrets
@@ -41,9 +41,9 @@ class Account:
         self.cancel_ids: dict[int, str] = {}
         self.listen_keys: dict[str, float] = {}
         self._takers: dict[object, Take] = {}
-        self._by_listen_key: dict[str, dict[object, Callable[[], None]]] = {}  # what ends the streams of each
+        self._by_listen_key: dict[str, dict[object, Callable[[], None]]] = {}  # end the streams of each key
         self._amending: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._position_ms: int | None = None  # of the last execution whose balances have not been asked for
+        self._position_ms: int | None = None  # time of the last execution whose balances have not been queried
         self._positions: asyncio.Task[None] | None = None
         link.orders.on_execution = self._on_execution
 
@@ -53,13 +53,13 @@ class Account:
         return self.settings.login
 
     def note_cancel(self, command_id: int, client_id: str) -> None:
-        """Keeps the client's id of a cancel until its report comes."""
+        """Keeps the client's id of a cancel until its report arrives."""
         self.cancel_ids[command_id] = client_id
         while len(self.cancel_ids) > CANCEL_IDS_KEPT:
             del self.cancel_ids[next(iter(self.cancel_ids))]
 
     def amending(self, order_id: int) -> asyncio.Lock:
-        """Lets one amendment of an order in at a time: the next one is to count from the quantity that the one before it leaves."""
+        """A lock that admits one amendment of an order at a time: the next one must start from the quantity that the previous one leaves."""
         return self._amending.setdefault(order_id, asyncio.Lock())
 
     def listen(self, key: object, take: Take) -> None:
@@ -95,7 +95,7 @@ class Account:
             self.end_listen_key(listen_key)
 
     def new_listen_key(self) -> str:
-        """A key for the user data stream: the present one if there is one."""
+        """A key for the user data stream: the current one if there is one."""
         now_s = time.monotonic()
         self.listen_keys = {key: end_s for key, end_s in self.listen_keys.items() if end_s > now_s}
         key = next(iter(self.listen_keys), None) or secrets.token_urlsafe(48)[:60].replace("-", "x").replace("_", "y")
@@ -107,7 +107,7 @@ class Account:
         return self.listen_keys.get(key, 0.0) > time.monotonic()
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Sends an event to all that listen."""
+        """Sends an event to all listeners."""
         text = encode(event)
         for take in list(self._takers.values()):
             take(text)
@@ -125,13 +125,13 @@ class Account:
             self._positions = asyncio.get_running_loop().create_task(self._tell_positions())
 
     def _tell_list(self, orders: list[SpotOrder]) -> None:
-        """The list has all of its orders, or is done."""
+        """Sends the event of a list that is complete or done."""
         states = {order.open for order in orders}
         if len(orders) == orders[0].record.list_size and len(states) == 1:
             self.tell(list_status(orders, time.time_ns() // 1_000_000))
 
     async def _tell_positions(self) -> None:
-        """Sends the balances after whatever has arrived together, and again after what arrives until they are there."""
+        """Sends the balances once for executions that arrived together, and again for those that arrive while the balances are queried."""
         try:
             while self._position_ms is not None:
                 await asyncio.sleep(0)
@@ -148,9 +148,9 @@ class Account:
     async def balances(self) -> list[dict[str, str]]:
         """asset, free and locked of each asset. Raises BinanceError if the exchange is away.
 
-        Of an account with deposits or balance checks the total of an asset is its balance on the exchange, else its start balance here and
-        what trades and fees have made of it. Locked is what the exchange has reserved for open orders, of an account without checks what
-        they would use; free is the rest, below 0 for who is short or in debt.
+        For an account with deposits or balance checks the total of an asset is its balance on the exchange, otherwise its initial balance here plus
+        the effect of trades and fees. Locked is the amount that the exchange has reserved for open orders, or without balance checks the amount that
+        they would use; free is the rest, below 0 if the account is short or in debt.
         """
         checked, held = await self.link.assets()
         totals = dict.fromkeys(self._listings.assets, Decimal(0))
@@ -198,5 +198,5 @@ _EIGHT = Scale(Decimal("0.00000001"))
 
 
 def _text(amount: Decimal) -> str:
-    """An amount with eight places, rounded down."""
+    """Formats an amount with eight decimal places, rounded down."""
     return _EIGHT.text(int((amount * 10**8).to_integral_value(rounding="ROUND_FLOOR")))

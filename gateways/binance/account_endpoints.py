@@ -27,7 +27,7 @@ async def account(call: Call) -> Any:
 
 
 def commission_rates(call: Call, listing: Listing) -> dict[str, str]:
-    """maker and taker fees of the notional, of the account's next fills."""
+    """Maker and taker fees of the account's next fills, relative to the notional."""
     rates = call.account.link.orders.fees.rates.get(listing.number, Rates())
     return {"maker": _PPM.text(rates.maker_ppm), "taker": _PPM.text(rates.taker_ppm)}
 

@@ -1,4 +1,4 @@
-"""What an endpoint is, for REST and for the WebSocket API alike."""
+"""Endpoints, defined alike for REST and the WebSocket API."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
@@ -13,7 +13,7 @@ from serl.gateways.binance.signing import check_signature, check_time
 
 
 class Security(Enum):
-    """Who may ask."""
+    """The credentials that a request needs."""
 
     NONE = 0
     KEY = 1  # an API key
@@ -21,7 +21,7 @@ class Security(Enum):
 
 
 class Gateway(NamedTuple):
-    """What endpoints work on. accounts: by API key."""
+    """The state that endpoints work on. accounts: by API key."""
 
     market: Market
     accounts: Mapping[str, Account]
@@ -64,7 +64,7 @@ class Endpoint(NamedTuple):
 
     Attributes:
         run: answers a request with a JSON value. Raises BinanceError.
-        weight: the request weight, or how it follows from the parameters.
+        weight: the request weight, or a function of the parameters that returns it.
         allowed: names of the parameters.
     """
 
@@ -82,8 +82,8 @@ class Endpoint(NamedTuple):
     ) -> None:  # fmt: skip
         """Raises BinanceError unless the request may be run.
 
-        payload: what a signature covers.
-        logged_on: the key is that of the connection, so a request needs its time alone.
+        payload: returns the bytes that a signature covers.
+        logged_on: the key is that of the connection, so a request needs only its time.
         """
         if self.security is not Security.NONE:
             account = gateway.find_account(key)
@@ -96,7 +96,7 @@ class Endpoint(NamedTuple):
 
 
 def names(text: str, *, signed: bool = False) -> frozenset[str]:
-    """Names of parameters, and with `signed` those of a signature."""
+    """The set of parameter names in a text, with `signed` also those of a signature."""
     return frozenset(text.split()) | (
         frozenset(("timestamp", "recvWindow", "signature", "apiKey")) if signed else frozenset()
     )
@@ -113,5 +113,5 @@ def public(run: Run, weight: Weight, parameters: str = "") -> Endpoint:
 
 
 def not_found() -> BinanceError:
-    """A path or a method that does not exist."""
+    """The error for a path or a method that does not exist."""
     return BinanceError(-1000, "Path not found; see docs/gateways/binance.md for the endpoints of this gateway.", 404)

@@ -1,4 +1,4 @@
-"""API keys: how the signature of a request is verified, by the type of the key."""
+"""API keys: verify the signature of a request according to the type of the key."""
 
 import base64
 import hmac
@@ -18,7 +18,7 @@ class ApiKey(NamedTuple):
 
     Attributes:
         kind: HMAC_SHA256, ED25519 or RSA.
-        verifies: whether a signature, as text without percent-encoding, is that of a payload.
+        verifies: returns whether a signature, as text without percent-encoding, is that of a payload.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Candles of one symbol, from its trades: seconds and minutes are stored, and every other interval is put together from minutes."""
+"""Candles of one symbol, from its trades: seconds and minutes are stored, and every other interval is built from minutes."""
 
 from bisect import bisect_left
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ INTERVALS = (*FIXED_MS, "1M")
 
 
 class Bar:
-    """Open, high, low, close in ticks; volumes in lots and in ticks x lots; the takers' purchases alone too; the ids of the trades."""
+    """Open, high, low, close in ticks; volumes in lots and in ticks x lots, also of the takers' purchases alone; the ids of the trades."""
 
     __slots__ = (
         "amount",
@@ -66,7 +66,7 @@ class Bar:
 
 
 def open_of(interval: str, time_ms: int, zone_ms: int = 0) -> int:
-    """When the candle that contains a time opened. zone_ms: the candles' time zone, ahead of UTC."""
+    """The opening time of the candle that contains a time. zone_ms: the offset of the candles' time zone from UTC."""
     local_ms = time_ms + zone_ms
     if interval == "1M":
         time = datetime.fromtimestamp(local_ms / 1000, UTC)
@@ -91,7 +91,7 @@ class Bars:
         self._minutes: list[Bar] = []
 
     def add(self, time_ms: int, match_id: int, price_ticks: int, qty_lots: int, taker_buys: bool) -> None:
-        """Adds a trade; none is earlier than those before it."""
+        """Adds a trade, which must not be earlier than those before it."""
         for bars, size, kept in ((self._seconds, SECOND_MS, SECONDS_KEPT), (self._minutes, MINUTE_MS, MINUTES_KEPT)):
             open_ms = time_ms - time_ms % size
             if not bars or bars[-1].open_ms < open_ms:
@@ -104,7 +104,7 @@ class Bars:
         return self._seconds if interval == "1s" else self._minutes
 
     def span(self, from_ms: int, to_ms: int, interval: str = "1m") -> Bar | None:
-        """The trades from one time to before another, as one bar; None without trades."""
+        """The trades in from_ms..to_ms (exclusive) as one bar; None without trades."""
         stored = self._stored(interval)
         start, end = (bisect_left(stored, time_ms, key=lambda bar: bar.open_ms) for time_ms in (from_ms, to_ms))
         if start == end:
@@ -115,7 +115,7 @@ class Bars:
         return joined
 
     def bar_at(self, interval: str, open_ms: int, zone_ms: int = 0) -> Bar | None:
-        """The candle that opened at a time; without trades flat at the close before; None before the first trade."""
+        """The candle that opened at a time; without trades it is flat at the previous close. None before the first trade."""
         if (found := self.span(open_ms, next_open(interval, open_ms, zone_ms), interval)) is not None:
             return found
         stored = self._stored(interval)

@@ -103,7 +103,7 @@ def start(
 
 
 def _accounts(file: Path | None, names: tuple[str, ...], quote: str, balance: str | None) -> "Accounts":
-    """The accounts of a file, and new ones."""
+    """The accounts in a file, and new ones."""
     from serl.gateways.accounts import by_login, new_accounts, read_accounts
 
     if file is None and not names:
@@ -125,6 +125,6 @@ def _accounts(file: Path | None, names: tuple[str, ...], quote: str, balance: st
 
 
 def _folder(connect: str) -> Path:
-    """Where this user's gateways keep the client order ids for an exchange."""
+    """The folder in which this user's gateways keep the client order ids for an exchange."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "serl" / "binance" / connect.rpartition("/")[2].replace(":", "-")

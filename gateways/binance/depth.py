@@ -12,8 +12,8 @@ class DepthBook(L2Book):
     """The displayed book.
 
     Attributes:
-        watchers: sets that collect which levels change.
-        update_id: of the last change; increases even if the exchange begins a new journal.
+        watchers: sets that collect the levels that change.
+        update_id: that of the last change; increases even if the exchange begins a new journal.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class DepthBook(L2Book):
         return self._update_id
 
     def id_at(self, sequence: int) -> int:
-        """The update id of the book once it includes an event, which it may not have heard of yet."""
+        """The update id of the book once it includes an event, which it may not have received yet."""
         return max(self._update_id, sequence + self._offset)
 
     def apply(self, message: list[Any]) -> bool:
@@ -39,7 +39,7 @@ class DepthBook(L2Book):
         return changed
 
     def apply_snapshot(self, reply: list[Any]) -> None:
-        """See L2Book. What differs from the book before it counts as changed."""
+        """See L2Book. Levels that differ from the previous book count as changed."""
         sequence = int(reply[3])
         if sequence + self._offset < self._update_id:
             self._offset = self._update_id + 1 - sequence
@@ -68,7 +68,7 @@ class DepthBook(L2Book):
 
 
 class DepthDiff:
-    """The changes of a book since the last time that they were taken: events depthUpdate without gaps between them."""
+    """The changes of a book since they were last taken, as depthUpdate events without gaps."""
 
     def __init__(self, book: DepthBook) -> None:
         self._book = book
@@ -89,5 +89,5 @@ class DepthDiff:
         return first, self._taken_id, sides[0][::-1], sides[1]
 
     def stop(self) -> None:
-        """Collects no more."""
+        """Stops collecting changes."""
         self._book.watchers[:] = [each for each in self._book.watchers if each is not self._changed]

@@ -1,4 +1,4 @@
-"""Binance's errors: code, message and HTTP status; and which of them stands for which rule of the exchange."""
+"""Binance's errors: code, message and HTTP status; and the error for each rule of the exchange."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from serl.exchange.records import Reason
 
 
 class BinanceError(SerlError):
-    """A refused request. `code` and `text` are what Binance answers, `status` is that of HTTP, `data` belongs to some WebSocket errors."""
+    """A refused request. `code` and `text` are Binance's answer, `status` is the HTTP status, `data` is a part of some WebSocket errors."""
 
     def __init__(self, code: int, text: str, status: int = 400, data: dict[str, Any] | None = None) -> None:
         super().__init__(text)
@@ -25,12 +25,12 @@ def away() -> BinanceError:
 
 
 def throttled() -> BinanceError:
-    """The exchange takes no more commands of the account at the moment; nothing was executed."""
+    """The exchange currently accepts no more commands from the account; nothing was executed."""
     return BinanceError(-1015, "Too many new orders; the exchange accepts no more of this account now.", 429)
 
 
 def unknown_outcome() -> BinanceError:
-    """A command was sent and no answer came."""
+    """A command was sent, but no answer arrived."""
     return BinanceError(
         -1007,
         "Timeout waiting for response from backend server. Send status unknown; execution status unknown.",
@@ -59,7 +59,7 @@ def no_such_order() -> BinanceError:
 
 
 def order_does_not_exist() -> BinanceError:
-    """A query for an order that never was."""
+    """A query for an order that never existed."""
     return BinanceError(-2013, "Order does not exist.")
 
 
@@ -83,7 +83,7 @@ TEXTS = {
 
 
 def rejection(reason: int) -> BinanceError:
-    """What Binance answers for a command that the exchange rejected for a `Reason`."""
+    """Binance's answer to a command that the exchange rejected for a `Reason`."""
     name = Reason(reason)
     if name in FILTERS:
         return filter_failure(FILTERS[name])

@@ -1,8 +1,8 @@
-"""What each fill of an account cost, by the fee rule of docs/orders.md, and only where the sum is what the exchange has charged.
+"""The fee of each fill of an account, by the fee rule of docs/orders.md, if the sum equals what the exchange has charged.
 
-Reports of fills have no fees. The gateway reads the rates again and again, and sums up the fills between two readings: at the rates before
-or after they must have cost exactly what the account's fees have grown by. If they have not, the rates changed between the fills, and which
-of them cost what is not known.
+Reports of fills contain no fees. The gateway reads the rates periodically and sums up the fills between two readings: at the rates before
+or after, their fees must equal the growth of the account's fees exactly. If they do not, the rates changed between the fills, and the fee of
+each fill is unknown.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class FeePeriod:
     """The fills of a symbol between two readings.
 
     Attributes:
-        rates: what they cost; None if that is not known.
+        rates: the rates of the fills; None if they are not known.
     """
 
     __slots__ = ("_lots", "_notional", "rates")
@@ -48,12 +48,12 @@ class FeePeriod:
         self._notional[role] += notional
 
     def total(self, rates: Rates) -> int:
-        """What all of them cost at these rates, in microticks x lots."""
+        """The fees of all fills at these rates, in microticks x lots."""
         return sum(rates.fee(role, self._lots[role], self._notional[role]) for role in (MAKER, TAKER, AUCTION))
 
 
 class Charge(NamedTuple):
-    """What a fill cost."""
+    """The fee of a fill, as far as it is known."""
 
     period: FeePeriod
     role: int
@@ -71,7 +71,7 @@ class AccountFees:
     """The fees of one account, by number of the symbol.
 
     Attributes:
-        rates: of the next fills.
+        rates: the rates of the next fills.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class AccountFees:
         self._next: dict[int, FeePeriod] = {}
 
     def charge(self, report: Report) -> Charge:
-        """What the fill of a report cost."""
+        """Counts the fill of a report and returns its charge."""
         flags = report.flags
         role = AUCTION if flags & EventFlag.AUCTION else MAKER if flags & EventFlag.MAKER else TAKER
         lots, notional = report.qty_lots, report.qty_lots * report.price_ticks
@@ -93,17 +93,17 @@ class AccountFees:
         return Charge(period, role, lots, notional)
 
     def read(self, rates: Mapping[int, Rates], sequence: int) -> None:
-        """Takes the rates at an event of the exchange: fills after it begin another period."""
+        """Notes the rates as of an event of the exchange: fills after it begin another period."""
         self._former, self.rates, self._until = self.rates, rates, sequence
 
     def explains(self, charged: Mapping[int, int]) -> bool:
-        """Whether `settle` would know what every fill cost: if reports are still to come, it need not."""
+        """Whether `settle` would know the fee of every fill; it may not while reports are still to come."""
         return all(self._rates_for(symbol, charged) is not None for symbol in charged.keys() | self._periods.keys())
 
     def settle(self, charged: Mapping[int, int]) -> list[int]:
-        """Ends the period: all reports up to the event of `read` have come, and these were the account's fees at it, in microticks x lots.
+        """Ends the period: all reports up to the event of `read` have arrived, and `charged` were the account's fees at it, in microticks x lots.
 
-        Returns the symbols whose fills since the last settlement cost something else than at the rates before or now."""
+        Returns the symbols whose fills since the last settlement match neither the rates before nor the rates now."""
         unknown = []
         for symbol in charged.keys() | self._periods.keys():
             rates = self._rates_for(symbol, charged)
@@ -115,7 +115,7 @@ class AccountFees:
         return sorted(unknown)
 
     def _rates_for(self, symbol: int, charged: Mapping[int, int]) -> Rates | None:
-        """The rates at which the fills of this period cost what the account was charged for them; None if there are none."""
+        """The rates at which the fees of this period's fills equal what the account was charged for them; None if there are none."""
         period = self._periods.get(symbol, FeePeriod(None))
         cost = charged.get(symbol, 0) - self._charged.get(symbol, 0)
         candidates = [rates[symbol] for rates in (self._former, self.rates) if symbol in rates]

@@ -1,4 +1,4 @@
-"""HTTP connections: how many there may be, and how long a request may take to arrive. Who only connects takes no place from others for long."""
+"""HTTP connections: limits on their number and on the time that a request takes to arrive. An idle connection does not take up a place for long."""
 
 import asyncio
 from typing import Any
@@ -10,13 +10,13 @@ from serl.gateways.binance.hub import encode
 from serl.gateways.connections import ConnectionLimits
 
 REQUEST_S = 10.0
-"""A request that has not arrived whole after this long ends its connection; so does a connection without a request."""
+"""A connection ends if a request has not arrived completely after this long, or if there is none."""
 HEAD_BYTES_MAX = 65_536
-"""Of a request up to its body; the parser has no limit of its own."""
+"""Maximum size of a request before its body; the parser has no limit of its own."""
 
 
 def http_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """The protocol of HTTP connections with these limits. WebSocket connections begin as such, and count until they are closed."""
+    """The protocol of HTTP connections with these limits. WebSocket connections begin as HTTP connections and count until they are closed."""
 
     class Protocol(_HttpProtocol):
         connection_limits = limits
@@ -49,7 +49,7 @@ class _HttpProtocol(AutoHTTPProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         super().data_received(data)
-        # what comes after an answered request belongs to the next one
+        # data after an answered request belongs to the next one
         cycle = self.cycle
         has_head = cycle is not None and (cycle.more_body or not cycle.response_complete)
         self._head_bytes = 0 if has_head else self._head_bytes + len(data)
@@ -67,7 +67,7 @@ class _HttpProtocol(AutoHTTPProtocol):
             super().connection_lost(exc)
 
     def _await_request(self) -> None:
-        if self.transport.get_protocol() is not self:  # a WebSocket by now, which has pings
+        if self.transport.get_protocol() is not self:  # it has become a WebSocket, which uses pings
             self._stop_waiting()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(REQUEST_S, self.transport.abort)
@@ -79,7 +79,7 @@ class _HttpProtocol(AutoHTTPProtocol):
 
 
 def _refuse(transport: Any, limit: int) -> None:
-    """Answers, whatever the request, and closes."""
+    """Answers with an error, whatever the request, and closes the connection."""
     error = BinanceError(-1034, f"Too many concurrent connections; current limit is '{limit}'.", 429)
     body = encode(error.body()).encode()
     transport.write(

@@ -1,4 +1,4 @@
-"""Streams and who listens to them."""
+"""Streams and their listeners."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ class Listener(Protocol):
     """A WebSocket connection to the market streams."""
 
     def event(self, stream: str, text: str) -> None:
-        """Takes an event of a stream, as JSON."""
+        """Receives an event of a stream, as JSON."""
 
 
 class Hub:
@@ -26,7 +26,7 @@ class Hub:
         return list(self._listeners)
 
     def wants(self, stream: str) -> bool:
-        """Whether anybody listens."""
+        """Whether a stream has listeners."""
         return stream in self._listeners
 
     def listen(self, stream: str, listener: Listener) -> None:
@@ -53,7 +53,7 @@ class Hub:
 
 
 def encode(value: Any) -> str:
-    """JSON as Binance writes it."""
+    """Encodes a value as JSON in Binance's form."""
     return _ENCODER.encode(value)
 
 

@@ -1,4 +1,4 @@
-"""Rate limits: request weight by address and minute, new orders by account; 429 beyond them, 418 for who does not stop."""
+"""Rate limits: request weight by address and minute, new orders by account; 429 beyond them, 418 for clients that do not stop."""
 
 import time
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from serl.gateways.binance.errors import BinanceError
 
 MINUTE_S = 60
 REFUSALS_BEFORE_BAN = 100
-"""Requests of an address in one minute that 429 has answered; the next one is banned."""
+"""Number of an address's requests in one minute answered with 429; after them the address is banned."""
 BAN_S = 120
 ADDRESSES_MAX = 10_000
 ORDER_WINDOWS = (("SECOND", 10, "10S"), ("DAY", 1, "1D"))
@@ -15,11 +15,11 @@ SECONDS = {"SECOND": 1, "MINUTE": 60, "DAY": 86_400}
 
 
 class LimitSettings(NamedTuple):
-    """What is allowed; 0 is no limit.
+    """The limits; 0 means no limit.
 
     Attributes:
-        weight_per_minute: of an address.
-        orders_per_10_s, orders_per_day: of an account.
+        weight_per_minute: request weight per address.
+        orders_per_10_s, orders_per_day: new orders per account.
     """
 
     weight_per_minute: int = 6000
@@ -28,7 +28,7 @@ class LimitSettings(NamedTuple):
 
 
 class _Window:
-    """A counter that begins anew with each period."""
+    """A counter that restarts with each period."""
 
     __slots__ = ("count", "period")
 
@@ -54,11 +54,11 @@ class Limits:
         self._orders: dict[tuple[str, int], _Window] = {}
 
     def used_weight(self, address: str) -> int:
-        """What an address has used in this minute."""
+        """The weight that an address has used in this minute."""
         return self._window(self._weights, address).count
 
     def spend(self, address: str, weight: int) -> int:
-        """Charges a request; returns what the address has used in this minute. Raises BinanceError, with retryAfter, beyond the limit."""
+        """Charges a request; returns the weight that the address has used in this minute. Beyond the limit raises BinanceError with retryAfter."""
         now_s, limit = time.time(), self.settings.weight_per_minute
         if not limit:
             return 0
@@ -90,7 +90,7 @@ class Limits:
         return windows.setdefault(address, _Window()).at(time.time(), MINUTE_S)
 
     def _order_limits(self) -> list[tuple[str, int, int, str]]:
-        """(interval, its number, limit, suffix of the header) of each limit of orders that is set."""
+        """(interval, its number, limit, header suffix) of each order limit that is set."""
         limits = (self.settings.orders_per_10_s, self.settings.orders_per_day)
         return [(*window, limit) for window, limit in zip(ORDER_WINDOWS, limits, strict=True) if limit]  # pyrefly: ignore[bad-return]
 
@@ -111,7 +111,7 @@ class Limits:
             window.count += count
 
     def order_counts(self, login: str) -> dict[str, int]:
-        """Orders of an account by the suffix of their header, like 10S."""
+        """Order counts of an account by header suffix, like 10S."""
         now_s = time.time()
         return {
             str(suffix): self._orders.setdefault((login, number), _Window()).at(now_s, SECONDS[interval] * number).count
@@ -119,7 +119,7 @@ class Limits:
         }
 
     def describe(self) -> list[dict[str, Any]]:
-        """rateLimits of exchangeInfo."""
+        """The rateLimits of exchangeInfo."""
         weight = self.settings.weight_per_minute
         found: list[dict[str, Any]] = []
         if weight:
@@ -129,7 +129,7 @@ class Limits:
         return found
 
     def usage(self, address: str, login: str | None) -> list[dict[str, Any]]:
-        """rateLimits of an answer of the WebSocket API."""
+        """The rateLimits of an answer of the WebSocket API."""
         counts = {} if login is None else self.order_counts(login)
         suffixes = {(interval, number): suffix for interval, number, suffix in ORDER_WINDOWS}
         found = []

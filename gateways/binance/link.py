@@ -32,24 +32,24 @@ from serl.gateways.binance.session import AccountSession
 REPLY_S = 5.0
 """A command without an answer for this long has an unknown outcome."""
 SILENT_HEARTBEATS = 3.5
-"""The exchange is away when it has sent nothing for so many heartbeats."""
+"""The exchange counts as away when it has sent nothing for this many heartbeats."""
 FEES_S = 1.0
 """How often the fees are read."""
 DELAYED_S = 2.0
-"""Reports of an account with a latency have come when its fees were read so long ago."""
+"""This long after its fees were read, the reports of an account with a latency have arrived."""
 RETRY_S = 0.2
 REPLACED_RETRY_S = 5.0
-"""Another session took the account's place: it is not to be ended at once."""
+"""Wait before logging in again if another session took the account's place: that one must not be ended at once."""
 
 
 class _Waiter(NamedTuple):
     future: "asyncio.Future[Report]"
     until_s: float
-    last: int  # the EventKind that ends it; 0: what ends the command of one order
+    last: int  # the EventKind that ends the wait; 0: whatever ends the command of one order
 
 
 class NewOrder(NamedTuple):
-    """What a NEW command needs beside the record."""
+    """The fields of a NEW command in addition to the record."""
 
     time_in_force: int
     flags: int
@@ -70,9 +70,9 @@ class AccountLink:
     Attributes:
         orders: kept up to date by the session's reports.
         up: whether commands can be sent now.
-        pending_ids: the client's ids of orders that have been sent and not been answered.
-        pending_lists: those of order lists.
-        last_command_id: of the last command that was sent.
+        pending_ids: the client's ids of orders that have been sent but not answered.
+        pending_lists: the client's ids of such order lists.
+        last_command_id: id of the last command that was sent.
     """
 
     def __init__(
@@ -89,20 +89,20 @@ class AccountLink:
         self._client: AsyncExchange | None = None
         self._waiting: dict[int, _Waiter] = {}
         self._pings = 0
-        self._charged: dict[int, int] | None = None  # read and not settled yet
+        self._charged: dict[int, int] | None = None  # fees that were read but not settled yet
         self._settle_until_s = 0.0
-        self._checked: Any = None  # the instruments that are those of the listings
+        self._checked: Any = None  # the instruments that were checked against the listings
         self._session = self._new_session(0)
 
     def _new_session(self, last_report: int) -> AccountSession:
-        """A session that gets every report after `last_report`; -1: only those to come."""
+        """A session that gets every report after `last_report`; -1: only new reports."""
         session = AccountSession(self.account.participant, self.account.token, replace=True)
         session.last_report = last_report
         session.on_report = self._on_report
         return session
 
     async def connect(self) -> None:
-        """Logs in and returns with all orders and trades of the account. Raises what the login raises."""
+        """Logs in; returns once all orders and trades of the account are loaded. Raises the errors of the login."""
         try:
             await self._open()
         except ReportGap:
@@ -124,7 +124,7 @@ class AccountLink:
         self.up = True
 
     async def _read_fees(self, client: AsyncExchange) -> None:
-        """Reads the rates and what the account has been charged. All reports up to then have come with the PONG that follows."""
+        """Reads the rates and the fees that the account has been charged. When the PONG that follows arrives, all reports up to then have arrived."""
         if self._charged is None:
             whose = self.account.token, self.account.participant
             rates = {symbol: Rates(*values) for symbol, *values in (await client.ask(Kind.FEES, *whose))[5]}
@@ -136,7 +136,7 @@ class AccountLink:
         client.send(msgpack.packb([Kind.PING, self._pings]))
 
     def _settle_fees(self) -> bool:
-        """Settles the fees that were read, if their PONG has come."""
+        """Settles the fees that were read, if their PONG has arrived."""
         if self._charged is None or self._session.last_pong != self._pings:
             return False
         is_late = time.monotonic() > self._settle_until_s
@@ -153,10 +153,10 @@ class AccountLink:
         return True
 
     async def _keep_fees(self, client: AsyncExchange) -> None:
-        """Reads the fees again and again until cancelled."""
+        """Reads the fees periodically until cancelled."""
         while True:
             await asyncio.sleep(FEES_S)
-            with suppress(ExchangeUnreachable, SessionEnded, RequestRejected):  # `_serve` hears of them too
+            with suppress(ExchangeUnreachable, SessionEnded, RequestRejected):  # `_serve` gets these errors too
                 await self._read_fees(client)
 
     async def run(self) -> None:
@@ -180,7 +180,7 @@ class AccountLink:
             self._expire()
 
     async def _serve(self) -> None:
-        """Receives until the session ends, which raises."""
+        """Receives until the session ends, which raises an error."""
         client = self._client
         assert client is not None
         keeping = asyncio.create_task(self._keep_fees(client))
@@ -206,7 +206,7 @@ class AccountLink:
             self._expire()
 
     def _start_over(self) -> None:
-        """The exchange no longer has all reports that this session would need: another journal, or one whose beginning is gone."""
+        """Starts over with a new session: the exchange no longer has all the reports needed (another journal, or one whose beginning is gone)."""
         name = self.account.participant
         if self._session.last_report > 0:
             log(
@@ -228,7 +228,7 @@ class AccountLink:
         self.up = False
         client, self._client = self._client, None
         if client is not None:
-            self._session.live = False  # no BYE: whatever waits in the sockets is dropped
+            self._session.live = False  # no BYE: messages waiting in the sockets are dropped
             for socket in client.core.sockets:
                 socket.linger = 0
             await client.close()
@@ -268,7 +268,7 @@ class AccountLink:
             waiter.future.set_exception(error)
 
     def _refuse(self, refused: RequestRejected) -> None:
-        """A message that the exchange refused."""
+        """Handles a message that the exchange refused."""
         log("binance_refused", f"account {self.account.participant}: {refused}")
         for command_id in self._session.refused(refused):
             if command_id in self._waiting:
@@ -287,10 +287,10 @@ class AccountLink:
     def new(
         self, record: Callable[[int], OrderRecord], number: int, order_fields: NewOrder
     ) -> "asyncio.Future[Report]":
-        """Sends a NEW order, after its record was written; the future has the report that ends the command.
+        """Writes the record of a NEW order, then sends the order; the future gets the report that ends the command.
 
-        record: makes the record from the order's id.
-        number: of the symbol.
+        record: creates the record from the order's id.
+        number: the number of the symbol.
         """
         client, session = self.require(), self._session
         time_in_force, flags, terms = order_fields
@@ -362,7 +362,7 @@ class AccountLink:
         return future
 
     def _send_now(self, client: AsyncExchange, message: bytes) -> None:
-        """Sends a message before the event loop waits again, with all others of this moment: one after another they cost a third."""
+        """Sends a message, together with all others of this moment, before the event loop waits again: sent back to back they cost only a third."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._flush, client)
         self._outgoing.append(message)
@@ -370,7 +370,7 @@ class AccountLink:
     def _flush(self, client: AsyncExchange) -> None:
         outgoing, self._outgoing = self._outgoing, []
         if client is not self._client:
-            return  # the session ended: the next login sends what has no answer
+            return  # the session ended: the next login sends unanswered commands
         try:
             client.send(*outgoing)
         except ExchangeUnreachable:
@@ -378,14 +378,14 @@ class AccountLink:
                 self._fail(command_id, unknown_outcome())
 
     async def balances(self) -> dict[str, Balance]:
-        """What the account has made in each symbol, as the exchange has it. Raises BinanceError."""
+        """The account's balances in each symbol, from the exchange. Raises BinanceError."""
         try:
             return await self.require().account()
         except (ExchangeUnreachable, SessionEnded, RequestRejected):
             raise away() from None
 
     async def assets(self) -> tuple[bool, dict[str, tuple[Decimal, Decimal]]]:
-        """(whether the account has balance checks, balance and reserved of each asset as the exchange has them; none without deposits and
+        """(whether the account has balance checks, balance and reserved of each asset from the exchange; no assets without deposits and
         checks). Raises BinanceError."""
         try:
             checked, rows = (await self.require().ask(Kind.BALANCES, self._session.token, self._session.name))[5]

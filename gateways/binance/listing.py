@@ -20,9 +20,9 @@ class Listing:
 
     Attributes:
         name: Binance's name, for example DEMOUSDT of the exchange's symbol DEMO, or of one with these two assets.
-        base: what is traded.
-        quote: what it is paid with.
-        prices, quantities, amounts, commissions: ticks, lots, ticks x lots and microticks x lots as text.
+        base: the asset that is traded.
+        quote: the asset that pays for it.
+        prices, quantities, amounts, commissions: convert ticks, lots, ticks x lots and microticks x lots to text.
     """
 
     def __init__(self, instrument: Instrument, base: str, quote: str, limits: dict[str, Any]) -> None:
@@ -37,14 +37,14 @@ class Listing:
         self.qty_lots_max = int(limits.get("qty_lots_max", 1_000_000))
 
     def price_ticks(self, name: str, text: str) -> int:
-        """A price parameter in ticks. Raises BinanceError if PRICE_FILTER refuses it."""
+        """Converts a price parameter to ticks. Raises BinanceError if PRICE_FILTER refuses it."""
         ticks = self.prices.units(name, text)
         if ticks is None or not 1 <= ticks <= self.price_ticks_max:
             raise filter_failure("PRICE_FILTER")
         return ticks
 
     def qty_lots(self, name: str, text: str) -> int:
-        """A quantity parameter in lots. Raises BinanceError if LOT_SIZE refuses it."""
+        """Converts a quantity parameter to lots. Raises BinanceError if LOT_SIZE refuses it."""
         lots = self.quantities.units(name, text)
         if lots is None or not 1 <= lots <= self.qty_lots_max:
             raise filter_failure("LOT_SIZE")
@@ -77,7 +77,7 @@ class Listing:
 
 
 class Listings:
-    """All symbols, by name and by the exchange's number. `assets`: base and quote of each, by number; `quote`: the name here of the
+    """All symbols, by name and by the exchange's number. `assets`: base and quote of each, by number; `quote`: this gateway's name for the
     exchange's default currency. Raises ConfigError if two symbols or assets would have the same name."""
 
     def __init__(
@@ -114,12 +114,12 @@ class Listings:
             )
 
     def asset(self, name: str) -> str:
-        """The name here of an asset of the exchange."""
+        """This gateway's name for an asset of the exchange."""
         return self.quote if name == DEFAULT_QUOTE else name.upper()
 
     @property
     def assets(self) -> list[str]:
-        """All of them, those that are paid with first."""
+        """All assets, quote assets first."""
         listings = self.by_name.values()
         return list(dict.fromkeys([*(each.quote for each in listings), *(each.base for each in listings)]))
 

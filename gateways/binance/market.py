@@ -20,7 +20,7 @@ from serl.gateways.binance.symbol import MarketTrade, SymbolMarket
 
 CHANNELS = ("l2", "l1", "trade", "status")
 SILENT_S = 3.5
-"""The exchange is away when its feed, which has a message each second, was silent for this long."""
+"""The exchange counts as away when its feed, which has a message each second, has been silent for this long."""
 RETRY_S = 0.2
 OnTrades = Callable[[SymbolMarket, list[MarketTrade]], None]
 
@@ -30,8 +30,8 @@ class Market:
 
     Attributes:
         symbols: by Binance's name.
-        offset_ms: what exchange times lack to those of Binance, which are since 1970: on a scaled clock the gateway's day of the start.
-        on_trades, on_best: called with what is new.
+        offset_ms: added to exchange times to get Binance's times, which are since 1970: on a scaled clock the gateway's day of the start.
+        on_trades, on_best: called with new trades, and with symbols whose best prices have changed.
     """
 
     def __init__(self, endpoint: str, token: str, curve: Path | None, quote: str) -> None:
@@ -52,7 +52,7 @@ class Market:
 
     @property
     def up(self) -> bool:
-        """Whether the feed is heard, so that books and trades are those of now."""
+        """Whether the feed is being received, so that books and trades are current."""
         return time.monotonic() - self._heard_s < SILENT_S
 
     def now_ms(self) -> int:
@@ -151,7 +151,7 @@ class Market:
             symbol.trading = not message[5][0] and message[5][1] == Phase.CONTINUOUS
 
     def _note_time(self, message: list[Any]) -> None:
-        """A message of `time/`: a smaller sequence number or another epoch is a restarted exchange."""
+        """Processes a message of `time/`: a smaller sequence number or another epoch means a restarted exchange."""
         _, epoch, _, sequence, self._time_ns, _ = message
         known = max([self._sequence, *(symbol.book.sequence for symbol in self.symbols.values())])
         is_new = self._epoch >= 0 and (epoch != self._epoch or sequence < known)
@@ -174,7 +174,7 @@ class Market:
             self.on_trades(symbol, fresh)
 
     def _repair(self, symbol: SymbolMarket) -> None:
-        """Loads a symbol again, in the background."""
+        """Reloads a symbol in the background."""
         if symbol.listing.name not in self._repairing:
             self._repairing.add(symbol.listing.name)
             task = asyncio.create_task(self._load_until_loaded(symbol))
@@ -193,7 +193,7 @@ class Market:
             self._repairing.discard(symbol.listing.name)
 
     async def _load(self, symbol: SymbolMarket) -> None:
-        """Asks for trades, book and status."""
+        """Queries trades, book and status."""
         client = self._client
         assert client is not None
         listing = symbol.listing
@@ -202,7 +202,7 @@ class Market:
         symbol.book.depth_max = int(limits.get("depth_max", 0))
         reply = await client.ask(Kind.TRADES, listing.number, int(client.session.limits.get("trades_kept", 1000)))
         self._take_trades(symbol, reply)
-        while symbol.book.needs_snapshot:  # one that has no gap may be ahead of a snapshot, whose reply took time
+        while symbol.book.needs_snapshot:  # a book without a gap may be ahead of the snapshot, whose reply took time
             symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))
         status = (await client.ask(Kind.STATUS, listing.number))[5]
         symbol.trading = not status[0] and status[1] == Phase.CONTINUOUS

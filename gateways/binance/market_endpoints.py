@@ -18,7 +18,7 @@ DEPTH_MAX = 5000
 ROWS_MAX = 1000
 HOUR_MS = 3_600_000
 TIME_MS_MAX = 4_102_444_800_000
-"""The year 2100: candles of months know no times beyond the year 9999."""
+"""The year 2100: monthly candles cannot represent times beyond the year 9999."""
 
 
 async def ping(call: Call) -> Any:
@@ -46,7 +46,7 @@ async def exchange_info(call: Call) -> Any:
 
 
 def _symbols(call: Call) -> list[str] | None:
-    """The names in `symbol` or `symbols`; None for neither."""
+    """The names in `symbol` or `symbols`; None if neither is given."""
     parameters = call.parameters
     one, many = parameters.get("symbol"), parameters.get("symbols")
     if one is not None and many is not None:
@@ -141,7 +141,7 @@ async def average_price(call: Call) -> Any:
 
 
 def _of_symbols(make: Callable[[SymbolMarket, int], Any]) -> Callable[[Call], Any]:
-    """An endpoint that answers for one symbol, some or all."""
+    """Creates an endpoint that answers for one symbol, some or all."""
 
     async def run(call: Call) -> Any:
         market = call.gateway.market
@@ -195,7 +195,7 @@ ZONE_MIN_MS, ZONE_MAX_MS = -12 * HOUR_MS, 14 * HOUR_MS
 
 
 def _zone_ms(parameters: Parameters) -> int:
-    """timeZone, like 8 or -1:00, in ms."""
+    """The parameter timeZone, like 8 or -1:00, in ms."""
     found = _TIME_ZONE.match(parameters.get("timeZone") or "0")
     sign, hours, minutes = found.groups() if found else ("", "99", "0")
     zone_ms = (-1 if sign == "-" else 1) * (int(hours) * HOUR_MS + int(minutes or 0) * MINUTE_MS)
@@ -217,7 +217,7 @@ async def trading_day_ticker(call: Call) -> Any:
 
 
 def _asked(parameters: Parameters) -> int:
-    """How many symbols a request names; 0 for all."""
+    """The number of symbols that a request names; 0 for all."""
     if "symbol" in parameters.values:
         return 1
     return parameters.values["symbols"].count(",") + 1 if "symbols" in parameters.values else 0
@@ -258,4 +258,4 @@ MARKET_ENDPOINTS: dict[str, Endpoint] = {
         "symbol symbols symbolStatus",
     ),
 }
-"""By the end of their path below /api/v3/."""
+"""Endpoints by the end of their path below /api/v3/."""

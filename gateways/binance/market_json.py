@@ -14,7 +14,7 @@ Json = dict[str, Any]
 def sides(
     listing: Listing, bids: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Levels (price_ticks, qty_lots) as texts."""
+    """Converts levels (price_ticks, qty_lots) to texts."""
     price, qty = listing.prices.text, listing.quantities.text
     found = tuple([[price(ticks), qty(lots)] for ticks, lots in side] for side in (bids, asks))
     return found[0], found[1]
@@ -129,7 +129,7 @@ def day_ticker(symbol: SymbolMarket, now_ms: int) -> Json:
 
 
 def day_ohlc(listing: Listing, day: Day) -> Json:
-    """What the full and the mini ticker share."""
+    """The common fields of the full and the mini ticker."""
     price, bar = listing.prices.text, day.bar
     return {
         "openPrice": price(bar.open), "highPrice": price(bar.high), "lowPrice": price(bar.low), "volume": listing.quantities.text(bar.lots),

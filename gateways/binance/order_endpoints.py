@@ -35,7 +35,7 @@ def market_view(call: Call, listing: Listing) -> MarketView:
 
 
 def draft_order(call: Call, parameters: Parameters) -> Draft:
-    """A checked order from its parameters. Raises BinanceError."""
+    """Creates a checked order from its parameters. Raises BinanceError."""
     listing = call.gateway.market.listings.find(parameters.text("symbol"))
     draft = read_order(listing, parameters, market_view(call, listing))
     check_client_id(call, draft.template.client_id)
@@ -43,7 +43,7 @@ def draft_order(call: Call, parameters: Parameters) -> Draft:
 
 
 def check_client_id(call: Call, client_id: str) -> None:
-    """Raises BinanceError for the id of an order that is open."""
+    """Raises BinanceError if an open order has this client id."""
     known = call.account.link.orders.by_client_id.get(client_id)
     if (known is not None and known.open) or client_id in call.account.link.pending_ids:
         raise refused("Duplicate order sent.")
@@ -55,7 +55,7 @@ def send(call: Call, draft: Draft) -> "asyncio.Future[Report]":
 
 
 async def placed(call: Call, future: "asyncio.Future[Report]") -> SpotOrder:
-    """The order, once the exchange has taken it. Raises BinanceError for a rejection."""
+    """Returns the order once the exchange has accepted it. Raises BinanceError for a rejection."""
     report = accepted(await future)
     return call.account.link.orders.by_id[report.order_id]
 
@@ -66,7 +66,7 @@ def response(order: SpotOrder, kind: str) -> Any:
 
 
 def response_type(parameters: Parameters) -> str:
-    """newOrderRespType; FULL for LIMIT and MARKET, ACK for the others."""
+    """The parameter newOrderRespType; by default FULL for LIMIT and MARKET, ACK for other types."""
     default = "FULL" if parameters.values.get("type") in ("LIMIT", "MARKET") else "ACK"
     return parameters.choice("newOrderRespType", RESPONSES, -1137, "Invalid newOrderRespType.", default)
 
@@ -91,7 +91,7 @@ async def test(call: Call) -> Any:
 
 
 def find_order(call: Call, error: BinanceError) -> SpotOrder:
-    """The order that orderId or origClientOrderId names, of the request's symbol. Raises BinanceError: `error` if there is none."""
+    """The order of the request's symbol that orderId or origClientOrderId names. Raises BinanceError: `error` if there is none."""
     order = named_order(call, "orderId", "origClientOrderId")
     if order is None:
         raise error
@@ -117,7 +117,7 @@ async def status(call: Call) -> Any:
 
 
 async def cancel_one(call: Call, order: SpotOrder, client_id: str) -> Any:
-    """Cancels an order, and the rest of its list with it; the answer. Raises BinanceError if it is no longer open."""
+    """Cancels an order and with it the rest of its list; returns the answer. Raises BinanceError if the order is no longer open."""
     link = call.account.link
     future = link.amend(CommandKind.CANCEL, order.order_id)
     call.account.note_cancel(link.last_command_id, client_id)
@@ -140,14 +140,14 @@ async def cancel(call: Call) -> Any:
 
 
 def cancel_restriction(call: Call) -> str:
-    """cancelRestrictions; NONE by default. Raises BinanceError."""
+    """The parameter cancelRestrictions; NONE by default. Raises BinanceError."""
     return call.parameters.choice(
         "cancelRestrictions", tuple(RESTRICTIONS), -1145, "Invalid cancelRestrictions.", "NONE"
     )
 
 
 def check_restriction(restriction: str, order: SpotOrder) -> None:
-    """Raises BinanceError if cancelRestrictions forbid to cancel the order."""
+    """Raises BinanceError if cancelRestrictions forbid cancelling the order."""
     if restriction != "NONE" and order.open and order.status not in RESTRICTIONS[restriction]:
         raise BinanceError(-2011, "Order was not canceled due to cancel restrictions.")
 
@@ -172,13 +172,13 @@ async def cancel_all(call: Call) -> Any:
 
 
 async def replace(call: Call) -> Any:
-    """POST order/cancelReplace: a cancel, then a new order, whose id is new."""
+    """POST order/cancelReplace: a cancel, then a new order with a new id."""
     parameters = call.parameters
     mode = parameters.choice(
         "cancelReplaceMode", ("STOP_ON_FAILURE", "ALLOW_FAILURE"), -1145, "Invalid cancelReplaceMode."
     )
     order, listing = named_order(call, "cancelOrderId", "cancelOrigClientOrderId"), listing_of(call)
-    cancel_restriction(call)  # a wrong value refuses all of the request, not only the cancel
+    cancel_restriction(call)  # an invalid value refuses the whole request, not only the cancel
     kind, draft = response_type(parameters), read_order(listing, parameters, market_view(call, listing))
     if order is None or draft.template.client_id != order.client_id:
         check_client_id(call, draft.template.client_id)

@@ -1,4 +1,4 @@
-"""New orders: Binance's parameters, checked as Binance checks them, as commands of the exchange."""
+"""New orders: converts Binance's parameters, checked as Binance checks them, to commands of the exchange."""
 
 import secrets
 from collections.abc import Callable
@@ -25,7 +25,7 @@ STP = dict(
 SIDES = {"BUY": Side.BUY, "SELL": Side.SELL}
 SIDE_NAMES = ("BUY", "SELL")
 TAKE_PROFIT = ("TAKE_PROFIT", "TAKE_PROFIT_LIMIT")
-"""They wait for a trade at their stop price or better: the book's if-touched orders."""
+"""Types that wait for a trade at their stop price or better: the book's if-touched orders."""
 NEEDS = {
     "LIMIT": ("timeInForce", "quantity", "price"),
     "LIMIT_MAKER": ("quantity", "price"),
@@ -35,7 +35,7 @@ NEEDS = {
     "TAKE_PROFIT": ("quantity", "stopPrice"),
     "TAKE_PROFIT_LIMIT": ("timeInForce", "quantity", "price", "stopPrice"),
 }
-"""The mandatory parameters of each order type, beside symbol, side and type."""
+"""The mandatory parameters of each order type, in addition to symbol, side and type."""
 FORBIDS = {
     "LIMIT": ("stopPrice", "quoteOrderQty"),
     "LIMIT_MAKER": ("stopPrice", "quoteOrderQty", "timeInForce"),
@@ -48,11 +48,11 @@ FORBIDS = {
 
 
 class MarketView(NamedTuple):
-    """What the gateway knows of a symbol's market.
+    """A symbol's market, as the gateway knows it.
 
     Attributes:
-        last_ticks: the last trade; 0 for none.
-        levels: the other side of the book, best first, by the order's side.
+        last_ticks: price of the last trade; 0 for none.
+        levels: the opposite side of the book, best first, by the order's side.
     """
 
     last_ticks: int
@@ -72,7 +72,7 @@ class Draft(NamedTuple):
 
 
 def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> Draft:
-    """A new order from its parameters. Raises BinanceError."""
+    """Creates a new order from its parameters. Raises BinanceError."""
     side = SIDES[parameters.choice("side", SIDE_NAMES, -1117, "Invalid side.")]
     kind = parameters.choice("type", ORDER_TYPES, -1116, "Invalid orderType.")
     if parameters.get("trailingDelta") is not None:
@@ -117,7 +117,7 @@ def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> 
 
 
 def new_client_id() -> str:
-    """An order id for a client that chose none."""
+    """Creates an order id for a client that chose none."""
     return secrets.token_hex(11)
 
 
@@ -131,14 +131,14 @@ def _stop_ticks(listing: Listing, parameters: Parameters, kind: str, side: int, 
 
 
 def check_stop(stop_ticks: int, side: int, last_ticks: int, *, better: bool = False) -> None:
-    """Raises BinanceError for a stop that the last trade has reached already. better: it waits for a better price, as a take-profit does."""
+    """Raises BinanceError for a stop that the last trade has already reached. better: it waits for a better price, like a take-profit."""
     rises = (side == Side.BUY) != better
     if last_ticks and (last_ticks >= stop_ticks if rises else last_ticks <= stop_ticks):
         raise refused("Stop price would trigger immediately.")
 
 
 def _display_lots(listing: Listing, parameters: Parameters, qty_lots: int, tif: str) -> int:
-    """What an iceberg shows; 0 for no iceberg."""
+    """The displayed lots of an iceberg; 0 if it is not an iceberg."""
     shown = parameters.get("icebergQty")
     if shown is None or not shown.strip("0."):
         return 0
@@ -152,7 +152,7 @@ def _display_lots(listing: Listing, parameters: Parameters, qty_lots: int, tif: 
 
 def spend(listing: Listing, quote_qty: str, levels: list[Level]) -> tuple[int, int]:
     """(quantity, limit) of a market order for an amount of the quote asset: as many lots as the displayed book sells for it, and the price of
-    the last one. What is gone when the order arrives stays unfilled. Raises BinanceError."""
+    the last one. Lots that are gone when the order arrives remain unfilled. Raises BinanceError."""
     places = listing.amounts.places
     whole, _, part = number_text("quoteOrderQty", quote_qty).partition(".")
     left = int(whole + part[:places].ljust(places, "0")) // int(listing.amounts.unit * 10**places)

@@ -1,12 +1,11 @@
-"""What the exchange does not keep of an order, in a file: the client's order id, the order's type and its list.
+"""A file of the order attributes that the exchange does not keep: the client's order id, the order's type and its list.
 
 One line of JSON for each new order, written before the order is sent: after a SIGKILL, every order that the exchange has is in the file.
 A line counts only if the exchange has accepted an order with its id, symbol, side, price and quantity, so a file of another exchange's
 orders does no harm.
 
-A file that has grown large is replaced by one without the lines that nobody needs: those of orders that the exchange rejected, those of
-orders that closed so long ago that the gateway no longer returns them, and all but the last of an id. Every line that this process knows
-nothing of stays.
+A file that has grown large is replaced with one without unneeded lines: those of orders that the exchange rejected, those of orders that
+closed so long ago that the gateway no longer returns them, and all but the last line of an id. Lines that this process does not know stay.
 """
 
 import errno
@@ -31,15 +30,15 @@ class OrderRecord(NamedTuple):
     """The request behind an order.
 
     Attributes:
-        order_id: the exchange's id, which is Binance's orderId too.
+        order_id: the exchange's id, which is also Binance's orderId.
         price_ticks: as sent to the exchange; 0 for a market order.
         type: Binance's order type.
         shown_ticks: the price that Binance shows: 0 for a MARKET order.
         stop_ticks, display_lots: 0 for none.
         quote_qty: quoteOrderQty as sent, or "".
-        list_id, list_client_id: of the order list; -1 and "" for none.
+        list_id, list_client_id: ids of the order list; -1 and "" for none.
         list_type: the list's contingency type, or "".
-        list_size: the orders of the list.
+        list_size: number of orders in the list.
         pending: whether it waits for another order of the list.
     """
 
@@ -67,8 +66,8 @@ class OrderRecord(NamedTuple):
 class OrderFile:
     """The records of one account.
 
-    Another gateway may have the same file open, for example while one takes the place of the other: each write is under a lock, and follows
-    the file to its replacement.
+    Another gateway may have the same file open, for example while one replaces the other: each write holds a lock, and follows the file to
+    its replacement.
     """
 
     def __init__(self, folder: Path, participant: str, compact_bytes: int = COMPACT_BYTES) -> None:
@@ -85,7 +84,7 @@ class OrderFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The file is ours alone, and it is the one that has its name."""
+        """Within the block the file is locked, and is the one that has its name."""
         while True:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             if self._is_current():
@@ -104,19 +103,19 @@ class OrderFile:
             return False
 
     def reload(self) -> None:
-        """Reads all records again: the exchange has another journal, in which any of them may be open."""
+        """Reads all records again, because the exchange has another journal in which any of the orders may be open."""
         with self._locked():
-            for leftover in self.path.parent.glob(f".{self.path.name}.*"):  # of a compaction that was killed
+            for leftover in self.path.parent.glob(f".{self.path.name}.*"):  # left by a killed compaction
                 leftover.unlink()
             data = self.path.read_bytes()
             if data and not data.endswith(b"\n"):
-                os.write(self._descriptor, b"\n")  # ends what a kill cut off
+                os.write(self._descriptor, b"\n")  # ends a line that a kill cut off
         records = filter(None, map(_parse, data.splitlines()))
         self.records = {record.order_id: record for record in records}
         self._dropped.clear()
 
     def append(self, record: OrderRecord) -> None:
-        """Writes a record; it survives the end of the process from then on. Raises OSError."""
+        """Writes a record, which from then on survives the end of the process. Raises OSError."""
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with self._locked():
             self._write(line)
@@ -125,7 +124,7 @@ class OrderFile:
         self.compact()
 
     def _write(self, line: bytes) -> None:
-        """Writes a line as a whole or not at all: a part of it would spoil the next one too."""
+        """Writes a line completely or not at all: a partial line would corrupt the next one too."""
         size = os.fstat(self._descriptor).st_size
         written = os.write(self._descriptor, line)
         if written != len(line):
@@ -138,12 +137,12 @@ class OrderFile:
         self.records.pop(order_id, None)
 
     def drop(self, order_id: int) -> None:
-        """Nobody needs a record any more: its order was rejected, or closed long ago. The file keeps it until it is compacted."""
+        """Drops a record that nobody needs any longer: its order was rejected, or closed long ago. The file keeps it until it is compacted."""
         self.forget(order_id)
         self._dropped.add(order_id)
 
     def compact(self) -> None:
-        """Rewrites the file without unneeded lines if it has become large. A kill leaves the file before or the one after."""
+        """Rewrites the file without unneeded lines if it has become large. After a kill, either the old or the new file is there."""
         if os.fstat(self._descriptor).st_size <= self._limit:
             return
         try:
@@ -170,7 +169,7 @@ class OrderFile:
 
 
 def _parse(line: bytes) -> OrderRecord | None:
-    """A line's record; None for what a kill cut off."""
+    """Parses a line; None for one that a kill cut off."""
     try:
         values: Any = json.loads(line)
         record = OrderRecord(*values)
@@ -180,5 +179,5 @@ def _parse(line: bytes) -> OrderRecord | None:
 
 
 _ORDER_ID = re.compile(rb"\[(\d{1,19}),.*\]\n$")
-"""Of a line that is whole: parsing all of them would take a second."""
+"""The order id in a complete line: parsing all lines would take a second."""
 _EXAMPLE = OrderRecord(0, "", 0, 0, 0, "", "", "", 0)

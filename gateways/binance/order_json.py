@@ -1,4 +1,4 @@
-"""Orders, trades and executions as the JSON objects of Binance."""
+"""Converts orders, trades and executions to Binance's JSON objects."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def _commission(trade: OwnTrade) -> str:
-    """What a trade cost, in the quote asset; 0 if that is not known."""
+    """The fee of a trade in the quote asset; 0 if it is not known."""
     return trade.order.listing.commissions.text(trade.charge.fee or 0)
 
 
@@ -66,7 +66,7 @@ def full(order: SpotOrder, time_ms: int) -> Json:
 
 
 def canceled(order: SpotOrder, client_id: str, time_ms: int) -> Json:
-    """The answer to a cancel. client_id: of the cancel."""
+    """The answer to a cancel. client_id: that of the cancel."""
     return {
         **ack(order, time_ms), "origClientOrderId": order.client_id, "clientOrderId": client_id, **_amounts(order), **_optional(order),
         "selfTradePreventionMode": order.record.stp,
@@ -134,7 +134,7 @@ def order_list(orders: list[SpotOrder]) -> Json:
 
 
 def canceled_list(orders: list[SpotOrder], client_id: str | None = None) -> Json:
-    """The answer to a cancel of an order list. client_id: of the cancel; without one, each order's own."""
+    """The answer to a cancel of an order list. client_id: that of the cancel; None: each order's own."""
     gone = [order for order in orders if order.status == "CANCELED"]
     reports = [canceled(order, client_id or order.client_id, order.update_ms) for order in gone]
     return {**order_list(orders), "orderReports": reports}

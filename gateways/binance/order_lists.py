@@ -85,7 +85,7 @@ def _draft(call: Call, listing: Listing, what: str, prefixes: tuple[str, ...], v
 
 
 async def place_former_pair(call: Call) -> Any:
-    """POST order/oco, the former way to place a pair."""
+    """POST order/oco, the older endpoint for placing a pair."""
     sent = call.parameters.values
     limit, stop = (
         {name: sent[sent_name] for sent_name, name in leg.items() if sent_name in sent} for leg in (LIMIT_LEG, STOP_LEG)
@@ -111,7 +111,7 @@ async def _place(call: Call, legs: list[dict[str, str]]) -> Any:
 
 
 async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type: str) -> Any:
-    """Sends the orders of a list; the answer. relations: the term by which each names the first."""
+    """Sends the orders of a list; returns the answer. relations: the term by which each names the first."""
     kind = response_type(Parameters({"type": "LIMIT", **call.parameters.values}))
     ids = [draft.template.client_id for draft in drafts]
     for client_id in ids:
@@ -136,7 +136,7 @@ async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type
 
 
 async def _keep_all_or_none(call: Call, reports: list[Report]) -> None:
-    """Raises BinanceError if one of the orders was rejected, once the others are cancelled."""
+    """If one of the orders was rejected, cancels the others, then raises BinanceError."""
     rejected = [report for report in reports if report.kind == EventKind.REJECTED]
     for report in reports if rejected else ():
         if report not in rejected and call.account.link.orders.by_id[report.order_id].open:
@@ -146,7 +146,7 @@ async def _keep_all_or_none(call: Call, reports: list[Report]) -> None:
 
 
 def _check_pair(drafts: list[Draft], last_ticks: int) -> None:
-    """Raises BinanceError unless an order that takes profit and a stop, the second of the two, are on the two sides of the market."""
+    """Raises BinanceError unless the pair is a profit-taking order and then a stop, on opposite sides of the market."""
     profit, stop = (draft.template for draft in drafts)
     if profit.type not in PROFITS or stop.type not in STOPS:
         raise BinanceError(-1014, "Unsupported order combination.")
@@ -185,7 +185,7 @@ async def cancel(call: Call) -> Any:
 
 
 async def cancel_list(call: Call, orders: list[SpotOrder]) -> Any:
-    """Cancels an order list; the answer. Raises BinanceError if it is done."""
+    """Cancels an order list; returns the answer. Raises BinanceError if the list is done."""
     first = head_of(orders)
     if first is None:
         raise BinanceError(-2011, "Unknown order list sent.")

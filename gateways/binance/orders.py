@@ -1,4 +1,4 @@
-"""The orders and trades of one account, as the exchange's reports tell them: the same after any number of restarts."""
+"""The orders and trades of one account, from the exchange's reports: the same after any number of restarts."""
 
 import dataclasses
 from collections import deque
@@ -13,7 +13,7 @@ from serl.gateways.binance.order_file import OrderFile, OrderRecord
 
 CLOSED_ORDERS_KEPT = 100_000
 TRADES_KEPT = 100_000
-"""Of an account; older ones are no longer returned."""
+"""Number of trades kept per account; older ones are no longer returned."""
 CANCELED = {
     Reason.REQUESTED,
     Reason.MASS_CANCEL,
@@ -22,14 +22,14 @@ CANCELED = {
     Reason.DISCONNECT,
     Reason.REPLACED_BELOW_FILLED,
 }
-"""Cancellations that somebody asked for; after all others Binance calls an order expired."""
+"""Reasons of cancellations that somebody requested; after any other Binance calls an order expired."""
 PENDING = "PENDING_NEW"
 """Status of an order that waits for another order of its list."""
 OPEN = ("NEW", "PARTIALLY_FILLED", PENDING)
 
 
 class OwnTrade(NamedTuple):
-    """A trade of the account. charge: what it cost."""
+    """A trade of the account. charge: its fee."""
 
     trade_id: int
     order: "SpotOrder"
@@ -46,12 +46,12 @@ class SpotOrder:
 
     Attributes:
         qty_lots: the total quantity; smaller after an amendment.
-        filled_lots, filled_amount: traded, in lots and in ticks x lots.
-        leaves_lots: still open.
-        working: whether it is in the book; a stop order is once it was triggered, a pending one once its working order is filled.
-        status: Binance's, for example PARTIALLY_FILLED.
+        filled_lots, filled_amount: traded quantity, in lots and in ticks x lots.
+        leaves_lots: open quantity.
+        working: whether it is in the book: a stop order once it has been triggered, a pending one once its working order is filled.
+        status: Binance's status, for example PARTIALLY_FILLED.
         amendments: old quantity, new quantity and time of each.
-        amended_by: the command of the last one.
+        amended_by: the command id of the last amendment.
     """
 
     record: OrderRecord
@@ -83,18 +83,18 @@ class SpotOrder:
 
 
 def head_of(orders: list[SpotOrder]) -> SpotOrder | None:
-    """The open order of a list whose cancel cancels all that are open: those that wait go with the one that they wait for."""
+    """The open order of a list whose cancel cancels all open ones: waiting orders are cancelled with the one that they wait for."""
     return min((order for order in orders if order.open), key=lambda order: order.status == PENDING, default=None)
 
 
 class Execution(NamedTuple):
-    """What happened to an order: an executionReport of the user data stream.
+    """An event of an order: an executionReport of the user data stream.
 
     Attributes:
         kind: NEW, TRADE, CANCELED, EXPIRED, REPLACED or TRADE_PREVENTION.
-        trade: of a TRADE.
-        command_id: the command that caused it; 0 if it was none of the account's.
-        leaves_lots, filled_lots, filled_amount, status: of the order right after it.
+        trade: the trade of a TRADE.
+        command_id: the command that caused it; 0 if it was not one of the account's.
+        leaves_lots, filled_lots, filled_amount, status: values of the order right after it.
     """
 
     kind: str
@@ -113,9 +113,9 @@ class AccountOrders:
 
     Attributes:
         by_id: orders by orderId, oldest first.
-        open: those that can still trade, by orderId.
-        trades: oldest first.
-        fees: what they cost.
+        open: orders that can still trade, by orderId.
+        trades: trades, oldest first.
+        fees: the fees of the trades.
     """
 
     def __init__(self, listings: Listings, file: OrderFile, offset_ms: int) -> None:
@@ -130,7 +130,7 @@ class AccountOrders:
         self.on_execution: Callable[[Execution], None] = lambda execution: None
 
     def apply(self, report: Report) -> None:
-        """Takes the next report."""
+        """Processes the next report."""
         kind = report.kind
         if kind == EventKind.ACCEPTED:
             self._accept(report)
@@ -161,13 +161,13 @@ class AccountOrders:
             self._tell("NEW", order, report)
 
     def to_ms(self, time_ns: int) -> int:
-        """Exchange time in Binance's milliseconds."""
+        """Converts exchange time to Binance's milliseconds."""
         return time_ns // 1_000_000 + self._offset_ms
 
     def _accept(self, report: Report) -> None:
         listing = self._listings.by_number.get(report.symbol)
         if listing is None:
-            return  # of a symbol that the exchange did not have when the gateway started
+            return  # its symbol did not exist on the exchange when the gateway started
         record = self._file.records.get(report.order_id)
         if record is None or (record.symbol, record.side, record.price_ticks, record.qty_lots) != (
             listing.name, report.side, report.price_ticks, report.leaves_lots,
@@ -203,7 +203,7 @@ class AccountOrders:
         self._tell("TRADE", order, report, trade)
 
     def _reduce(self, order: SpotOrder, report: Report) -> None:
-        """A smaller quantity. That of an iceberg's reserve before its cancel has the cancel's reason and changes no quantity."""
+        """Reduces the quantity. The report about an iceberg's reserve, before its cancel, has the cancel's reason and changes no quantity."""
         order.leaves_lots = report.leaves_lots
         if report.reason == Reason.SELF_TRADE:
             self._tell("TRADE_PREVENTION", order, report)
@@ -216,7 +216,7 @@ class AccountOrders:
             self._tell("REPLACED", order, report)
 
     def _move(self, order: SpotOrder, report: Report) -> None:
-        """A change by a REPLACE, which another session of the participant sent, or a next part of an iceberg."""
+        """Applies a REPLACE, which another session of the participant sent, or the next part of an iceberg."""
         if report.kind == EventKind.REPLACED:
             order.qty_lots = order.filled_lots + report.leaves_lots
             order.leaves_lots = report.leaves_lots

@@ -1,4 +1,4 @@
-"""What waits to be sent over a WebSocket, bounded: who does not read is cut off."""
+"""A bounded queue of messages to a WebSocket: a client that does not read is disconnected."""
 
 import asyncio
 import time
@@ -11,11 +11,11 @@ from websockets.frames import CloseCode, Frame
 
 WAITING_BYTES_MAX = 8 << 20
 FRAMES_MAX = 4096
-"""Of one message: a limit of bytes alone does not end a message of empty frames."""
+"""Maximum number of frames in a message: a limit on bytes alone does not end a message of empty frames."""
 PING_S, PONG_S = 20.0, 60.0
-"""As at Binance: a ping this often, and a connection without its pong ends after this long."""
+"""As at Binance: the interval between pings, and the time without a pong after which a connection ends."""
 STUCK_S = 5.0
-"""A client that has not read for this long, while its buffers are full, is cut off."""
+"""A client that has read nothing for this long while its buffers are full is disconnected."""
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -35,14 +35,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.pong_timer = self.loop.call_later(PONG_S, self.keepalive_timeout)
 
     def handle_cont(self, event: Frame) -> None:
-        """Takes another frame of a message."""
+        """Processes another frame of a message."""
         if len(self.frames) < FRAMES_MAX:
             super().handle_cont(event)
         else:
             self._fail(CloseCode.MESSAGE_TOO_BIG, f"expected at most {FRAMES_MAX} frames in a message")
 
     def send_receive_event_to_app(self) -> None:
-        """Takes a message. Without this check, one that is no text leaves a traceback of many lines in the log."""
+        """Processes a message. Without this check, a message that is not text would leave a long traceback in the log."""
         try:
             if self.curr_msg_data_type == "text":
                 b"".join(self.frames).decode()
@@ -76,7 +76,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class Outbox:
-    """The messages to one client, in their order."""
+    """The messages to one client, in order."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -97,7 +97,7 @@ class Outbox:
                 self._ready.set()
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection once what waits has been sent."""
+        """Closes the connection once the waiting messages have been sent."""
         self._closing = code, reason
         self._ready.set()
 

@@ -1,4 +1,4 @@
-"""Parameters of a request: read once, each with Binance's error if it is missing or malformed."""
+"""Parameters of a request: each is read with Binance's error if it is missing or malformed."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,14 +43,14 @@ class Parameters:
         return min(int(value), most)
 
     def count(self, name: str, default: int, most: int) -> int:
-        """How many rows to return: 1 to `most`."""
+        """The number of rows to return: 1 to `most`."""
         value = self.integer(name, default)
         if not value:
             raise BinanceError(-1130, f"Data sent for parameter '{name}' is not valid.")
         return min(value, most)
 
     def choice(self, name: str, values: Sequence[str], code: int, text: str, default: str | None = None) -> str:
-        """One of some values. Raises BinanceError with `code` and `text` for another one."""
+        """One of `values`. Raises BinanceError with `code` and `text` for any other."""
         value = self.get(name)
         if value is None:
             if default is None:
@@ -61,7 +61,7 @@ class Parameters:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """true or false."""
+        """A parameter that is true or false."""
         text = f"Illegal characters found in parameter '{name}'; legal range is '^(true|false)$'."
         value = self.get(name)
         return (
@@ -71,7 +71,7 @@ class Parameters:
         )
 
     def client_id(self, name: str) -> str | None:
-        """An order id that the client chose."""
+        """An order id chosen by the client."""
         value = self.get(name)
         if value is not None and not _CLIENT_ID.fullmatch(value):
             raise BinanceError(-1100, f"Illegal characters found in parameter '{name}'; legal range is '{CLIENT_ID}'.")

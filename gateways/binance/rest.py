@@ -28,7 +28,7 @@ ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     },
     **WALLET_ENDPOINTS,
 }
-"""By method and path."""
+"""Endpoints by method and path."""
 
 
 class Rest:
@@ -64,7 +64,7 @@ class Rest:
             raise not_found()
         query = scope["query_string"].decode("latin-1")
         body = await _body(scope["headers"], receive)
-        parameters = Parameters(_parse(body) | _parse(query))  # of what is in both, that of the query counts
+        parameters = Parameters(_parse(body) | _parse(query))  # the query takes precedence over the body
         limits, address = self._gateway.limits, (scope["client"] or ("",))[0]
         used = limits.spend(address, endpoint.cost(parameters))
         headers += [(b"x-mbx-used-weight", b"%d" % used), (b"x-mbx-used-weight-1m", b"%d" % used)]
@@ -85,7 +85,7 @@ def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str | None
 
 
 async def _body(headers: Iterable[tuple[bytes, bytes]], receive: Receive) -> str:
-    """The request's body. Raises BinanceError for one that is too large."""
+    """Reads the request's body. Raises BinanceError if it is too large."""
     length = _header(headers, b"content-length")
     if length is not None and length.isdigit() and int(length) > BODY_BYTES_MAX:
         raise _too_large()
@@ -108,7 +108,7 @@ def _too_large() -> BinanceError:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """The parameters of a query or a body. Raises BinanceError for one that is there twice."""
+    """Parses the parameters of a query or a body. Raises BinanceError for a repeated one."""
     found: dict[str, str] = {}
     for pair in text.split("&") if text else ():
         name, _, value = pair.partition("=")

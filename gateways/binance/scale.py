@@ -1,4 +1,4 @@
-"""Decimal numbers of the API as whole numbers of ticks, lots or ticks x lots, without rounding."""
+"""Converts decimal numbers of the API to whole numbers of ticks, lots or ticks x lots, without rounding."""
 
 import re
 from decimal import Decimal
@@ -34,12 +34,12 @@ class Scale:
         self._unit = int(unit * self._one)
 
     def text(self, units: int) -> str:
-        """A number of units as Binance prints it, like 223.45000000."""
+        """Formats a number of units as Binance does, like 223.45000000."""
         whole, part = divmod(abs(units) * self._unit, self._one)
         return f"{'-' if units < 0 else ''}{whole}.{part:0{self.places}d}"
 
     def units(self, name: str, text: str) -> int | None:
-        """A parameter in units; None if it is not a multiple of the unit. Raises BinanceError if it is no number."""
+        """Converts a parameter to units; None if it is not a multiple of the unit. Raises BinanceError if it is not a number."""
         whole, _, part = number_text(name, text).partition(".")
         part = part.rstrip("0")
         if len(part) > self.places:

@@ -35,15 +35,15 @@ KEEP_ALIVE_S = 65
 
 
 class Settings(NamedTuple):
-    """How to run a gateway.
+    """The settings of a gateway.
 
     Attributes:
         connect: orders endpoint of the exchange.
-        listen: host and port; port 0 is any free one.
-        accounts: by API key.
-        folder: where the records of orders are.
+        listen: host and port; port 0 means any free port.
+        accounts: accounts by API key.
+        folder: folder for the records of orders.
         quote: the quote asset of every symbol.
-        token: of a participant that may read data.
+        token: token of a participant that may read data.
     """
 
     connect: str
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError."""
+    """Creates a listening socket. Raises ConfigError."""
     # with its protocol, because asyncio sets TCP_NODELAY only for connections of such a socket
     listening = socket.socket(
         socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
@@ -103,7 +103,7 @@ class _Server(uvicorn.Server):
 def run(settings: Settings, on_ready: Callable[[str, list[str]], None]) -> None:
     """Serves until SIGINT or SIGTERM. on_ready: called with the address, HOST:PORT, and the symbols.
 
-    Raises ConfigError, and what logins and queries raise while it starts.
+    Raises ConfigError, and the errors of logins and queries during the start.
     """
     listening = bind(*settings.listen)
     try:
@@ -153,7 +153,7 @@ def _config(application: Application, connections: ConnectionLimits) -> uvicorn.
 
 
 async def _until_stopped(server: uvicorn.Server, listening: socket.socket, tasks: "list[asyncio.Task[None]]") -> None:
-    """Serves. If one of the tasks ends, which none should, the server stops and its error is raised."""
+    """Serves until stopped. If one of the tasks ends, which none should, stops the server and raises the task's error."""
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await asyncio.wait((serving, *tasks), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True

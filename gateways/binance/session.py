@@ -7,7 +7,7 @@ from serl.clients.session import Session
 
 
 class AccountSession(Session):
-    """A session that sends nothing again to an exchange with other symbols: their numbers mean others there."""
+    """A session that resends nothing to an exchange with other symbols, where the symbol numbers have other meanings."""
 
     def _welcome(self, message: list[Any]) -> None:
         instruments = self.instruments
@@ -16,8 +16,8 @@ class AccountSession(Session):
             self.unanswered = {}
 
     def refused(self, refusal: RequestRejected) -> list[int]:
-        """The commands of a message that the exchange refused: of the one with the command that it names, which may be an order's term, else
-        of the oldest without an answer."""
+        """The commands of a message that the exchange refused: of the one with the command that the refusal names, which may be an order's term,
+        otherwise of the oldest one without an answer."""
         first = refused_command(refusal)
         if not first and self.limits.get("feed_delayed"):
             return []  # the reports of the oldest ones may be on their way

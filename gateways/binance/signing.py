@@ -1,4 +1,4 @@
-"""Who asks: what a signature covers, and the time of a request."""
+"""Authenticates requests: the bytes that a signature covers, and the time of a request."""
 
 import time
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from serl.gateways.binance.parameters import Parameters
 
 WINDOW_MS, WINDOW_MS_MAX = 5_000.0, 60_000.0
 AHEAD_MS = 1_000.0
-"""A request may come from a clock that is this much ahead."""
+"""The client's clock may be ahead by this much."""
 MICROSECONDS_FROM = 10**14
 """Timestamps from here on are in microseconds."""
 
 
 def signed_payload(query: str, body: str) -> bytes:
-    """What a REST request's signature covers: query and body without the signature, as they were sent. Both in Latin-1."""
+    """The bytes that a REST request's signature covers: query and body as sent, without the signature. Both in Latin-1."""
     return (_without_signature(query) + _without_signature(body)).encode("latin-1")
 
 
@@ -30,9 +30,9 @@ def _without_signature(text: str) -> str:
 
 
 def socket_payload(values: Mapping[str, str]) -> bytes:
-    """What the signature of a request to the WebSocket API covers: its parameters by name, in UTF-8."""
+    """The bytes that the signature of a WebSocket API request covers: its parameters sorted by name, in UTF-8."""
     text = "&".join(f"{name}={values[name]}" for name in sorted(values) if name != "signature")
-    return text.encode(errors="surrogatepass")  # JSON can escape half a character
+    return text.encode(errors="surrogatepass")  # JSON can escape half of a surrogate pair
 
 
 def check_signature(key: ApiKey, parameters: Parameters, payload: bytes) -> None:

@@ -20,7 +20,7 @@ from serl.gateways.binance.signing import socket_payload
 from serl.gateways.binance.socket_session import SocketSession
 
 REQUESTS_MAX = 1000
-"""Requests of a connection that wait for the exchange; further ones are not read meanwhile."""
+"""Maximum number of a connection's requests that wait for the exchange; further ones are not read meanwhile."""
 _MARKET = {
     "ping": "ping", "time": "time", "exchangeInfo": "exchangeInfo", "depth": "depth", "trades.recent": "trades",
     "trades.historical": "historicalTrades", "trades.aggregate": "aggTrades", "klines": "klines", "uiKlines": "uiKlines",
@@ -43,7 +43,7 @@ METHODS: dict[str, Endpoint] = {
     **{method: MARKET_ENDPOINTS[path] for method, path in _MARKET.items()},
     **{method: _ALL_PRIVATE[path] for method, path in _PRIVATE.items()},
 }
-"""Methods that are endpoints of REST under another name."""
+"""Methods that are REST endpoints under another name."""
 
 
 class ApiSocket:
@@ -125,7 +125,7 @@ class ApiSocket:
 
 
 _DECODER = json.JSONDecoder(parse_float=str)
-"""Numbers with a point stay as they were written, because a signature covers them so."""
+"""Keeps numbers with a decimal point as written, because a signature covers that text."""
 
 
 def _parse(text: str) -> dict[str, Any]:

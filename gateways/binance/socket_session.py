@@ -1,4 +1,4 @@
-"""What a connection to the WebSocket API remembers: the API key that it is logged on with, and its user data streams."""
+"""The state of a WebSocket API connection: the API key that it is logged on with, and its user data streams."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ LOGON_KIND = "ED25519"
 
 
 SUBSCRIPTIONS_MAX = 65_535
-"""Of a connection over its life, as at Binance; an account has at most one at a time."""
+"""Maximum number of subscriptions of a connection over its lifetime, as at Binance; an account has at most one at a time."""
 
 
 class Logon(NamedTuple):
-    """The API key of a connection, and since when."""
+    """The API key of a connection, and the time of its logon."""
 
     key: str
     since_ms: int
@@ -32,7 +32,7 @@ class SocketSession:
 
     Attributes:
         logon: set from session.logon to session.logout.
-        methods: answer the methods that concern the connection itself, from their parameters.
+        methods: functions that answer the methods about the connection itself, from their parameters.
     """
 
     def __init__(self, gateway: Gateway, outbox: Outbox) -> None:
@@ -118,7 +118,7 @@ class SocketSession:
         return {}
 
     def _terminate(self, number: int) -> None:
-        """Ends a stream, and tells the client so."""
+        """Ends a stream and notifies the client."""
         self._leave(number)
         event = {"e": "eventStreamTerminated", "E": _now_ms()}
         self._outbox.put(encode({"subscriptionId": number, "event": event}))
@@ -129,7 +129,7 @@ class SocketSession:
 
 
 async def _unused() -> None:
-    """The session itself answers."""
+    """Never called: the session itself answers."""
 
 
 _SIGNED = Endpoint(lambda call: _unused(), 2, Security.SIGNED, names("returnRateLimits", signed=True))

@@ -35,7 +35,7 @@ class StreamSocket:
         self._combined = scope["path"].startswith("/stream")
 
     def event(self, stream: str, text: str) -> None:
-        """Takes an event."""
+        """Receives an event."""
         self._outbox.put(f'{{"stream":{encode(stream)},"data":{text}}}' if self._combined else text)
 
     async def serve(self) -> None:
@@ -105,7 +105,7 @@ class StreamSocket:
         return request
 
     def _control(self, request: dict[str, Any]) -> Any:
-        """SUBSCRIBE and so on; the result of the answer."""
+        """Processes SUBSCRIBE and other control messages; returns the result for the answer."""
         method, parameters = request["method"], request.get("params")
         if method == "LIST_SUBSCRIPTIONS":
             return list(self._streams)
@@ -147,7 +147,7 @@ class StreamSocket:
                 account.listen_by_key(stream, (self, stream), take, end)
 
     def _end_user_stream(self, stream: str) -> None:
-        """The listen key has ended. A connection that has no other streams ends with it."""
+        """Ends the stream of a listen key that has ended. A connection without other streams ends with it."""
         self.event(stream, encode({"e": "listenKeyExpired", "E": time.time_ns() // 1_000_000, "listenKey": stream}))
         self._streams.pop(stream, None)
         if not self._streams:

@@ -1,4 +1,4 @@
-"""The market streams: what is published, and when."""
+"""The market streams: which events are published, and when."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -18,20 +18,20 @@ WINDOWS_MS = {"ticker_1h": 60 * MINUTE_MS, "ticker_4h": 240 * MINUTE_MS, "ticker
 ZONES_MS = {"": 0, "+08:00": 480 * MINUTE_MS}
 """Time zones of candles; Binance has no others on streams."""
 CANDLES_LATE_MAX = 100
-"""A stream catches up with so many candles at once, as on a fast clock; after a longer jump it goes on with the present one."""
+"""A stream catches up by at most this many candles at once, as on a fast clock; after a longer jump it continues with the current one."""
 
 
 class Emitter(Protocol):
-    """Makes the events of one stream that has a rhythm."""
+    """Creates the events of one periodic stream."""
 
     def take(self, now_ms: int) -> Any:
         """The next event; None if there is nothing new."""
 
     def repeat(self) -> None:
-        """Somebody has joined: the next event comes even if nothing changes."""
+        """Called when a listener has joined: the next event is sent even if nothing changes."""
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Called when nobody listens any longer."""
 
 
 def events_of(emitter: Emitter, now_ms: int) -> Iterator[Any]:
@@ -41,7 +41,7 @@ def events_of(emitter: Emitter, now_ms: int) -> Iterator[Any]:
 
 
 class _Diff:
-    """depth: each event continues the one before it."""
+    """Stream depth: each event continues the previous one."""
 
     def __init__(self, symbol: SymbolMarket) -> None:
         self._symbol, self._diff = symbol, DepthDiff(symbol.book)
@@ -63,14 +63,14 @@ class _Diff:
         }
 
     def repeat(self) -> None:
-        """A difference cannot be repeated."""
+        """Does nothing: a difference cannot be repeated."""
 
     def stop(self) -> None:
         self._diff.stop()
 
 
 class _State:
-    """A stream whose events are states: sent when what names the state has changed; None for no state yet."""
+    """A stream whose events are states: sent when the version of the state has changed; a version of None means no state yet."""
 
     def __init__(self, version: Callable[[int], object], make: Callable[[int], Any]) -> None:
         self._version, self._make = version, make
@@ -91,7 +91,7 @@ class _State:
 
 
 class KlineEmitter:
-    """kline: the current candle when it changed, and each candle once more when it has closed."""
+    """Stream kline: the current candle whenever it has changed, and each candle once more when it has closed."""
 
     def __init__(self, symbol: SymbolMarket, interval: str, zone_ms: int) -> None:
         self._symbol, self._interval, self._zone_ms = symbol, interval, zone_ms
@@ -127,7 +127,7 @@ class KlineEmitter:
 
 
 class Streams:
-    """Publishes to the hub what its listeners want."""
+    """Publishes the streams that have listeners to the hub."""
 
     def __init__(self, market: Market, hub: Hub) -> None:
         self._market, self._hub = market, hub
@@ -137,7 +137,7 @@ class Streams:
         hub.on_change = self._listeners_changed
 
     async def run(self) -> None:
-        """Publishes the streams with a rhythm until cancelled."""
+        """Publishes the periodic streams until cancelled."""
         loop, tick = asyncio.get_running_loop(), 0
         due_s = loop.time()
         while True:
@@ -164,7 +164,7 @@ class Streams:
             self._emitters[stream] = made
 
     def _emitter(self, stream: str) -> tuple[int, Emitter] | None:
-        """(ticks between events, emitter) of a stream with a rhythm; None for others."""
+        """(ticks between events, emitter) of a periodic stream; None for other streams."""
         name, _, kind = stream.partition("@")
         if stream in ("!ticker@arr", "!miniTicker@arr"):
             return TICKS_OF_A_SECOND, self._all_tickers(stream)
@@ -212,7 +212,7 @@ class Streams:
 
 
 def _window(symbol: SymbolMarket, kind: str) -> _State:
-    """A stream like ticker_1h: sent after trades, and when a minute begins, because the oldest one leaves the window then."""
+    """A stream like ticker_1h: sent after trades, and when a minute begins, because the oldest minute then leaves the window."""
     size = kind.removeprefix("ticker_")
     return _State(
         lambda now_ms: (symbol.last_id, now_ms // MINUTE_MS) if symbol.trades else None,

@@ -1,4 +1,4 @@
-"""What the gateway knows of one symbol's market: book, last trades, candles, whether it trades."""
+"""The gateway's view of one symbol's market: book, last trades, candles, whether it trades."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from serl.gateways.binance.listing import Listing
 
 TRADES_KEPT = 20_000
 PRINTED = 1
-"""`off_book` of a print, which Binance does not have: it is no trade of the market here."""
+"""`off_book` of a print, which Binance does not have: here it does not count as a trade of the market."""
 
 
 class MarketTrade(NamedTuple):
@@ -50,7 +50,7 @@ class SymbolMarket:
 
     Attributes:
         best: (bid_ticks, bid_lots, ask_ticks, ask_lots), zeros for an empty side.
-        trades: the last ones, oldest first.
+        trades: the last trades, oldest first.
         trading: whether orders trade now: in continuous trading and not halted.
     """
 
@@ -75,11 +75,11 @@ class SymbolMarket:
         return self.trades[-1].trade_id if self.trades else 0
 
     def forget_trades(self) -> None:
-        """Another journal: its trades have ids of their own."""
+        """Forgets all trades, because those of another journal have ids of their own."""
         self.trades.clear()
 
     def add_trades(self, rows: Sequence[Sequence[int]]) -> list[MarketTrade]:
-        """Takes trades as the feed and TRADES have them; returns those that are new, without prints."""
+        """Adds trades in the form of the feed and TRADES; returns the new ones, without prints."""
         fresh: list[MarketTrade] = []
         last_id = self.last_id
         for match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book in rows:

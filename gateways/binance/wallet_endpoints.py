@@ -1,4 +1,4 @@
-"""What clients ask for beside the spot API, most at their start: there are no margin, no derivatives and no deposits here."""
+"""Endpoints outside the spot API that clients request, mostly at their start: there is no margin, and there are no derivatives or deposits here."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from serl.gateways.binance.api import Call, Endpoint, Security, names, public, s
 
 
 async def system_status(call: Call) -> Any:
-    """GET system/status: whether the exchange is there."""
+    """GET system/status: whether the exchange is available."""
     up = call.gateway.market.up
     return {"status": 0 if up else 1, "msg": "normal" if up else "system_maintenance"}
 
@@ -37,7 +37,7 @@ async def fees(call: Call) -> Any:
 
 
 async def no_symbols(call: Call) -> Any:
-    """exchangeInfo of derivatives."""
+    """The exchangeInfo of derivatives: no symbols."""
     now_ms = time.time_ns() // 1_000_000
     return {"timezone": "UTC", "serverTime": now_ms, "rateLimits": [], "exchangeFilters": [], "symbols": []}
 
@@ -52,4 +52,4 @@ WALLET_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("GET", "/fapi/v1/exchangeInfo"): public(no_symbols, 1),
     ("GET", "/dapi/v1/exchangeInfo"): public(no_symbols, 1),
 }
-"""By method and path."""
+"""Endpoints by method and path."""

@@ -34,13 +34,13 @@ def checksum(data: bytes) -> int:
 
 
 def encode(fields: str) -> bytes:
-    """A whole message of its fields from MsgType on, each with its SOH."""
+    """Encodes a whole message from its fields, from MsgType on, each with its SOH."""
     data = f"8={BEGIN_STRING}\x019={len(fields)}\x01{fields}".encode("latin-1")
     return b"%b10=%03d\x01" % (data, checksum(data))
 
 
 class Framer:
-    """Cuts a stream of bytes into messages. Garbled ones are counted and skipped, up to the next BeginString."""
+    """Splits a stream of bytes into messages. Garbled ones are counted and skipped, up to the next BeginString."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -79,7 +79,7 @@ class Framer:
         return None
 
     def _skip(self, at: int) -> None:
-        """Counts a garbled message; goes on at the next BeginString, of which a part may have arrived."""
+        """Counts a garbled message and continues at the next BeginString, which may have arrived only in part."""
         self.garbled += 1
         following = self._data.find(b"8=FIX", at + 1)
         if following < 0:
@@ -90,8 +90,8 @@ class Framer:
 
 
 class Message:
-    """The fields of a message; `fields` has the last of a repeated tag, `pairs` has all [tag, value] in order. Of a field without `=` the
-    tag is the whole text, and the value is empty."""
+    """The fields of a message: `fields` has the last value of a repeated tag, `pairs` has all [tag, value] in order. For a field without `=`
+    the tag is the whole text and the value is empty."""
 
     __slots__ = ("begin_string", "fields", "pairs", "seq", "type")
 
@@ -104,29 +104,29 @@ class Message:
             self.pairs = [pair if len(pair) == 2 else [*pair, ""] for pair in self.pairs]
             self.fields = dict(self.pairs)
         self.type = self.fields.get("35", "")
-        #: MsgSeqNum; -1 if it is missing or no number
+        #: MsgSeqNum; -1 if it is missing or not a number
         self.seq = number(self.fields.get("34", ""))
 
     @property
     def poss_dup(self) -> bool:
-        """Whether it is marked as one that may have been sent before."""
+        """Whether it is marked as a possible duplicate."""
         return self.fields.get("43") == "Y"
 
 
 def number(text: str) -> int:
-    """A non-negative integer of at most 18 digits; -1 for anything else."""
+    """Parses a non-negative integer of at most 18 digits; -1 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else -1
 
 
 class UtcClock:
-    """UTC timestamps to the millisecond; the text of a second is made once."""
+    """UTC timestamps to the millisecond; the text of each second is created once."""
 
     def __init__(self) -> None:
         self._second = -1
         self._text = ""
 
     def text(self, time_ns: int) -> str:
-        """YYYYMMDD-HH:MM:SS.sss of nanoseconds since 1970."""
+        """Formats nanoseconds since 1970 as YYYYMMDD-HH:MM:SS.sss."""
         second, rest = divmod(time_ns, SECOND_NS)
         if second != self._second:
             self._second = second
@@ -134,13 +134,13 @@ class UtcClock:
         return f"{self._text}{rest // 1_000_000:03d}"
 
     def now(self) -> str:
-        """The present time."""
+        """The current time."""
         return self.text(time.time_ns())
 
 
 @lru_cache(maxsize=256)
 def _day_ns(date: str) -> int:
-    """Nanoseconds since 1970 of a day; -1 if there is no such day."""
+    """Converts a date to nanoseconds since 1970; -1 if there is no such day."""
     try:
         moment = datetime(int(date[:4]), int(date[4:6]), int(date[6:]), tzinfo=UTC)
     except ValueError:
@@ -150,7 +150,7 @@ def _day_ns(date: str) -> int:
 
 @lru_cache(maxsize=16)
 def parse_timestamp(text: str) -> int:
-    """Nanoseconds since 1970 of a UTCTimestamp; -1 for anything else."""
+    """Converts a UTCTimestamp to nanoseconds since 1970; -1 for anything else."""
     found = _TIMESTAMP.match(text)
     if found is None:
         return -1
@@ -163,7 +163,7 @@ def parse_timestamp(text: str) -> int:
 
 
 def plain(text: str) -> str:
-    """A text for a FIX field: one line of Latin-1, at most 200 characters."""
+    """Makes a text fit for a FIX field: one line of Latin-1, at most 200 characters."""
     return text.encode("latin-1", "replace").decode("latin-1").replace(SOH, " ").replace("\n", " ")[:200]
 
 

@@ -12,7 +12,7 @@ from serl.gateways.fix.settings import LAST_WRITE_S, LOGON_S, UNREAD_BYTES_MAX
 
 
 class Business(Protocol):
-    """What a session is for: orders, or drop copies."""
+    """The business of a session: orders, or drop copies."""
 
     session: FixSession
 
@@ -23,35 +23,35 @@ class Business(Protocol):
         """Connects to the exchange. Raises SerlError."""
 
     def start(self) -> None:
-        """The client is logged on."""
+        """Called once the client is logged on."""
 
     async def close(self) -> None:
         """Disconnects from the exchange."""
 
     def send_commands(self) -> None:
-        """Passes to the exchange what the store has."""
+        """Sends the commands that are in the store to the exchange."""
 
     def tick(self) -> None:
         """Called several times a second."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the client is not to be read."""
+        """Whether to stop reading from the client."""
 
     @property
     def is_low(self) -> bool:
-        """Whether it may be read again."""
+        """Whether to read from the client again."""
 
 
 Find = Callable[["Connection", Message], "tuple[Business | None, str]"]
-"""The business of a Logon, or None and why it is refused ("": silently)."""
+"""Returns (the business of a Logon, ""), or None and the reason for refusing it ("": silently)."""
 
 
 _STRANGERS = LineLimit()
 
 
 class Connection(asyncio.Protocol):
-    """A connection. It belongs to a session from its Logon on."""
+    """A connection; from its Logon on it belongs to a session."""
 
     def __init__(
         self, comp_id: str, admit: Callable[["Connection"], str], find: Find, left: Callable[["Connection"], None]
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._paused = self._closed = False
         self.address = self.peer = ""
 
-    # ---- of asyncio
+    # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -136,14 +136,14 @@ class Connection(asyncio.Protocol):
         self._logging_on = asyncio.create_task(self._log_on(business, message))
 
     def _say_goodbye(self, message: Message, text: str) -> None:
-        """A Logout to somebody who is no session's, outside of its sequence numbers."""
+        """Sends a Logout to a client without a session, outside the sequence numbers of any session."""
         header = f"35=5\x0149={self._comp_id}\x0156={plain(message.fields.get('49', ''))}\x0134=1\x0152={UtcClock().now()}\x01"
         self._write([encode(f"{header}58={plain(text)}\x01")])
 
     async def _log_on(self, business: Business, message: Message) -> None:
         session = business.session
         try:
-            await asyncio.to_thread(business.load)  # seconds, after a million orders
+            await asyncio.to_thread(business.load)  # takes seconds after a million orders
         except SerlError as error:
             self._say_goodbye(message, str(error))
             self.cut(str(error))
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def tick(self) -> None:
-        """Heartbeats and timeouts; called several times a second."""
+        """Handles heartbeats and timeouts; called several times a second."""
         business = self._business
         if business is not None and self._logging_on is None:
             business.tick()
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def cut(self, reason: str) -> None:
-        """Ends the connection at once, with what was written last if the client reads it. reason: for the log; "" for none."""
+        """Ends the connection at once; the last written data is still sent if the client reads it. reason: for the log; "" for none."""
         name = self._business.session.login if self._business is not None else "a stranger"
         if reason and not self._closed:
             text = f"{name} ({self.peer}): connection closed: {reason}"
@@ -293,5 +293,5 @@ class Connection(asyncio.Protocol):
 
     @property
     def business(self) -> Business | None:
-        """Whose connection it is."""
+        """The business that the connection belongs to."""
         return self._business

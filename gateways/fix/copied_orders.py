@@ -1,4 +1,4 @@
-"""The orders of all participants, as a drop copy tells of them: built from events alone, because only the participants know their ClOrdIDs."""
+"""The orders of all participants, as reported by a drop copy: built from events alone, because only the participants know their ClOrdIDs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ _QTY, _PRICE, _FILLED, _NOTIONAL, _LEAVES = range(5)
 
 
 class CopiedOrders:
-    """For each participant and order [qty_lots, price_ticks, filled_lots, notional, leaves_lots], as long as it is open."""
+    """Keeps [qty_lots, price_ticks, filled_lots, notional, leaves_lots] by participant and order, for open orders."""
 
     def __init__(self) -> None:
         self._orders: dict[tuple[str, int], list[int]] = {}
@@ -23,11 +23,11 @@ class CopiedOrders:
         self._clock = UtcClock()
 
     def set_instruments(self, instruments: Iterable[Instrument]) -> None:
-        """The symbols of the exchange."""
+        """Sets the symbols of the exchange."""
         self._quotings = {instrument.number: Quoting(instrument) for instrument in instruments}
 
     def restore(self, change: list[Any] | None) -> None:
-        """Does again what an event did: [participant, order_id, values or None]."""
+        """Repeats the change of an event: [participant, order_id, values or None]."""
         if change is None:
             return
         name, order_id, values = change
@@ -37,11 +37,11 @@ class CopiedOrders:
             self._orders[name, order_id] = values
 
     def state(self) -> list[Any]:
-        """All of it, for msgpack."""
+        """The whole state, for msgpack."""
         return [[name, order_id, values] for (name, order_id), values in self._orders.items()]
 
     def load(self, state: list[Any] | None) -> None:
-        """Replaces everything by a state."""
+        """Replaces everything with a state."""
         self._orders = {}
         for change in state or []:
             self.restore(change)
@@ -69,7 +69,7 @@ class CopiedOrders:
         return body, [*key, None]
 
     def _change(self, order: list[int], report: Report) -> tuple[str, str, str] | None:
-        """(ExecType, OrdStatus, fields) after the order was changed; None for what changes nothing."""
+        """Changes an order by a report; returns (ExecType, OrdStatus, fields), None if nothing changes."""
         kind = report.kind
         if kind == EventKind.ACCEPTED:
             return NEW, NEW, ""

@@ -1,4 +1,4 @@
-"""Drop copies: a session that receives an execution report for whatever happens to an order of any participant of the exchange."""
+"""Drop copies: a session that receives an execution report for every change of an order of any participant of the exchange."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from serl.gateways.fix.store import OUTBOUND, REPORT, SNAPSHOT
 from serl.gateways.fix.stored import StoredApplication
 
 POLL_S = 0.05
-"""Time between two requests for new events."""
+"""Seconds between two requests for new events."""
 
 
 class DropCopies(StoredApplication):
@@ -69,7 +69,7 @@ class DropCopies(StoredApplication):
         self.store.append([REPORT, event])
 
     async def _ask(self, request: Request, *arguments: Any) -> list[Any]:
-        """Asks in a thread, which a cancelled caller leaves to its end: the sockets are closed after it."""
+        """Sends a request in a thread. If the caller is cancelled, the thread still runs to its end, and the sockets are closed after that."""
         self._request = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
         return await asyncio.shield(self._request)
 
@@ -82,7 +82,7 @@ class DropCopies(StoredApplication):
         return int(counts["events"])
 
     def start(self) -> None:
-        """The client is logged on."""
+        """Called once the client is logged on."""
         self._task = asyncio.create_task(self._copy())
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class DropCopies(StoredApplication):
             self._task = None
         if self._request is not None:
             await asyncio.wait([self._request])
-            self._request.exception()  # it was raised, or nobody waits for it
+            self._request.exception()  # its error has been raised, or nobody waits for it
             self._request = None
         if self._sockets is not None:
             self._sockets.close()
@@ -119,7 +119,7 @@ class DropCopies(StoredApplication):
         except SerlError as error:
             self.session.begin()
             if isinstance(error, RequestRejected) and error.code == "replay_gone":
-                with contextlib.suppress(SerlError):  # else at the next logon
+                with contextlib.suppress(SerlError):  # otherwise it happens at the next logon
                     self._begin_after(await self._learn_names())
             self.session.logout(str(error))
             self._owner.flush()
@@ -140,14 +140,14 @@ class DropCopies(StoredApplication):
         self._owner.flush()
 
     def receive(self, message: Message) -> None:
-        """A drop copy takes no orders."""
+        """Rejects a message: a drop copy takes no orders."""
         self.session.business_reject(message, 6, "a drop copy session only receives reports")
 
     def send_commands(self) -> None:
-        """There are none."""
+        """Does nothing: a drop copy has no commands."""
 
     def tick(self) -> None:
-        """Nothing to do: the requests have a timeout of their own."""
+        """Does nothing: the requests have their own timeout."""
 
     is_full = False
     is_low = True

@@ -34,7 +34,7 @@ _MARKET_FLAG = int(CommandFlag.MARKET)
 
 
 class _Refused(SerlError):
-    """An order that the gateway does not pass on. reason: OrdRejReason (103)."""
+    """An order that the gateway does not forward. reason: OrdRejReason (103)."""
 
     def __init__(self, reason: int, text: str) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class _Missing(SerlError):
 
 
 class OrderEntry:
-    """The orders that one session enters. Commands wait in `commands` until the store has them."""
+    """Enters the orders of one session. Commands wait in `commands` until they are in the store."""
 
     def __init__(self, session: FixSession, venue: ReportSession, orders: Orders, reports: Reports) -> None:
         self._session, self._venue, self._orders, self._reports = session, venue, orders, reports
@@ -104,7 +104,7 @@ class OrderEntry:
         self.commands.append((command_id, rows))
 
     def _with_terms(self, quoting: Quoting, fields: dict[str, str], values: tuple[int, ...]) -> tuple[int, bytes]:
-        """An order with terms."""
+        """(command id, rows) of an order with terms."""
         symbol, side, qty_lots, price_ticks, validity, flags = values
         terms, more_flags = self._terms(quoting, fields)
         return self._rows_with_terms(
@@ -235,7 +235,7 @@ class OrderEntry:
         self._commit(message, self._orders.ask(request), command_id, rows)
 
     def _new_terms(self, quoting: Quoting, fields: dict[str, str], found: Order) -> tuple[str, Terms]:
-        """StopPx of the order after a replacement, and the terms that change: the stop of an order that waits, and the expiry."""
+        """StopPx of the order after a replacement, and the terms that change: the stop of a waiting order, and the expiry."""
         stop = fields.get("99", found.stop) if found.waits else found.stop
         stop_ticks = self._ticks(quoting, {"99": stop}, "99") if found.waits else None
         return stop, Terms(stop_ticks=stop_ticks, expire_ns=self._expiry(fields) if "126" in fields else None)

@@ -1,4 +1,4 @@
-"""Which fields a FIX 4.4 message may and must have, and what they look like: what a Reject (3) is about.
+"""Checks which fields a FIX 4.4 message may and must have, and their formats: the subject of a Reject (3).
 
 The tables give the tag numbers of the specification (FIX 4.4 with errata 20030618, volumes 2 to 5), for the messages that the gateway reads.
 """
@@ -11,7 +11,7 @@ from serl.gateways.fix.codec import Message, number, parse_timestamp
 
 
 def _tags(ranges: str) -> frozenset[str]:
-    """The tags of a text like '1 11-13'."""
+    """Parses a text like '1 11-13' as tags."""
     found: set[str] = set()
     for part in ranges.split():
         first, _, last = part.partition("-")
@@ -170,7 +170,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
 _REPEATED = _tags(
     "22 48 55 65 79-80 106-107 167 200-202 206-207 223-228 231 233-234 239-257 269 305-313 315-318 336 348-351 362-365 372 385 435-436 447-448 452 454-463 467 470-472 523-525 538-539 541-543 545 555-556 592-625 661 667 691 711 736 739-740 762-764 802-805 810 864-868 871-879 882-889 941-942 947 955-956"
 )
-"""Members of groups."""
+"""Tags that are members of repeating groups."""
 TYPES = frozenset("0123456789ABCDEFGHJKLMNPQRSTVWXYZabcdefghijklmnopqrstuvwxyz") | {
     *(f"A{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
     *(f"B{letter}" for letter in "ABCDEFGH"),
@@ -222,17 +222,17 @@ _VALUES = {
 }
 _PERMITTED_VALUES = {tag: frozenset(values.split()) for tag, values in _VALUES.items()}
 _CHECKED = (_FORMATS.keys() | _PERMITTED_VALUES.keys()) - {"34"}
-"""Tags whose values are checked here; MsgSeqNum was read before."""
+"""Tags whose values are checked here; MsgSeqNum has been read before."""
 _GROUPS = {"V": (("146", "55"), ("267", "269")), "D": (("453", "448"),), "G": (("453", "448"),)}
-"""Counts of groups, and the first field of each member."""
+"""By message type: tag of a group's count, and of the first field of each member."""
 DISPLAY_QTY = "1138"
-"""Of later versions; clients send it for MaxFloor."""
+"""DisplayQty of later FIX versions; clients send it in place of MaxFloor."""
 _USER_DEFINED = 5000
 INVALID_TAG, REQUIRED_MISSING, NOT_FOR_TYPE, NO_VALUE, BAD_VALUE, BAD_FORMAT = 0, 1, 2, 4, 5, 6
 COMP_ID, SENDING_TIME, INVALID_TYPE, REPEATED, WRONG_ORDER, GROUP_COUNT, OTHER = 9, 10, 11, 13, 14, 16, 99
 """SessionRejectReason (373)."""
 _SHAPES_MAX, _SHAPE_TAGS_MAX = 4096, 128
-#: what clients send has few shapes: the tags of messages without a problem, and the places of those whose values are checked
+#: cache, because clients send messages of only a few shapes: the tags of valid messages, and the positions of those whose values are checked
 _shapes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
 
 
@@ -245,7 +245,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(message: Message) -> Problem | None:
-    """What is wrong with the fields of a message; None if nothing is."""
+    """The first problem with the fields of a message; None if there is none."""
     fields = message.fields
     shape = (message.type, *fields)
     checks = _shapes.get(shape)
@@ -276,7 +276,7 @@ def problem_of(message: Message) -> Problem | None:
 
 
 def _tags_problem(message: Message) -> Problem | None:
-    """What is wrong with a message apart from its values."""
+    """The first problem with a message apart from its values."""
     return (
         _order_problem([tag for tag, _ in message.pairs])
         or _unknown_tag(message)
@@ -306,7 +306,7 @@ def _missing_tag(message: Message) -> Problem | None:
 
 
 def _order_problem(tags: Iterable[str]) -> Problem | None:
-    """Fields of the header stand before all others."""
+    """Checks that header fields come before all others."""
     in_header = True
     for tag in tags:
         is_header = tag in HEADER
@@ -338,7 +338,7 @@ def _wrong_count(message: Message) -> Problem | None:
 
 
 def duplicate_problem(message: Message) -> Problem | None:
-    """A possible duplicate has its first SendingTime, which is not after the new one; a SequenceReset need not."""
+    """Checks that a possible duplicate has OrigSendingTime, not later than the new SendingTime; a SequenceReset need not have it."""
     if not message.poss_dup or message.type == "4":
         return None
     original = message.fields.get("122")

@@ -1,4 +1,4 @@
-"""The gateway: listens, knows the accounts, and gives each connection its session."""
+"""The gateway: listens, keeps the accounts, and gives each connection its session."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ class Gateway:
         self.port = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Begins to accept connections; `port` is then the real one. Raises ConfigError."""
+        """Starts accepting connections; `port` is then the actual port. Raises ConfigError."""
         try:
             self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, backlog=BACKLOG)
         except OSError as error:
@@ -78,7 +78,7 @@ class Gateway:
         return Connection(self._settings.comp_id, self._admit, self._find, self._left)
 
     def _admit(self, connection: Connection) -> str:
-        """Takes a connection. Returns why it is refused, "" if it is not."""
+        """Admits a connection. Returns the reason for refusing it, "" if it is admitted."""
         limit = self._limits.exceeded((each.address for each in self._connections), connection.address)
         if limit:
             return f"expected at most {limit} connections (--connections, --connections-per-address), got more"
@@ -86,7 +86,7 @@ class Gateway:
         return ""
 
     def _find(self, connection: Connection, message: Message) -> tuple[Business | None, str]:
-        """The session of a Logon; None and why it gets none."""
+        """The session of a Logon, or None and the reason for refusing it."""
         fields = message.fields
         account = self._accounts.get(fields.get("49", ""), _STRANGER)
         is_proven = account.proves(fields.get("554", ""))
@@ -147,7 +147,7 @@ class Gateway:
 
 
 async def serve(settings: Settings, accounts: Accounts, host: str, port: int, ready: str) -> None:
-    """Serves FIX clients until a signal. ready: what to print, with {port}. Raises ConfigError."""
+    """Serves FIX clients until a signal. ready: the text to print once it serves, with {port}. Raises ConfigError."""
     gateway = Gateway(settings, accounts)
     await gateway.listen(host, port)
     print(ready.format(port=gateway.port), flush=True)

@@ -1,4 +1,4 @@
-"""Prices and quantities of FIX in ticks and lots, and back; their texts are kept, because few of them recur often."""
+"""Converts prices and quantities of FIX to ticks and lots, and back; their texts are cached, because a few of them recur often."""
 
 from decimal import Decimal
 
@@ -6,11 +6,11 @@ from serl.clients.session import Instrument
 
 _KEPT_MAX = 1 << 16
 _AVERAGE_PLACES = 6
-"""Digits of an average price behind those of the tick size."""
+"""Digits of an average price in addition to those of the tick size."""
 
 
 class Quoting:
-    """One symbol: texts of its prices and quantities."""
+    """Converts prices and quantities of one symbol to texts and back."""
 
     def __init__(self, instrument: Instrument) -> None:
         self.number, self.name = instrument.number, instrument.name
@@ -30,7 +30,7 @@ class Quoting:
         return text
 
     def ticks(self, text: str) -> int:
-        """A price in ticks; -1 if it lies between two ticks or is negative. The text is a number."""
+        """Converts the text of a price, which must be a number, to ticks; -1 if it lies between two ticks or is negative."""
         ticks = self._ticks.get(text)
         if ticks is None:
             if len(self._ticks) >= _KEPT_MAX:
@@ -45,7 +45,7 @@ class Quoting:
         return str(qty_lots) if self._unit_lots else f"{qty_lots * self.lot_size:f}"
 
     def lots(self, text: str) -> int:
-        """A quantity in lots; -1 if it is no whole number of them or negative. The text is a number."""
+        """Converts the text of a quantity, which must be a number, to lots; -1 if it is not a whole number of lots or is negative."""
         if self._unit_lots and text.isdigit():
             return int(text)
         exact = Decimal(text) / self.lot_size

@@ -16,9 +16,9 @@ from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
 
 REQUESTS_MAX = 64
-"""Subscriptions of a session at once."""
+"""Maximum number of simultaneous subscriptions of a session."""
 INTERVAL_S = 0.05
-"""The shortest time between two messages about changes of books: they tell of the state then. Trades are told one by one."""
+"""The shortest time between two messages about book changes, which contain the state at that time. Trades are sent one by one."""
 BID, OFFER, TRADE = "0", "1", "2"
 """MDEntryType (269)."""
 UNKNOWN_SYMBOL, DUPLICATE, TOO_MANY, BAD_SUBSCRIPTION, BAD_UPDATE, BAD_ENTRY = 0, 1, 3, 4, 6, 8
@@ -27,7 +27,7 @@ _NEW, _CHANGE, _DELETE = 0, 1, 2  # MDUpdateAction (279)
 
 
 class Refused(NamedTuple):
-    """Why a request is rejected: MDReqRejReason (281) and a text."""
+    """The reason for rejecting a request: MDReqRejReason (281) and a text."""
 
     reason: int
     text: str
@@ -35,7 +35,7 @@ class Refused(NamedTuple):
 
 @dataclasses.dataclass
 class Subscription:
-    """A request. shown: for each symbol the sides as they were last sent, price to quantity, and the book's sequence then."""
+    """A subscription request. shown: for each symbol the sides as last sent (price to quantity), and the book's sequence at that time."""
 
     request_id: str
     symbols: list[str]
@@ -66,11 +66,11 @@ class MarketData:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for an answer of the exchange."""
+        """The number of requests that wait for an answer from the exchange."""
         return len(self._tasks)
 
     def close(self) -> None:
-        """Ends all that is under way."""
+        """Ends everything under way."""
         for task in self._tasks:
             task.cancel()
         if self._timer is not None:
@@ -133,7 +133,7 @@ class MarketData:
                 self._exchange.unsubscribe("trade", symbol)
 
     async def _begin(self, subscription: Subscription, stays: bool) -> None:
-        """Sends the snapshots; from then on a subscription that stays is told of changes."""
+        """Sends the snapshots; from then on a lasting subscription receives changes."""
         try:
             for symbol in subscription.symbols:
                 if stays:
@@ -183,7 +183,7 @@ class MarketData:
         subscription.shown[symbol] = shown, book.sequence if book is not None else -1
 
     def _schedule(self) -> None:
-        """As long as there are subscriptions, followed books are looked at in intervals."""
+        """Schedules the next check of the followed books, as long as there are subscriptions."""
         if self._subscriptions and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._send_changes)
 
@@ -211,7 +211,7 @@ class MarketData:
             try:
                 await self._exchange.book(symbol, 1)
             except SerlError:
-                await asyncio.sleep(1)  # the exchange is away; the session learns it by itself
+                await asyncio.sleep(1)  # the exchange is away; the session notices that by itself
             finally:
                 self._filling.discard(symbol)
 
@@ -244,7 +244,7 @@ class MarketData:
             self._session.send_fleeting("X", body)
 
     def take(self, item: Any) -> None:
-        """A message of the feed: trades."""
+        """Processes a message of the feed: trades."""
         if not isinstance(item, FeedMessage) or not item.topic.startswith("trade/"):
             return
         symbol = item.topic.split("/")[1]
@@ -263,7 +263,7 @@ class MarketData:
 
 
 def changes(old: dict[int, int], new: dict[int, int]) -> list[tuple[int, int, int]]:
-    """(MDUpdateAction, price, quantity) from one side of a book to another: deletions first."""
+    """(MDUpdateAction, price, quantity) that turn one state of a book side into another, deletions first."""
     gone = [(_DELETE, price, qty) for price, qty in old.items() if price not in new]
     come = [(_CHANGE if price in old else _NEW, price, qty) for price, qty in new.items() if old.get(price) != qty]
     return list(itertools.chain(gone, come))

@@ -1,4 +1,4 @@
-"""The orders of a FIX session: what each is, and which ClOrdIDs name it. Kept up to date by `reports`, restored from the store."""
+"""The orders of a FIX session: the state of each, and the ClOrdIDs that name it. Kept up to date by `reports`, restored from the store."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ class Order:
         cl_ord_id: the last accepted ClOrdID (11).
         symbol: the symbol's number; side: 0 buy, 1 sell.
         fixed: the fields of its reports that never change, from Symbol on.
-        stop: StopPx (99) as the client sent it, "" for none; waits: it has not been triggered.
+        stop: StopPx (99) as the client sent it, "" for none; waits: whether it has not been triggered yet.
         notional: ticks x lots of its fills.
         status: OrdStatus (39).
     """
@@ -47,28 +47,28 @@ class Order:
         return PARTIALLY_FILLED if self.filled_lots else NEW
 
     def change(self) -> list[Any]:
-        """What reports change, for the store."""
+        """The fields that reports change, for the store."""
         return [
             self.order_id, self.cl_ord_id, self.qty_lots, self.price_ticks, self.filled_lots, self.notional,
             self.leaves_lots, self.status, self.stop, self.waits,
         ]  # fmt: skip
 
     def set(self, change: list[Any]) -> None:
-        """Restores what `change` gave; files of earlier versions have nothing about stops."""
+        """Restores the fields returned by `change`; files of earlier versions lack those about stops."""
         _, self.cl_ord_id, self.qty_lots, self.price_ticks, self.filled_lots, self.notional, self.leaves_lots, self.status, *stop = change  # fmt: skip
         if stop:
             self.stop, self.waits = stop
 
 
 class Request(NamedTuple):
-    """A cancel, replace or mass cancel that the exchange has not answered.
+    """A cancel, replace or mass cancel that the exchange has not answered yet.
 
     Attributes:
         kind: MsgType F, G or q.
         order_id: the order; 0 for a mass cancel.
-        qty_lots, price_ticks: of a replace, the new total and price; a mass cancel: qty_lots counts nothing.
-        scope: of a mass cancel, MassCancelRequestType (530).
-        stop: of a replace, the order's StopPx (99) from then on.
+        qty_lots, price_ticks: for a replace, the new total and price; for a mass cancel, qty_lots counts nothing.
+        scope: for a mass cancel, MassCancelRequestType (530).
+        stop: for a replace, the order's StopPx (99) from then on.
     """
 
     command_id: int
@@ -87,7 +87,7 @@ class Orders:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Order] = {}
-        #: the order of each ClOrdID that was ever used for one, by new, cancel and replace requests
+        #: the order of each ClOrdID ever used for it in new, cancel and replace requests
         self.named: dict[str, int] = {}
         self.requests: dict[int, Request] = {}
 
@@ -111,7 +111,7 @@ class Orders:
         return self.by_id.get(self.named.get(cl_ord_id, 0))
 
     def restore_request(self, change: list[Any] | None) -> None:
-        """Does again what `add` or `ask` did."""
+        """Repeats the change made by `add` or `ask`."""
         if change is None:
             return
         if change[0] == "D":
@@ -120,7 +120,7 @@ class Orders:
             self.ask(Request(*change[1:]))
 
     def restore_report(self, change: list[Any] | None) -> None:
-        """Does again what a report did: [change of the order or None, command id that was answered]."""
+        """Repeats the change made by a report: [change of the order or None, answered command id]."""
         if change is None:
             return
         of_order, command_id = change
@@ -129,7 +129,7 @@ class Orders:
             order.set(of_order)
 
     def state(self) -> list[Any]:
-        """What a reset of the sequence numbers must not forget: open orders and requests."""
+        """The state that survives a reset of the sequence numbers: open orders and requests."""
         open_orders = [order for order in self.by_id.values() if order.is_open]
         kept = {order.order_id for order in open_orders}
         names = [[name, order_id] for name, order_id in self.named.items() if order_id in kept]
@@ -141,7 +141,7 @@ class Orders:
         return [rows, names, [list(request) for request in self.requests.values()]]
 
     def load(self, state: list[Any] | None) -> None:
-        """Replaces everything by a state."""
+        """Replaces everything with a state."""
         self.by_id, self.named, self.requests = {}, {}, {}
         if state is None:
             return
@@ -154,5 +154,5 @@ class Orders:
         self.requests = {request[0]: Request(*request) for request in requests}
 
     def forget_finished(self) -> None:
-        """After a reset: what `state` left out."""
+        """After a reset: forgets everything that `state` left out."""
         self.load(self.state())

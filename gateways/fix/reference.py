@@ -22,7 +22,7 @@ _STATUSES = {
 
 
 class ReferenceData:
-    """What one session asks about symbols."""
+    """Answers one session's requests about symbols."""
 
     def __init__(
         self, session: FixSession, exchange: AsyncExchange, quotings: dict[str, Quoting], owner: Owner
@@ -36,11 +36,11 @@ class ReferenceData:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for an answer of the exchange."""
+        """The number of requests that wait for an answer from the exchange."""
         return len(self._tasks)
 
     def close(self) -> None:
-        """Ends all that is under way."""
+        """Ends everything under way."""
         for task in self._tasks:
             task.cancel()
 
@@ -89,13 +89,13 @@ class ReferenceData:
         try:
             status = await self._exchange.status(symbol)
         except SerlError:
-            return  # the exchange is away; the session learns it by itself
+            return  # the exchange is away; the session notices that by itself
         self._session.begin()
         self._send(symbol, request_id, status.halted, status.phase, status.reason)
         self._owner.flush()
 
     def take(self, item: Any) -> bool:
-        """Whether an item is a status message of the feed, which is told to the client."""
+        """Forwards a status message of the feed to the client. Returns whether the item is one."""
         if not isinstance(item, FeedMessage) or not item.topic.startswith("status/"):
             return False
         symbol = item.topic.split("/")[1]

@@ -1,4 +1,4 @@
-"""What the exchange reports becomes ExecutionReport (8), OrderCancelReject (9) and OrderMassCancelReport (r)."""
+"""Converts the exchange's reports to ExecutionReport (8), OrderCancelReject (9) and OrderMassCancelReport (r)."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from serl.gateways.fix.store import REPORT
 from serl.gateways.fix.venue import Refusal
 
 TRADE, RESTATED, ORDER_STATUS, REPLACED = "F", "D", "I", "5"
-"""ExecType (150) that are no OrdStatus."""
+"""Values of ExecType (150) that are not OrdStatus values."""
 _ORDER_REJECTS = {
     Reason.UNKNOWN_SYMBOL: 1, Reason.HALTED: 2, Reason.WRONG_PHASE: 2, Reason.LIMIT_QTY: 3, Reason.LIMIT_NOTIONAL: 3,
     Reason.LIMIT_ORDERS: 3, Reason.LIMIT_POSITION: 3, Reason.LIMIT_BALANCE: 3, Reason.BAD_FLAGS: 11, Reason.BAD_TERMS: 11, Reason.BAD_TIME_IN_FORCE: 11,
@@ -29,7 +29,7 @@ _REDUCE_OWN = int(Reason.SELF_TRADE)
 
 
 class Reports:
-    """Tells a session of its orders. `apply` takes every report of the participant, in order."""
+    """Reports to a session on its orders. `apply` takes every report of the participant, in order."""
 
     def __init__(self, session: FixSession, orders: Orders, instruments: Iterable[Instrument]) -> None:
         self._session, self._orders = session, orders
@@ -39,7 +39,7 @@ class Reports:
         self._clock = UtcClock()
 
     def apply(self, report: Report) -> None:
-        """Processes the next report: its number is that after the store's `last_report`."""
+        """Processes the next report, whose number follows the store's `last_report`."""
         kind = report.kind
         sent = False
         order = self._orders.by_id.get(report.order_id)
@@ -60,7 +60,7 @@ class Reports:
             self._session.store.append([REPORT, self._session.store.last_report + 1])
 
     def _send(self, order: Order, report: Report, exec_type: str, extra: str, answered: int) -> None:
-        """An ExecutionReport of a report. answered: the command id of the request that it answers."""
+        """Sends an ExecutionReport for a report. answered: the command id of the request that it answers."""
         quoting = self.numbered[order.symbol]
         price = f"44={quoting.price(order.price_ticks)}\x01" if order.has_price else ""
         stop = f"99={order.stop}\x01" if order.stop else ""
@@ -82,7 +82,7 @@ class Reports:
         self._send(order, report, TRADE, extra, 0)
 
     def _changed(self, order: Order, report: Report) -> bool:
-        """Any other report of an order; whether it was sent."""
+        """Processes any other report of an order; returns whether it was sent."""
         request = self._orders.requests.get(report.command_id)
         if report.kind == CANCELLED:
             self._cancelled(order, report, request)
@@ -105,7 +105,7 @@ class Reports:
         return True
 
     def _answer(self, order: Order, report: Report, request: Request, exec_type: str, text: str = "") -> None:
-        """The report that a cancel or replace request asked for: from here on its ClOrdID is that of the order."""
+        """Sends the report that answers a cancel or replace request; from here on the request's ClOrdID is that of the order."""
         del self._orders.requests[request.command_id]
         order.cl_ord_id = request.cl_ord_id
         self._send(order, report, exec_type, f"41={request.orig_cl_ord_id}\x01{text}", request.command_id)
@@ -141,7 +141,7 @@ class Reports:
         self._send(order, report, REJECTED, f"103={reason}\x0158={text}\x01", 0)
 
     def _refused(self, request: Request, order: Order | None, reason: int, text: str, number: int = 0) -> None:
-        """The exchange refused a cancel, replace or mass cancel. number: of the report."""
+        """Rejects a cancel, replace or mass cancel that the exchange refused. number: that of the report."""
         fields = {"11": request.cl_ord_id, "41": request.orig_cl_ord_id, "530": request.scope}
         if request.kind == "q":
             self.refuse_mass_cancel(fields, 99, text, number, request.command_id)
@@ -161,10 +161,10 @@ class Reports:
         self._session.send("r", body, self._session.store.last_report + 1, [None, request.command_id])
         return True
 
-    # ---- what the gateway itself answers
+    # ---- answers of the gateway itself
 
     def refused(self, refusal: Refusal) -> None:
-        """The exchange did not accept commands."""
+        """Answers commands that the exchange did not accept."""
         for command_id in refusal.command_ids:
             request = self._orders.requests.pop(command_id, None)
             order = self._orders.by_id.get(request.order_id if request else command_id)
@@ -175,7 +175,7 @@ class Reports:
                 self._tell(order, REJECTED, f"103=0\x0158={plain(refusal.text)}\x01")
 
     def lost(self, text: str) -> None:
-        """The exchange has none of the orders any more: it began with another journal."""
+        """Ends all orders: the exchange no longer has them, because it began with another journal."""
         for order in list(self._orders.by_id.values()):
             if order.is_open:
                 order.status, order.leaves_lots = CANCELED, 0
@@ -183,7 +183,7 @@ class Reports:
         self._orders.requests.clear()
 
     def _tell(self, order: Order, exec_type: str, extra: str) -> None:
-        """An ExecutionReport without a report of the exchange."""
+        """Sends an ExecutionReport without a report from the exchange."""
         out_seq = self._session.store.next_out
         quoting = self.numbered[order.symbol]
         price = f"44={quoting.price(order.price_ticks)}\x01" if order.has_price else ""
@@ -196,12 +196,12 @@ class Reports:
         self._session.send("8", body, 0, [order.change(), 0])
 
     def status(self, order: Order, fields: dict[str, str]) -> None:
-        """The answer to an OrderStatusRequest."""
+        """Answers an OrderStatusRequest."""
         request = f"790={fields['790']}\x01" if "790" in fields else ""
         self._tell(order, ORDER_STATUS, request)
 
     def unknown_status(self, fields: dict[str, str]) -> None:
-        """The answer to an OrderStatusRequest for an order that there is not."""
+        """Answers an OrderStatusRequest for an unknown order."""
         self._unknown(fields, ORDER_STATUS, 5, f"no order has ClOrdID {fields['11']}")
 
     def refuse_order(self, fields: dict[str, str], reason: int, text: str) -> None:

@@ -1,20 +1,20 @@
-"""The answer to a ResendRequest: stored messages as possible duplicates, and gap fills for the numbers between them."""
+"""Answers a ResendRequest: stored messages as possible duplicates, and gap fills for the numbers between them."""
 
 from serl.gateways.fix.codec import SOH, encode
 from serl.gateways.fix.store import SessionStore
 
 PART_BYTES = 1 << 16
-"""What a resend gives at once, before it waits for the client to read."""
+"""Bytes that a resend sends at a time before it waits for the client to read."""
 PART_NUMBERS = 10_000
-"""And how many numbers it looks at: those of administrative messages have no bytes, but take time."""
+"""Sequence numbers that a resend processes at a time: those of administrative messages have no bytes, but take time."""
 
 
 class Resends:
-    """What is to be resent. Meanwhile new messages wait in the store: they follow, as what they are."""
+    """The messages to resend. Meanwhile new messages wait in the store: they follow as new ones."""
 
     def __init__(self, store: SessionStore, parties: str) -> None:
         self._store, self._parties = store, parties
-        #: [at, to] twice: the numbers that were asked for, then those that came meanwhile (to = 0: all)
+        #: [at, to] twice: the requested numbers, then those of messages that were added meanwhile (to = 0: all)
         self._ranges: list[list[int]] = []
         #: messages from this number on were never sent
         self._unsent = 0
@@ -28,11 +28,11 @@ class Resends:
         self._ranges = [[begin, min(end, self._unsent - 1)], [self._unsent, 0]]
 
     def clear(self) -> None:
-        """Ends it."""
+        """Ends the resend."""
         self._ranges = []
 
     def part(self, stamp: str) -> list[bytes]:
-        """The next messages, about `PART_BYTES` of them, for up to `PART_NUMBERS` numbers. stamp: their SendingTime."""
+        """The next messages, about `PART_BYTES` in size, for up to `PART_NUMBERS` numbers. stamp: their SendingTime."""
         part: list[bytes] = []
         size = gap = count = 0
         while self._ranges and size < PART_BYTES and count < PART_NUMBERS:

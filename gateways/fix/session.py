@@ -33,14 +33,14 @@ SENDING_TIME_S = 120
 """The largest difference between a SendingTime and the gateway's clock."""
 HEARTBEAT_S_MAX = 3600
 BYE = "logout"
-"""`FixSession.closing` after a Logout of the client."""
+"""`FixSession.closing` after a Logout from the client."""
 LOGOUT_S = 2.0
 """The time that a client has to answer a Logout."""
 HELD_MAX = 10_000
-"""Messages of market data that wait until a resend has ended."""
+"""Maximum number of market data messages that wait until a resend has ended."""
 _ADMINISTRATIVE = frozenset("012345A")
 READ = frozenset("DFGHqVcxej")
-"""Application messages that are read."""
+"""Types of the application messages that are processed."""
 
 
 class FixSession:
@@ -50,7 +50,7 @@ class FixSession:
         self.login = login
         self.store = store
         self.application: Application | None = None
-        #: logged on
+        #: whether the client is logged on
         self.live = False
         #: messages for the socket
         self.out: list[bytes] = []
@@ -64,10 +64,10 @@ class FixSession:
         self._on_time, self._on_time_until_s = (
             "",
             0.0,
-        )  # the second of the last SendingTime that was right, and until when
-        self._dirty = False  # the numbers differ from those in the store
+        )  # the second of the last valid SendingTime, and until when it is valid
+        self._dirty = False  # whether the numbers differ from those in the store
         self._received_s = self._sent_s = 0.0
-        self._tested_s = self._logout_s = 0.0  # when a TestRequest or Logout was sent that has no answer yet
+        self._tested_s = self._logout_s = 0.0  # times of a TestRequest and a Logout that have no answer yet
         self._gap_until = self._requested_s = 0.0
         self._resends = Resends(store, self._parties)
         self._held: list[tuple[str, str]] = []
@@ -75,11 +75,11 @@ class FixSession:
     # ---- out
 
     def begin(self) -> None:
-        """To be called before a batch of work: it is the time of what the batch sends."""
+        """Call it before a batch of work: sets the time of the messages that the batch sends."""
         self._stamp = self._clock.now()
 
     def send(self, kind: str, body: str, report: int = 0, change: Any = None) -> None:
-        """Sends and stores an application message. report: the exchange's report that it tells of."""
+        """Sends and stores an application message. report: number of the exchange's report that it is about."""
         out_seq = self.store.next_out
         data = encode(f"35={kind}\x01{self._parties}34={out_seq}\x0152={self._stamp}\x01{body}")
         self.store.append([OUTBOUND, out_seq, report, data, change])
@@ -87,15 +87,15 @@ class FixSession:
             self.out.append(data)
 
     def _send_admin(self, kind: str, body: str = "") -> None:
-        """Sends a message that is not stored, also while others are resent: a client must not wait for the answer to a TestRequest."""
+        """Sends a message that is not stored, even while others are being resent: a client must not wait for the answer to a TestRequest."""
         out_seq = self.store.next_out
         self.store.next_out += 1
         self._dirty = True
         self.out.append(encode(f"35={kind}\x01{self._parties}34={out_seq}\x0152={self._stamp}\x01{body}"))
 
     def send_fleeting(self, kind: str, body: str) -> None:
-        """Sends an application message that a resend leaves out, because it would be out of date: market data. It waits while others are
-        resent."""
+        """Sends an application message that a resend leaves out because it would be out of date: market data. It waits while others are
+        being resent."""
         if not self._resends:
             self._send_admin(kind, body)
         elif len(self._held) < HELD_MAX:
@@ -115,7 +115,7 @@ class FixSession:
         self.send("j", f"45={message.seq}\x01372={message.type}\x01{of}380={reason}\x0158={plain(text)}\x01")
 
     def flush(self) -> list[bytes]:
-        """Stores what has changed; returns what is then to be written to the socket. Raises OSError if the store's disk is full."""
+        """Stores changes; returns the messages to write to the socket after that. Raises OSError if the store's disk is full."""
         if self._dirty:
             self._dirty = False
             self.store.append([SEQUENCES, self.store.next_in, self.store.next_out])
@@ -128,7 +128,7 @@ class FixSession:
     # ---- logon and logout
 
     def connect(self) -> None:
-        """Begins with a new connection: forgets what belonged to the last."""
+        """Begins with a new connection: forgets the state of the last one."""
         self.live = False
         self._received_s = self._sent_s = time.monotonic()
         self._tested_s = self._logout_s = 0.0
@@ -137,7 +137,7 @@ class FixSession:
         self.begin()
 
     def logon(self, message: Message) -> None:
-        """The first message, a Logon with the right identity and secret. Answers it, or sets `closing`."""
+        """Processes the first message, a Logon with the right identity and secret. Answers it, or sets `closing`."""
         fields = message.fields
         if refusal := self._logon_refusal(message):
             self.end(refusal)
@@ -200,7 +200,7 @@ class FixSession:
             self._send_admin("5", f"58={plain(text)}\x01")
 
     def tick(self) -> None:
-        """To be called several times a second: heartbeats, and the end of a connection that is silent."""
+        """Call it several times a second: sends heartbeats and ends a silent connection."""
         now = time.monotonic()
         if not self.live or self.closing:
             return
@@ -222,7 +222,7 @@ class FixSession:
     # ---- in
 
     def hear(self) -> None:
-        """The client is there, or is not read at the moment, so that its silence says nothing."""
+        """Notes a sign of life of the client, or that it is not being read at the moment, so that its silence means nothing."""
         self._received_s = time.monotonic()
         self._tested_s = 0.0
 
@@ -246,7 +246,7 @@ class FixSession:
             self._in_sequence(message)
 
     def _is_acceptable(self, message: Message) -> bool:
-        """Whether it is one of this session at all; if not, the session ends."""
+        """Whether the message belongs to this session at all; if not, ends the session."""
         fields = message.fields
         if message.begin_string != BEGIN_STRING:
             self.end(f"expected BeginString {BEGIN_STRING}, got {message.begin_string}")
@@ -273,7 +273,7 @@ class FixSession:
         self.end(problem.text)
 
     def _is_on_time(self, text: str) -> bool:
-        """Whether a SendingTime is close to now; true for what is no time at all, which is rejected with its format."""
+        """Whether a SendingTime is close to now; True for a text that is not a time, which the format check rejects."""
         second, now = text[:17], time.monotonic()
         if second == self._on_time and now < self._on_time_until_s and len(text) < 22:
             return True
@@ -336,7 +336,7 @@ class FixSession:
         self.closing = BYE
 
     def _logon_again(self, message: Message) -> None:
-        """A Logon with ResetSeqNumFlag within a session: both sides begin again at 1."""
+        """Processes a Logon with ResetSeqNumFlag within a session: both sides begin again at 1."""
         if refusal := self._logon_refusal(message):
             self.end(refusal)
             return
@@ -378,7 +378,7 @@ class FixSession:
             self._advance()
 
     def _sequence_reset(self, message: Message) -> None:
-        """Sets the number expected next, whatever that of the message."""
+        """Sets the next expected number, whatever the number of the message."""
         problem, new = problem_of(message), number(message.fields.get("36", ""))
         if problem is None and new < self.store.next_in:
             problem = Problem(BAD_VALUE, "36", f"expected NewSeqNo (36) of at least {self.store.next_in}, got {new}")
@@ -406,7 +406,7 @@ class FixSession:
         return bool(self._resends)
 
     def resend_part(self) -> list[bytes]:
-        """The next messages of a resend. The store must be flushed."""
+        """The next messages of a resend. The store must have been flushed."""
         part = self._resends.part(self._stamp)
         self._sent_s = time.monotonic()
         if not self._resends:

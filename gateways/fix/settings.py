@@ -1,4 +1,4 @@
-"""What a FIX gateway is started with, and its limits."""
+"""The settings of a FIX gateway, and its limits."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ LOGON_S = 10.0
 LAST_WRITE_S = 5.0
 """The time that a client has to read what was written before its connection was closed."""
 UNREAD_BYTES_MAX = 8 << 20
-"""Bytes that a client has not read, beyond those in the buffers of TCP; with more it is cut. What it missed is resent later."""
+"""Maximum bytes that a client has not read, in addition to TCP's buffers; with more it is disconnected. Missed messages are resent later."""
 
 
 @dataclasses.dataclass(frozen=True)

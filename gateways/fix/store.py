@@ -1,7 +1,7 @@
-"""What a FIX session must not forget: sequence numbers, sent messages, orders. One append-only file for each session.
+"""The durable state of a FIX session: sequence numbers, sent messages, orders. One append-only file per session.
 
-The file is written before anything leaves the gateway, without a sync: a killed gateway loses nothing, a power cut at most the last second
-(`sync` is called each second). Each record is its length and CRC-32, then a msgpack array; what follows the last whole record was never sent.
+The file is written before anything leaves the gateway, without a sync: a killed gateway loses nothing, a power cut loses at most the last second
+(`sync` is called each second). Each record is its length and CRC-32, then a msgpack array; data after the last whole record was never sent.
 """
 
 import errno
@@ -21,7 +21,7 @@ from serl.exchange.errors import ConfigError
 
 INBOUND, OUTBOUND, SEQUENCES, REPORT, SNAPSHOT = range(1, 6)
 """[INBOUND, in_seq, change, command_id, rows]: a request, and the COMMAND rows that it became.
-[OUTBOUND, out_seq, report, message, change]: a message to the client, caused by this report (0: by none).
+[OUTBOUND, out_seq, report, message, change]: a message to the client, caused by this report (0: by no report).
 [SEQUENCES, next_in, next_out]; [REPORT, report]: processed without a message; [SNAPSHOT, last_report, state]: numbers begin again."""
 _HEAD = struct.Struct("<II")
 _READ_BYTES = 1 << 20
@@ -34,11 +34,11 @@ class SessionStore:
     def __init__(self, folder: Path, login: str) -> None:
         self.path = folder / f"{quote(login, safe='')}.session"
         self._pending: list[bytes] = []
-        self._offsets = array("q")  # of the record of each outbound message from 1 on; -1: none is kept
+        self._offsets = array("q")  # offset of each outbound message's record, from 1 on; -1: none is kept
         self._fd = -1
         self._size = 0
         self._synced = 0
-        #: it could not be written: what is here differs from the file, which is to be loaded anew
+        #: whether a write has failed: the state in memory differs from the file, which must be loaded again
         self.broken = False
         self.next_in = self.next_out = 1
         #: number of the last report whose message, if any, has its sequence number
@@ -115,7 +115,7 @@ class SessionStore:
         self._pending.append(data)
 
     def flush(self) -> None:
-        """Writes the waiting records. Raises OSError, for example if the disk is full: then the store is `broken`, and the file ends where it
+        """Writes the waiting records. Raises OSError, for example if the disk is full: the store is then `broken`, and the file ends where it
         ended before."""
         if self.broken:
             raise OSError(errno.EIO, "it could not be written before")
@@ -130,7 +130,7 @@ class SessionStore:
                 raise
 
     def message(self, out_seq: int) -> bytes | None:
-        """A message that was sent; None if the number was that of an administrative one."""
+        """A sent message; None if the number belongs to an administrative one."""
         offset = self._offsets[out_seq - 1] if out_seq <= len(self._offsets) else -1
         if offset < 0:
             return None
@@ -138,8 +138,8 @@ class SessionStore:
         return bytes(msgpack.unpackb(os.pread(self._fd, length, offset + _HEAD.size), strict_map_key=False)[3])
 
     def reset(self, state: Any) -> None:
-        """Numbers begin again at 1, sent messages are forgotten; only `state` and the last report remain. Raises OSError; the store is then
-        `broken`, and the file as it was."""
+        """Restarts the numbers at 1 and forgets sent messages; only `state` and the last report remain. If it raises OSError, the store is
+        `broken` and the file is as it was."""
         self._pending = []
         payload = _pack([SNAPSHOT, self.last_report, state])
         data = _HEAD.pack(len(payload), crc32(payload)) + payload
@@ -159,13 +159,13 @@ class SessionStore:
         self._size = len(data)
 
     def sync(self) -> None:
-        """Waits until what was written is on the disk."""
+        """Waits until everything written is on the disk."""
         if self._size != self._synced:
             self._synced = self._size
             os.fdatasync(self._fd)
 
     def close(self) -> None:
-        """Writes and syncs what is left. Raises OSError."""
+        """Writes and syncs the remaining records. Raises OSError."""
         if self._fd < 0:
             return
         try:
@@ -178,7 +178,7 @@ class SessionStore:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """All of it."""
+    """Writes all of the data."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

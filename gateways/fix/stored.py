@@ -1,4 +1,4 @@
-"""What the sessions for orders and for drop copies have in common: a FIX session over a store, whose records are restored once."""
+"""The common part of sessions for orders and for drop copies: a FIX session over a store, whose records are restored once."""
 
 import asyncio
 import threading
@@ -55,7 +55,7 @@ class StoredApplication(ABC):
 
     @abstractmethod
     def _restore(self, record: list[Any]) -> None:
-        """Takes a record of the store in."""
+        """Restores a record of the store."""
 
     @abstractmethod
     async def _open(self, owner: Owner) -> None:

@@ -1,4 +1,4 @@
-"""The orders of one account over FIX: its FIX session, its session on the exchange, and what ties them together."""
+"""The orders of one account over FIX: connects its FIX session with its session on the exchange."""
 
 import asyncio
 import contextlib
@@ -23,16 +23,16 @@ from serl.gateways.fix.stored import StoredApplication
 from serl.gateways.fix.venue import Refusal, ReportSession, bulk
 
 COMMANDS_MAX, COMMANDS_LOW = 512, 256
-"""Commands without a reply of the exchange with which a session is not read, until there are fewer."""
+"""With COMMANDS_MAX commands without a reply from the exchange, a session is not read until there are fewer than COMMANDS_LOW."""
 QUERIES_MAX, QUERIES_LOW = 16, 8
-"""The same for market data and status requests, so that a flood of them lets other clients have their turn."""
+"""The same for market data and status requests, so that a flood of them does not keep other clients from their turn."""
 SILENCE_S = 5.0
-"""An exchange that is silent for this long is away: it sends a heartbeat each second."""
+"""An exchange that is silent for this long counts as away: it sends a heartbeat each second."""
 _PING_S = 1.0
 
 
 class Trading(StoredApplication):
-    """One account. While a connection is open, so is a session on the exchange."""
+    """One account. It has a session on the exchange while a connection is open."""
 
     def __init__(self, account: GatewayAccount, settings: Settings) -> None:
         super().__init__(account, settings)
@@ -90,7 +90,7 @@ class Trading(StoredApplication):
             raise ConfigError(
                 "expected an exchange with a live or scaled clock, got lockstep; FIX clients cannot wait for turns"
             )
-        # libzmq gives room back late: with its 1,000 a burst would be refused
+        # libzmq frees room late: with its default of 1,000 a burst would be refused
         exchange.core.orders.sndhwm = 8 * COMMANDS_MAX
         self._venue, self._exchange, self._owner = venue, exchange, owner
         self.session.begin()
@@ -100,7 +100,7 @@ class Trading(StoredApplication):
         self._reference = ReferenceData(self.session, exchange, self._reports.quotings, owner)
         self._receivers = self._entry.receivers | self._market.receivers | self._reference.receivers
         # venue.last_report may be later: reports can arrive together with the answer to the login
-        if not venue.is_other_journal:  # else once the client is told of it
+        if not venue.is_other_journal:  # otherwise once the client has been told of it
             self._note_beginning(venue)
         self.store.flush()
 
@@ -109,7 +109,7 @@ class Trading(StoredApplication):
             self.store.append([REPORT, venue.begins_after])
 
     def start(self) -> None:
-        """Begins to take reports: the client is logged on."""
+        """Starts processing reports: the client is logged on."""
         venue, reports = self._venue, self._reports
         assert venue is not None and reports is not None
         if venue.is_other_journal:
@@ -151,7 +151,7 @@ class Trading(StoredApplication):
             receiver(message)
 
     def send_commands(self) -> None:
-        """Sends what the entered orders became; the store has it."""
+        """Sends the commands of the entered orders, which are in the store."""
         entry, exchange = self._entry, self._exchange
         if entry is not None and entry.commands and exchange is not None and self._venue is not None:
             commands, entry.commands = entry.commands, []
@@ -165,8 +165,8 @@ class Trading(StoredApplication):
 
     @property
     def is_full(self) -> bool:
-        """Whether so many commands or queries wait for a reply that the client is not to be read. It is read while the exchange is away:
-        its orders are refused then."""
+        """Whether so many commands or queries wait for a reply that the client must not be read. While the exchange is away it is read: its orders are
+        refused then."""
         if self._venue is None or self._is_away:
             return False
         return len(self._venue.unanswered) >= COMMANDS_MAX or self._queries >= QUERIES_MAX
@@ -180,7 +180,7 @@ class Trading(StoredApplication):
 
     @property
     def _queries(self) -> int:
-        """Requests of the client that wait for an answer of the exchange."""
+        """The number of the client's requests that wait for an answer from the exchange."""
         return sum(part.waiting for part in (self._market, self._reference) if part is not None)
 
     @property
@@ -188,7 +188,7 @@ class Trading(StoredApplication):
         return self._exchange is None or self._exchange.core.silent_s > SILENCE_S
 
     def tick(self) -> None:
-        """Asks a silent exchange whether it is there: one that was restarted then says that we are not logged in."""
+        """Sends a PING to a silent exchange: a restarted one answers that we are not logged in."""
         exchange, now = self._exchange, time.monotonic()
         if exchange is None or exchange.core.silent_s < 2 * _PING_S or now - self._pinged_s < _PING_S:
             return

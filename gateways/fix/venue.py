@@ -1,4 +1,4 @@
-"""The exchange's side of a FIX session: reports one by one, refusals as values, and what is missing after a login."""
+"""The exchange's side of a FIX session: reports one by one, refusals as values, and gaps after a login."""
 
 import re
 import struct
@@ -18,12 +18,12 @@ _ROW = struct.Struct("<6q2H4B2I")
 assert _ROW.size == COMMAND.itemsize
 _HEAD = msgpack.packb([int(Kind.BULK), bytes(_ROW.size)])[: -_ROW.size]
 BULKS_MAX = 1024
-"""Messages whose command ids are kept, in case the exchange refuses them as a whole."""
+"""Number of messages whose command ids are kept, in case the exchange refuses them as a whole."""
 MISSING = "the exchange was restarted with another journal, or without reports that were not received; log on again"
 
 
 class Refusal(NamedTuple):
-    """An ERROR of the exchange: these commands (none: unknown) were not accepted."""
+    """An ERROR from the exchange: these commands (empty: unknown ones) were not accepted."""
 
     code: str
     text: str
@@ -35,13 +35,13 @@ class ReportSession(Session):
 
     def __init__(self, name: str, token: str = "", **options: bool) -> None:
         super().__init__(name, token, **options)
-        #: by the first command id of a message: those of the orders and requests in it
+        #: by the first command id of a message: the command ids of the orders and requests in it
         self._messages: dict[int, list[int]] = {}
         #: the report before the first one that follows the login
         self.begins_after = -1
-        #: the exchange began with another journal: it has fewer reports than we got
+        #: whether the exchange began with another journal: it has fewer reports than we have received
         self.is_other_journal = False
-        #: it did so while we were logged in, and what we know of orders is about the former one
+        #: whether it did so while we were logged in: then our orders belong to the former journal
         self.is_over = False
         self._has_begun = False
 
@@ -65,7 +65,7 @@ class ReportSession(Session):
         self, kind: int, symbol: int = 0, side: int = 0, qty_lots: int = 0, price_ticks: int = 0, time_in_force: int = 0,
         flags: int = 0, order_id: int = 0,
     ) -> tuple[int, bytes]:  # fmt: skip
-        """(command id, COMMAND row) of a command, which waits for its answer from here on."""
+        """(command id, COMMAND row) of a command; from here on it waits for its answer."""
         command_id = self.next_command_id
         self.next_command_id += 1
         row = _ROW.pack(
@@ -75,7 +75,7 @@ class ReportSession(Session):
         return command_id, row
 
     def order_rows(self, rows: Rows) -> tuple[int, bytes]:
-        """(command id, COMMAND rows) of an order with terms: a part of them alone would be another order."""
+        """(command id, COMMAND rows) of an order with terms; only some of them would be a different order."""
         command_id = int(rows[-1]["command_id"])
         self.next_command_id = command_id + 1
         data = rows.tobytes()
@@ -83,7 +83,7 @@ class ReportSession(Session):
         return command_id, data
 
     def messages(self, commands: Sequence[tuple[int, bytes]]) -> list[bytes]:
-        """The messages of commands that the store has: (command id, rows)."""
+        """Encodes commands (command id, rows) that are in the store as messages."""
         if self.limits["messages_per_s_max"]:  # the rate does not concern cancels, but rows of bulk messages
             return [self._message([command], single) for command in commands]
         rows_max = int(self.limits["bulk_rows_max"])
@@ -107,29 +107,29 @@ class ReportSession(Session):
         return (encode or bulk)(data)
 
     def apply(self, report: Report) -> None:
-        """Only notes that a command is answered."""
+        """Only notes that a command has been answered."""
         if report.command_id:
             self.unanswered.pop(report.command_id, None)
 
     def _welcome(self, message: list[Any]) -> None:
         before, next_report, instruments = self.last_report, message[4], self.instruments
         super()._welcome(message)
-        if before >= 0:  # above `before + 1` it stores the reports between them no longer
+        if before >= 0:  # above `before + 1`, the exchange no longer stores the reports between them
             self.last_report = next_report - 1
         self.begins_after = self.last_report
         if next_report <= before:
             self.is_other_journal = True
-            self.unanswered = {}  # meant for another market
+            self.unanswered = {}  # they were meant for another market
         if self._has_begun and (self.instruments != instruments or (before >= 0 and next_report != before + 1)):
             self.is_over = True
             if self.instruments != instruments:
-                self.unanswered = {}  # the numbers of their symbols are those of others now
+                self.unanswered = {}  # their symbol numbers now belong to other symbols
             raise SessionEnded("reports_missing", MISSING)
         self._has_begun = True
 
 
 def single(rows: bytes) -> bytes:
-    """The message of one command: a cancel as such, all others as rows."""
+    """The message of one command: a cancel in its own form, any other as rows."""
     _, _, command_id, order_id, _, _, symbol, _, kind, _, _, flags, _, _ = _ROW.unpack(rows[-_ROW.size :])
     if kind == CommandKind.CANCEL:
         return bytes(msgpack.packb([kind, command_id, order_id, 0]))

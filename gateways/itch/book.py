@@ -1,4 +1,4 @@
-"""What a consumer of the stream so far has in its book, from the stream itself."""
+"""The book that a consumer of the stream has so far, rebuilt from the stream itself."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ class KnownBook:
     """Open orders and trading states, as of the last `update`.
 
     Attributes:
-        shares: of each order, by its number.
-        locate: of each order's stock.
-        quotes: (side, price) of each order, as it was told.
-        states: (trading state, reason) by locate, of those that were told.
+        shares: shares of each order, by its number.
+        locate: stock locate of each order.
+        quotes: (side, price) of each order, as published.
+        states: (trading state, reason) by stock locate, where published.
     """
 
     def __init__(self, log: StreamLog) -> None:
@@ -25,8 +25,8 @@ class KnownBook:
         self.states: dict[int, tuple[str, str]] = {}
 
     def update(self) -> None:
-        """Takes in what was added to the stream since the last time: seconds after the start, if these are millions of messages. From any
-        thread, while nothing is added."""
+        """Applies the messages added to the stream since the last call; after the start that may be millions, which take seconds. Any thread may
+        call it while nothing is added."""
         for block in self._log.blocks(self._next):
             at = 0
             while at < len(block):

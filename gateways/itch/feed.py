@@ -1,7 +1,7 @@
 """The stream: the exchange's `rows` feed as ITCH messages, the same as the ITCH export of the recorded session.
 
-It begins with the books as they are. After a gap (the exchange or the gateway was away) it says what has changed in the meantime: orders
-that are gone are deleted, smaller ones reduced, new ones added. Trades in a gap are not told.
+It begins with the current books. After a gap (the exchange or the gateway was away) it publishes what has changed in the meantime: orders
+that are gone are deleted, smaller ones reduced, new ones added. Trades during a gap are not published.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from serl.history.itch.writer import FIELD_MAX, price_units
 from serl.history.tape import public_view
 
 AWAY_S = 5.0
-"""A feed that is silent for this long, without even the time, is away."""
+"""A feed that has sent nothing for this long, not even the time, counts as away."""
 REPLY_S = 5.0
 RETRY_S = 0.5
 WAIT_S = 0.05
 HOLD_S = 0.002
-"""With several symbols, events are held for this long until those of other symbols that happened before them have come."""
+"""With several symbols, events are held for this long, until earlier events of other symbols have arrived."""
 MESSAGES_MAX = 1000
 DAY_NS = 86_400_000_000_000
 
@@ -47,7 +47,7 @@ class _Gap(Exception):
 
 
 class ItchFeed:
-    """The stream of all symbols of an exchange; any number of clients reads it."""
+    """The stream of all symbols of an exchange; any number of clients can read it."""
 
     exclusive = False
 
@@ -77,11 +77,11 @@ class ItchFeed:
         self._last_ns = self.log.mark.time_ns  # of the exchange
 
     def receive(self, connection: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        """Takes nothing: ITCH has no messages of clients."""
+        """Ignores messages: ITCH clients send none."""
         connection.explain("expected only heartbeats, as ITCH has no messages from clients; ignored")
 
     async def open(self) -> None:
-        """Follows the feed from now on. Raises ExchangeUnreachable, RequestRejected, and ConfigError for what ITCH cannot represent."""
+        """Starts following the feed. Raises ExchangeUnreachable, RequestRejected, and ConfigError for anything that ITCH cannot represent."""
         try:
             await self._connect()
         except BaseException:
@@ -130,7 +130,7 @@ class ItchFeed:
             sockets.close()
 
     async def _wait(self, timeout_s: float) -> None:
-        """Returns when something has arrived, or after a while; replies are processed then."""
+        """Returns when something has arrived, or after `timeout_s`; replies have then been processed."""
         assert self._sockets is not None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -155,7 +155,7 @@ class ItchFeed:
     async def _learn_symbols(self) -> None:
         _, symbols, clock, limits = (await self._ask(Kind.INFO))[5]
         self._midnight_ns = int(clock[3])
-        if limits["qty_lots_max"] > FIELD_MAX:  # more of an order would be executed than was shown
+        if limits["qty_lots_max"] > FIELD_MAX:  # otherwise more of an order could be executed than was displayed
             raise ConfigError(
                 f"ITCH expects a qty_lots_max of at most {FIELD_MAX:,}, as sizes have 32 bits, got {limits['qty_lots_max']:,}; leave --itch out"
             )
@@ -172,11 +172,11 @@ class ItchFeed:
             self._auctions = AuctionEncoder(names, self._units)
             self._topics = {f"rows/{name}/".encode(): number for number, name in enumerate(names)}
 
-    # the books as they are
+    # the current books
 
     async def _synchronize(self) -> None:
-        """Tells what has changed since the stream's last message; at its beginning, everything."""
-        await asyncio.to_thread(self._known.update)  # the users of the gateway are not to wait
+        """Publishes what has changed since the stream's last message; at its beginning, everything."""
+        await asyncio.to_thread(self._known.update)  # the users of the gateway must not wait
         replies, states = [], []
         for number in range(len(self._names)):
             before, reply, after = [await self._ask(kind, number) for kind in (Kind.STATUS, Kind.L3, Kind.STATUS)]
@@ -274,11 +274,11 @@ class ItchFeed:
         self._held.append(rows)
 
     def _release(self) -> None:
-        """Tells the events that were held, in the order in which they happened."""
+        """Publishes the held events, in the order in which they happened."""
         rows = np.concatenate(self._held) if len(self._held) > 1 else self._held[0]
         rows = rows[np.argsort(rows["sequence"], kind="stable")]
         is_torn = rows[-1]["kind"] == EventKind.REPLACED and time.monotonic() - self._held_s < 2 * HOLD_S
-        self._held = [rows[-1:]] if is_torn else []  # what it was replaced by comes with the next message
+        self._held = [rows[-1:]] if is_torn else []  # its replacement comes with the next message
         rows = rows[:-1] if is_torn else rows
         if not len(rows):
             return
@@ -306,7 +306,7 @@ class ItchFeed:
 
 
 def frame(messages: bytes) -> tuple[bytes, int]:
-    """(sequenced packets, their number) of messages, each after its length."""
+    """Converts messages, each preceded by its length, to (sequenced packets, their number)."""
     starts, at = [], 0
     while at < len(messages):
         starts.append(at)
@@ -315,7 +315,7 @@ def frame(messages: bytes) -> tuple[bytes, int]:
     begins = np.array(starts, np.int64)
     lengths = (data[begins].astype(np.int64) << 8 | data[begins + 1]) + 1
     shift = np.zeros(len(data), np.int64)
-    shift[begins + 2] = 1  # room for the packet's type behind the length
+    shift[begins + 2] = 1  # room for the packet's type after the length
     out = np.empty(len(data) + len(begins), np.uint8)
     out[np.arange(len(data)) + np.cumsum(shift)] = data
     heads = begins + np.arange(len(begins))

@@ -1,4 +1,4 @@
-"""NautilusTrader: its strategies run on a serl exchange, and in its own backtest on the days of serl. docs/gateways/nautilus.md
+"""NautilusTrader: its strategies trade on a serl exchange, or in its own backtest on serl's days. docs/gateways/nautilus.md
 
 from serl.gateways.nautilus import SerlDataClientConfig, SerlLiveDataClientFactory
 """
@@ -28,7 +28,7 @@ _MODULES = {
     "serl.gateways.nautilus.providers": ("SerlInstrumentProvider",),
     "serl.gateways.nautilus.instruments": ("SERL_VENUE", "SymbolUnits"),
 }
-"""Where the names are; loaded when they are asked for, because nautilus_trader is an optional package."""
+"""The module of each public name, imported on first use, because nautilus_trader is an optional package."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = list(_MODULE_OF)
 

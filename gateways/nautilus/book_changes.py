@@ -1,4 +1,4 @@
-"""Events of a market as changes of the displayed book: what becomes of each order (l3) or price level (l2)."""
+"""Converts a market's events to changes of the displayed book: of each order (l3) or price level (l2)."""
 
 from typing import Literal, NamedTuple
 
@@ -18,33 +18,33 @@ class BookChanges(NamedTuple):
     """n changes of a symbol's book."""
 
     event: NDArray[np.int64]
-    """(n,) index of the event that made it, increasing."""
+    """(n,) index of the event that caused the change, increasing."""
     action: NDArray[np.int64]
     """(n,) ADD, UPDATE or DELETE."""
     key: NDArray[np.int64]
-    """(n,) number of the order; of a level 0."""
+    """(n,) number of the order; 0 for a level."""
     side: NDArray[np.int64]
     """(n,) 0 buy, 1 sell."""
     price_ticks: NDArray[np.int64]
     """(n,)"""
     qty_lots: NDArray[np.int64]
-    """(n,) what the order or level has afterwards."""
+    """(n,) quantity of the order or level after the change."""
     is_last: NDArray[np.bool_]
     """(n,) whether it is the last change by its command."""
 
 
 class BookTracker:
-    """Follows one symbol's displayed book through its EVENT rows, which must come in order; docs/orders.md gives their effect."""
+    """Follows one symbol's displayed book through its EVENT rows, which must arrive in order; docs/orders.md describes their effect."""
 
     def __init__(self, detail: Detail) -> None:
         self._detail = detail
-        #: lots of each order or level that is open, by its key
+        #: lots of each open order or level, by its key
         self._lots: dict[int, int] = {}
-        #: where each order rests; a fill in an auction does not have that price
+        #: the price at which each order rests; a fill in an auction has another price
         self._prices = np.zeros(1024, np.int64)
 
     def update(self, events: Rows) -> BookChanges:
-        """The changes that EVENT rows of the symbol made. Give all events of a command in one call."""
+        """The changes caused by EVENT rows of the symbol. Pass all events of a command in one call."""
         added, signed_lots = _effects(events)
         where = np.flatnonzero(signed_lots)
         rows, change = events[where], signed_lots[where]
@@ -67,7 +67,7 @@ class BookTracker:
         return ticks
 
     def _apply(self, keys: NDArray[np.int64], change: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(lots before, lots after) each change, of the order or level that it changes."""
+        """(lots before, lots after) of the order or level, for each change."""
         if not len(keys):
             return change, change
         distinct, group = np.unique(keys, return_inverse=True)
@@ -89,7 +89,7 @@ class BookTracker:
 
 
 def _effects(events: Rows) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """(whether each event adds to the displayed book, the lots that it adds; below 0: takes off)."""
+    """(whether each event adds to the displayed book, the lots that it adds; below 0: removes)."""
     kind, flags, lots = events["kind"], events["flags"], events["qty_lots"].copy()
     displayed, resting = flags & EventFlag.HIDDEN == 0, flags & EventFlag.RESTING > 0
     added = displayed & (((kind == EventKind.ACCEPTED) & resting) | (kind == EventKind.RESTED))

@@ -1,4 +1,4 @@
-"""Days as a catalogue of NautilusTrader, for its backtest: instruments, order book deltas, quotes, trades and market status."""
+"""Exports days to a NautilusTrader catalogue for its backtest: instruments, order book deltas, quotes, trades and market status."""
 
 import os
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ from serl.history.day import Day, read_day
 from serl.history.verify import market_of
 
 DATELESS = "2000-01-03"
-"""The date that a generated or simulated day gets; it has none of its own."""
+"""The date given to a generated or simulated day, which has none of its own."""
 BLOCK_COMMANDS = 1 << 16
 FILE_ROWS = 1 << 18
-"""Rows after which a file ends at the next new time: a catalogue's files must not overlap."""
+"""Number of rows after which a file ends at the next new time: a catalogue's files must not overlap."""
 BUYER, SELLER, NO_AGGRESSOR = 1, 2, 0
 """Values of nautilus_trader's AggressorSide."""
 
 
 @dataclass
 class Exported:
-    """What was written of one symbol: the number of deltas, quotes, trades and status changes."""
+    """The result of exporting one symbol: the number of deltas, quotes, trades and status changes written."""
 
     instrument: Any
     """The `Instrument`."""
@@ -50,20 +50,20 @@ class Exported:
 
 @dataclass
 class _Series:
-    """Data of one kind on their way into the catalogue, in order of time."""
+    """Buffers data of one kind, in order of time, on its way into the catalogue."""
 
     catalog: Any
     waiting: list[Any] = field(default_factory=list)
     count: int = 0
 
     def add(self, items: list[Any]) -> None:
-        """Writes a file where enough waits."""
+        """Adds items; writes a file once enough have accumulated."""
         self.waiting += items
         if len(self.waiting) >= FILE_ROWS:
             self._write(_last_new_time(self.waiting))
 
     def close(self) -> None:
-        """Writes what still waits."""
+        """Writes the remaining items."""
         self._write(len(self.waiting))
 
     def _write(self, stop: int) -> None:
@@ -77,20 +77,20 @@ def export_day(
     day_path: Path | str, catalog_path: Path | str, *, book: Detail = "l3", symbol: str | None = None, date: str = "", time_zone: str = "UTC",
     currency: str = "USD",
 ) -> list[Exported]:  # fmt: skip
-    """Writes a day to a catalogue of NautilusTrader, which may have other data already. It appears complete or not at all.
+    """Writes a day to a NautilusTrader catalogue, which may already have other data. The day appears completely or not at all.
 
     Args:
-        day_path: a day file, also of `serl record --accounts`.
+        day_path: a day file, including one from `serl record --accounts`.
         catalog_path: folder of the `ParquetDataCatalog`.
         book: "l3" for an order book delta for each order (for `BookType.L3_MBO`), "l2" for one for each price level (`BookType.L2_MBP`).
-        symbol: the one to export; all without it.
-        date: YYYY-MM-DD of a day that has none (`DATELESS` without).
-        time_zone: of the day's times; NautilusTrader has UTC.
-        currency: of prices and profits, where the symbol's name is not a pair.
+        symbol: the symbol to export; None for all.
+        date: YYYY-MM-DD for a day that has no date (default: `DATELESS`).
+        time_zone: the time zone of the day's times; NautilusTrader uses UTC.
+        currency: the currency of prices and profits if the symbol's name is not a pair.
 
     Raises:
-        DayError: no day file.
-        ConfigError: the day has no such symbol, a setting is invalid, or the catalogue has data of these symbols at that time already.
+        DayError: the file is not a day file.
+        ConfigError: the day has no such symbol, a setting is invalid, or the catalogue already has data of these symbols at that time.
     """
     day = read_day(day_path, accounts=True)
     names = [one.name for one in day.reference.symbols]
@@ -176,7 +176,7 @@ class _SymbolExport:
         ]
 
     def _quote_ticks(self) -> Iterator[list[Any]]:
-        """Quotes while both sides have orders, after each command that changed the best bid or ask."""
+        """Quotes after each command that changed the best bid or ask, while both sides have orders."""
         table = tables.quotes(self._day, self.instrument.raw_symbol.value)
         table = table.rows((table["bid_lots"] > 0) & (table["ask_lots"] > 0))
         units, name = self._units, self.instrument.id
@@ -207,7 +207,7 @@ STATUS_KINDS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 
 def _events(day: Day) -> Iterator[Rows]:
-    """The EVENT rows of the day's replay, in which nobody else trades, block by block."""
+    """Yields the EVENT rows of a replay of the day in which nobody else trades, block by block."""
     market, commands = _market(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
         yield market.submit(commands[first : first + BLOCK_COMMANDS])
@@ -230,7 +230,7 @@ def _midnight_ns(date: str, time_zone: str) -> int:
 
 
 def _last_new_time(items: list[Any]) -> int:
-    """How many of the items come before the last one's time; all of them where it is the only time."""
+    """How many of the items come before the last item's time; all of them if there is only one time."""
     last_ns = items[-1].ts_init
     return next((stop for stop in range(len(items) - 1, 0, -1) if items[stop - 1].ts_init != last_ns), 0)
 
@@ -248,7 +248,7 @@ def _check_free(catalog: Any, instrument: str, day: Day, midnight_ns: int) -> No
 
 
 def _move(source: Path, target: Path) -> None:
-    """Moves the files of a catalogue into another; the instruments last, as a backtest looks for them first."""
+    """Moves the files of one catalogue into another; the instruments last, because a backtest looks for them first."""
     files = sorted(source.rglob("*.parquet"), key=lambda path: path.parent.parent.name in ("equity", "currency_pair"))
     for file in files:
         place = target / file.relative_to(source)

@@ -8,10 +8,10 @@ class SerlDataClientConfig(LiveDataClientConfig, frozen=True):
 
     Attributes:
         endpoint: orders endpoint of the exchange.
-        participant: who logs in.
+        participant: the participant that logs in.
         token: its login token, if the exchange has participants.
         curve: key folder of `serl keys new`, if the exchange has keys.
-        currency: of prices, where a symbol's name is not a pair.
+        currency: the currency of prices if a symbol's name is not a pair.
     """
 
     endpoint: str = "tcp://127.0.0.1:5570"
@@ -25,8 +25,8 @@ class SerlExecClientConfig(LiveExecClientConfig, frozen=True):
     """Orders of a participant; the first five as in `SerlDataClientConfig`.
 
     Attributes:
-        starting_balances: money of the account before its first trade, like "1000000 USD"; the exchange has no deposits.
-        is_replayed: whether to ask for all reports of earlier sessions at the start, from which open orders and fills are reconciled.
+        starting_balances: money of the account before its first trade, like "1000000 USD"; deposits on the exchange are not counted.
+        is_replayed: whether to request all reports of earlier sessions at the start, to reconcile open orders and fills from them.
         cancel_on_disconnect: the exchange cancels the orders when the connection ends.
     """
 

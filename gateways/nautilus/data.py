@@ -23,11 +23,11 @@ from serl.gateways.nautilus.providers import SerlInstrumentProvider
 from serl.gateways.nautilus.status import instrument_status
 
 TRADES_MAX = 1000
-"""Trades that are requested where the feed missed some; the exchange keeps `trades_kept` of a symbol."""
+"""Number of trades requested after the feed has missed some; the exchange keeps `trades_kept` of a symbol."""
 
 
 class SerlDataClient(LiveMarketDataClient):
-    """Order book deltas, quotes, trades and market status, each from a snapshot on; gaps in the feed are filled by another one."""
+    """Order book deltas, quotes, trades and market status, each beginning with a snapshot; gaps in the feed are filled with a new snapshot."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, link: Link, msgbus: MessageBus, cache: Cache, clock: LiveClock,
@@ -42,7 +42,7 @@ class SerlDataClient(LiveMarketDataClient):
         self._filling: set[Any] = set()
         self._last_match: dict[Any, int] = {}
         self._best: dict[Any, list[int]] = {}
-        #: asks for what is subscribed to, by channel and instrument
+        #: functions that request the snapshot of a subscription, by channel and instrument
         self._snapshots: dict[tuple[str, Any], Callable[[], Coroutine[Any, Any, None]]] = {}
         link.refreshes.append(self._refresh)
         self._heard: dict[tuple[str, Any], tuple[int, int]] = {}
@@ -68,14 +68,14 @@ class SerlDataClient(LiveMarketDataClient):
         return now
 
     def _refresh(self) -> None:
-        self._heard.clear()  # an exchange without its journal numbers its events from 1 again, in the same epoch
+        self._heard.clear()  # an exchange restarted without its journal numbers its events from 1 again, in the same epoch
         for book in self._books.values():
             book.needs_snapshot = True
         for request in self._snapshots.values():
             self.create_task(request())
 
     async def _begin(self, channel: str, instrument: Any, request: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Requests what a subscription begins with, and again whenever the connection was opened anew."""
+        """Requests the snapshot with which a subscription begins, again whenever the connection has been reopened."""
         self._snapshots[channel, instrument] = request
         await request()
 
@@ -108,7 +108,7 @@ class SerlDataClient(LiveMarketDataClient):
             self.create_task(self._fill(instrument, book))
 
     async def _fill(self, instrument: Any, book: L2Book | L3Book) -> None:
-        """Requests the book, and publishes it with what has come since."""
+        """Requests the book, and publishes it with the messages that have arrived since."""
         if instrument in self._filling:
             return
         self._filling.add(instrument)
@@ -133,7 +133,7 @@ class SerlDataClient(LiveMarketDataClient):
     # Quotes, trades, status
 
     def _is_new(self, channel: str, instrument: Any, message: list[Any]) -> bool:
-        """Whether a message is newer than the last one, or snapshot, of its channel."""
+        """Whether a message is newer than the last message or snapshot of its channel."""
         said, before = (message[1], message[3]), self._heard.get((channel, instrument))
         if before is not None and said <= before:
             return False
@@ -155,7 +155,7 @@ class SerlDataClient(LiveMarketDataClient):
 
     async def _unsubscribe_quote_ticks(self, command: Any) -> None:
         self._end("l1", command.instrument_id)
-        self._best.pop(command.instrument_id, None)  # who subscribes again gets it, although it is the same
+        self._best.pop(command.instrument_id, None)  # a new subscriber gets it although it is unchanged
 
     def _on_quote(self, instrument: Any, message: list[Any]) -> None:
         if not self._is_new("l1", instrument, message) or self._best.get(instrument) == message[5]:

@@ -1,4 +1,4 @@
-"""Live execution: orders of NautilusTrader as those of a participant of an exchange."""
+"""Live execution: NautilusTrader's orders as orders of a participant of an exchange."""
 
 import asyncio
 from decimal import Decimal
@@ -32,7 +32,7 @@ REPLAY_WAIT_S = 10.0
 
 
 class SerlExecutionClient(LiveExecutionClient):
-    """Sends orders and tells what becomes of them. The account is one for margin, as the exchange lets positions be short."""
+    """Sends orders and reports their events. The account is a margin account, because the exchange allows short positions."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, link: Link, msgbus: MessageBus, cache: Cache, clock: LiveClock,
@@ -48,9 +48,9 @@ class SerlExecutionClient(LiveExecutionClient):
         self._starting = [Money.from_str(balance) for balance in config.starting_balances]
         self._own = OwnOrders()
         self._events = OrderEvents(self, link, self._own, provider)
-        #: of orders that this client has sent
+        #: the exchange's ids of orders that this client has sent
         self._order_ids: dict[Any, int] = {}
-        #: a command whose report says that the reports of earlier sessions are complete
+        #: id of a command whose report shows that the reports of earlier sessions are complete
         self._barrier = -1
         self._reported = asyncio.Event()
         self._is_live = False
@@ -71,7 +71,7 @@ class SerlExecutionClient(LiveExecutionClient):
         await self._link.close()
 
     async def _hear_replay(self) -> None:
-        """Returns when all reports of earlier sessions are here: reports come in their order, so one that a command provokes comes last."""
+        """Waits for all reports of earlier sessions: reports arrive in order, so the one provoked by a new command comes last."""
         self._barrier, message = self._link.session.command(CommandKind.CANCEL, 0)
         self._link.send(message)
         while not self._is_live:
@@ -108,7 +108,7 @@ class SerlExecutionClient(LiveExecutionClient):
         )
 
     def _forget_closed(self) -> None:
-        """Before commands are sent again: not those of orders that the node has given up meanwhile, nor their terms."""
+        """Called before commands are sent again: forgets those of orders that the node has given up meanwhile, and their terms."""
         for client_order_id, order_id in self._order_ids.items():
             order = self._cache.order(client_order_id)
             if order is not None and order.is_closed:
@@ -122,7 +122,7 @@ class SerlExecutionClient(LiveExecutionClient):
     # Account
 
     async def _balances(self) -> list[tuple[Any, SymbolUnits, Account]]:
-        """(instrument, its units, what the participant has made) of each symbol that it has traded."""
+        """(instrument, its units, the participant's account in it) of each symbol that it has traded."""
         session = self._link.session
         reply = await self._link.exchange.ask(Kind.ACCOUNT, session.token, session.name)
         known = [row for row in reply[5] if row[0] in self._provider.numbered]
@@ -141,7 +141,7 @@ class SerlExecutionClient(LiveExecutionClient):
         self.generate_account_state(balances, [], True, self._clock.timestamp_ns())
 
     def _update_account_soon(self) -> None:
-        """After fills: one query at a time, and another one for the fills meanwhile."""
+        """Updates the account after fills: one query at a time, and another one for fills that happen meanwhile."""
         if self._account_task is None or self._account_task.done():
             self._account_task = self.create_task(self._update_account_until_current())
 
@@ -255,7 +255,7 @@ class SerlExecutionClient(LiveExecutionClient):
         self._link.send(*messages)
 
     async def _cancel_all_orders(self, command: Any) -> None:
-        """Only those of the strategy: the exchange's own mass cancel would take those of the others too."""
+        """Cancels only the strategy's orders: the exchange's mass cancel would also cancel those of other strategies."""
         side = command.order_side
         cache, instrument, strategy = self._cache, command.instrument_id, command.strategy_id
         found = [
@@ -277,12 +277,12 @@ class SerlExecutionClient(LiveExecutionClient):
     # Reports
 
     async def generate_order_status_report(self, command: Any) -> Any | None:
-        """What the exchange said of one order; None if it has not said anything."""
+        """The report of one order; None if the exchange has not reported it."""
         own = self._own.orders.get(self._order_id(command) or 0)
         return None if own is None else self._order_report(own)
 
     async def generate_order_status_reports(self, command: Any) -> list[Any]:
-        """Of all orders, those of earlier sessions too, as far as the exchange stores their reports."""
+        """The reports of all orders, including those of earlier sessions as far as the exchange stores their reports."""
         chosen = self._own.open() if command.open_only else list(self._own.orders.values())
         reports = [
             self._order_report(own)
@@ -312,7 +312,7 @@ class SerlExecutionClient(LiveExecutionClient):
         return is_open or command.start is None or self._link.unix_ns(time_ns) >= command.start.value
 
     async def generate_fill_reports(self, command: Any) -> list[Any]:
-        """Of all fills of known orders."""
+        """The reports of all fills of known orders."""
         now_ns = self._clock.timestamp_ns()
         reports = []
         for own in self._own.orders.values():
@@ -329,7 +329,7 @@ class SerlExecutionClient(LiveExecutionClient):
         return reports
 
     async def generate_position_status_reports(self, command: Any) -> list[Any]:
-        """Of each symbol that the participant has traded, from the exchange's accounts."""
+        """The report of each symbol that the participant has traded, from the exchange's accounts."""
         now_ns = self._clock.timestamp_ns()
         return [
             position_report(self.account_id, instrument, units, made, now_ns)
@@ -339,5 +339,5 @@ class SerlExecutionClient(LiveExecutionClient):
 
 
 def _is_any_or(asked: Any, identifier: Any) -> bool:
-    """Whether a command asks for this identifier or, with None, for all: those of NautilusTrader raise if they are compared with None."""
+    """Whether a command asks for this identifier or, with None, for all. NautilusTrader's identifiers raise if they are compared with None."""
     return asked is None or bool(asked == identifier)

@@ -1,4 +1,4 @@
-"""What a `TradingNode` makes the live clients with."""
+"""Factories with which a `TradingNode` creates the live clients."""
 
 import asyncio
 from typing import Any
@@ -15,26 +15,26 @@ from serl.gateways.nautilus.providers import SerlInstrumentProvider
 
 
 class SerlLiveDataClientFactory(LiveDataClientFactory):
-    """Makes `SerlDataClient`s."""
+    """Creates `SerlDataClient`s."""
 
     @staticmethod
     def create(
         loop: asyncio.AbstractEventLoop, name: str | None, config: SerlDataClientConfig, msgbus: MessageBus, cache: Cache, clock: LiveClock,
     ) -> SerlDataClient:  # fmt: skip
-        """A data client, whose connection the execution client with the same endpoint and participant shares."""
+        """Creates a data client; it shares its connection with the execution client of the same endpoint and participant."""
         link = _link(loop, config)
         provider = SerlInstrumentProvider(link, config.currency, config.instrument_provider)
         return SerlDataClient(loop, link, msgbus, cache, clock, provider, config, name)
 
 
 class SerlLiveExecClientFactory(LiveExecClientFactory):
-    """Makes `SerlExecutionClient`s."""
+    """Creates `SerlExecutionClient`s."""
 
     @staticmethod
     def create(
         loop: asyncio.AbstractEventLoop, name: str | None, config: SerlExecClientConfig, msgbus: MessageBus, cache: Cache, clock: LiveClock,
     ) -> SerlExecutionClient:  # fmt: skip
-        """An execution client."""
+        """Creates an execution client."""
         link = _link(loop, config)
         link.is_replayed, link.cancel_on_disconnect = config.is_replayed, config.cancel_on_disconnect
         provider = SerlInstrumentProvider(link, config.currency, config.instrument_provider)

@@ -1,4 +1,4 @@
-"""Feed messages of an exchange as data of NautilusTrader."""
+"""Converts feed messages of an exchange to NautilusTrader data."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ Change = tuple[BookAction, int, int, int, int]
 
 
 def changes_of(book: L2Book | L3Book, items: Iterable[list[int]]) -> list[Change]:
-    """The changes that a feed message makes; `book` is that before it."""
+    """The changes made by a feed message; `book` is the book before it."""
     if isinstance(book, L2Book):
         return [
             (BookAction.UPDATE if lots else BookAction.DELETE, 0, side, ticks, lots)
@@ -45,7 +45,7 @@ def changes_of(book: L2Book | L3Book, items: Iterable[list[int]]) -> list[Change
 
 
 def content_of(book: L2Book | L3Book) -> list[Change]:
-    """All of a book, as additions; at each price in time priority."""
+    """The whole book as additions; at each price in time priority."""
     if isinstance(book, L3Book):
         return [(BookAction.ADD, number, side, ticks, lots) for number, (side, ticks, lots) in book.orders.items()]
     return [
@@ -56,7 +56,7 @@ def content_of(book: L2Book | L3Book) -> list[Change]:
 def deltas_of(
     instrument: Any, units: SymbolUnits, changes: list[Change], sequence: int, time_ns: int, init_ns: int, *, snapshot: bool = False
 ) -> Any:  # fmt: skip
-    """`OrderBookDeltas`; a snapshot clears the book first. The last one has the flag F_LAST alone, which is what the data engine looks for."""
+    """Creates `OrderBookDeltas`; a snapshot clears the book first. Only the last delta has the flag F_LAST, which is what the data engine looks for."""
     flags = SNAPSHOT if snapshot else 0
     deltas = []
     if snapshot:
@@ -70,7 +70,7 @@ def deltas_of(
 
 
 def quote_of(instrument: Any, units: SymbolUnits, best: list[int], time_ns: int, init_ns: int) -> Any | None:
-    """A `QuoteTick` of [bid_ticks, bid_lots, ask_ticks, ask_lots]; None where a side is empty."""
+    """Creates a `QuoteTick` from [bid_ticks, bid_lots, ask_ticks, ask_lots]; None if a side is empty."""
     bid, bid_lots, ask, ask_lots = best
     if not bid_lots or not ask_lots:
         return None
@@ -80,7 +80,7 @@ def quote_of(instrument: Any, units: SymbolUnits, best: list[int], time_ns: int,
 
 
 def trade_of(instrument: Any, units: SymbolUnits, item: list[int], time_ns: int, init_ns: int) -> Any:
-    """A `TradeTick` of an item of the channel `trade`."""
+    """Creates a `TradeTick` from an item of the channel `trade`."""
     match, _, ticks, lots, side, off_book = item
     aggressor = AggressorSide.NO_AGGRESSOR if off_book == AUCTION else AGGRESSORS[side]
     return TradeTick(

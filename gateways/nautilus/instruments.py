@@ -1,4 +1,4 @@
-"""Symbols of an exchange or a day as instruments of NautilusTrader, and prices and quantities between the two."""
+"""Converts symbols of an exchange or a day to NautilusTrader instruments, and prices and quantities between the two."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +13,7 @@ from serl.exchange.errors import ConfigError
 
 SERL_VENUE = Venue("SERL")
 CURRENCY_PRECISION = 8
-"""Decimal places of a currency that NautilusTrader does not know, e.g. the base of a pair that was made up."""
+"""Decimal places of a currency that NautilusTrader does not know, e.g. the base of an invented pair."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SymbolUnits:
 
     @classmethod
     def of(cls, name: str, tick_size: Decimal | str, lot_size: Decimal | str) -> "SymbolUnits":
-        """Raises ConfigError for sizes that NautilusTrader cannot represent."""
+        """Creates the units of a symbol. Raises ConfigError for sizes that NautilusTrader cannot represent."""
         tick, lot = Decimal(tick_size), Decimal(lot_size)
         for what, size in (("tick", tick), ("lot", lot)):
             if places(size) > FIXED_PRECISION:
@@ -46,15 +46,15 @@ class SymbolUnits:
         return cls(name, int(tick * scale), int(lot * scale), places(tick), places(lot))
 
     def price(self, price_ticks: int) -> Any:
-        """A `Price`."""
+        """Converts ticks to a `Price`."""
         return Price.from_raw(price_ticks * self.tick_raw, self.price_places)
 
     def quantity(self, qty_lots: int) -> Any:
-        """A `Quantity`."""
+        """Converts lots to a `Quantity`."""
         return Quantity.from_raw(qty_lots * self.lot_raw, self.size_places)
 
     def ticks(self, price: Any) -> int:
-        """A `Price` in ticks. Raises ConfigError between two ticks."""
+        """Converts a `Price` to ticks. Raises ConfigError if it lies between two ticks."""
         ticks, rest = divmod(price.raw, self.tick_raw)
         if rest:
             raise ConfigError(
@@ -63,7 +63,7 @@ class SymbolUnits:
         return int(ticks)
 
     def lots(self, quantity: Any) -> int:
-        """A `Quantity` in lots. Raises ConfigError between two lots."""
+        """Converts a `Quantity` to lots. Raises ConfigError if it lies between two lots."""
         lots, rest = divmod(quantity.raw, self.lot_raw)
         if rest:
             raise ConfigError(
@@ -86,7 +86,7 @@ def instrument_id(name: str) -> Any:
 def instrument_of(
     name: str, tick_size: Decimal | str, lot_size: Decimal | str, currency: str = "USD", time_ns: int = 0
 ) -> Any:
-    """An `Equity`; where lots are fractions of a unit, or the name is a pair like BTC-USDT or ETH/USD, a `CurrencyPair`.
+    """Creates an `Equity`, or a `CurrencyPair` if lots are fractions of a unit or the name is a pair like BTC-USDT or ETH/USD.
 
     Raises ConfigError for sizes that NautilusTrader cannot represent.
     """
@@ -123,7 +123,7 @@ def pair(name: str) -> tuple[str, str]:
 
 
 def currency_of(code: str) -> Any:
-    """The `Currency` with this code; a new one where NautilusTrader knows none."""
+    """The `Currency` with this code; a new one if NautilusTrader does not know it."""
     known = Currency.from_str(code, strict=True) if code.isascii() else None
     if known is None:
         known = Currency(code, CURRENCY_PRECISION, 0, code, CurrencyType.CRYPTO)

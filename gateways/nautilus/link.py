@@ -1,4 +1,4 @@
-"""One connection to an exchange for the data and execution clients of a node: it comes back when the exchange does."""
+"""One connection to an exchange, shared by the data and execution clients of a node; it reconnects when the exchange returns."""
 
 import asyncio
 import contextlib
@@ -15,15 +15,15 @@ from serl.clients.values import FeedMessage
 from serl.exchange.errors import ConfigError
 
 SILENCE_S = 5.0
-"""Without a message for this long (heartbeats come each second) the connection is opened anew."""
+"""The connection is reopened after this long without a message (heartbeats arrive each second)."""
 RETRY_S = 0.5
 RESEND_S = 0.2
-"""Time until commands are sent again that the exchange throttled."""
+"""Delay before commands that the exchange throttled are sent again."""
 RESENT_CODES = ("throttled", "disk_full", "rate")
 
 
 class Address(NamedTuple):
-    """Where a link leads and as whom. Clients with the same one share it."""
+    """The exchange and the participant of a link. Clients with the same address share a link."""
 
     endpoint: str
     participant: str
@@ -32,25 +32,25 @@ class Address(NamedTuple):
 
 
 class LinkSession(Session):
-    """A session that counts its logins: the client also logs in again by itself, where the exchange restarted quickly."""
+    """A session that counts its logins: the client also logs in again by itself if the exchange restarts quickly."""
 
     logins = 0
     before_login: Callable[[], None]
 
     def hello(self) -> bytes:
-        """The login message, after which WELCOME makes the client send again what has no reply."""
+        """The login message. After the WELCOME that answers it, the client sends unanswered commands again."""
         self.logins += 1
         self.before_login()
         return super().hello()
 
 
 class Link:
-    """Sends commands of a session, and hands each report and feed message to whom it belongs, in their order.
+    """Sends commands of a session, and dispatches each report and feed message to its receiver, in order.
 
     Attributes:
         session: encodes the commands.
-        on_report: gets each report; those of earlier sessions first, if `is_replayed`.
-        on_return: called when a connection was opened anew, and after commands were sent again.
+        on_report: called with each report; those of earlier sessions first, if `is_replayed`.
+        on_return: called when the connection has been reopened, and after commands have been sent again.
         on_gap: called with an explanation when reports are lost.
         before_return: called before each login.
     """
@@ -64,12 +64,12 @@ class Link:
         self.on_return: Callable[[], None] = _do_nothing
         self.on_gap: Callable[[str], None] = _ignore
         self.warn: Callable[[str], None] = _ignore
-        #: called when a connection was opened anew: what was heard before may be out of date
+        #: called when the connection has been reopened: data received before may be out of date
         self.refreshes: list[Callable[[], None]] = []
         self.session = self._new_session()
-        #: logins after which everything was requested anew
+        #: number of logins after which everything has been requested again
         self._logins = 0
-        #: by topic: channel, symbol, and who gets its messages
+        #: by topic: channel, symbol, and the receiver of its messages
         self._listeners: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {}
         self._exchange: AsyncExchange | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -100,11 +100,11 @@ class Link:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether reports or feed messages have arrived that were not handed on yet."""
+        """Whether reports or feed messages have arrived that are not dispatched yet."""
         return self._exchange is not None and bool(self._exchange.core.inbox)
 
     async def open(self) -> None:
-        """Logs in, for the first user. Raises as `serl.clients.asynchronous.connect`, and ConfigError for a lockstep clock."""
+        """Logs in, for the first user. Raises the errors of `serl.clients.asynchronous.connect`, and ConfigError for a lockstep clock."""
         async with self._opening:
             self._users += 1
             if self._users > 1:
@@ -154,15 +154,15 @@ class Link:
             await exchange.close()
 
     def unix_ns(self, exchange_ns: int) -> int:
-        """Exchange time as UNIX time; a scaled clock shows the time of today, UTC."""
+        """Converts exchange time to UNIX time; a scaled clock's time counts as the time of today, UTC."""
         return exchange_ns + self._midnight_ns
 
     def note_time(self, exchange_ns: int) -> None:
-        """Keeps the exchange's time for `exchange_time`."""
+        """Notes the exchange's time for `exchange_time`."""
         self._reading = (exchange_ns, time.monotonic_ns())
 
     def exchange_time(self, unix_ns: int, now_unix_ns: int) -> int:
-        """The exchange's time when the node's clock shows `unix_ns`, if both run on as they do."""
+        """The exchange's time at which the node's clock will show `unix_ns`, if both keep running as now."""
         if self.session.clock[0] == "live":
             return unix_ns
         exchange_ns, read_ns = self._reading
@@ -170,7 +170,7 @@ class Link:
         return exchange_ns + int((since_ns + unix_ns - now_unix_ns) * self.session.clock[1])
 
     def send(self, *messages: bytes) -> None:
-        """Sends commands. While there is no connection they wait for the next one."""
+        """Sends commands. Without a connection they wait for the next one."""
         if self._exchange is not None:
             self._exchange.send(*messages)
 
@@ -181,7 +181,7 @@ class Link:
             self._exchange.subscribe(channel, symbol)
 
     def mute(self, channel: str, symbol: str) -> None:
-        """Hands on no more messages of a channel."""
+        """Stops dispatching messages of a channel."""
         self._listeners.pop(f"{channel}/{symbol}/", None)
 
     async def _run(self) -> None:
@@ -213,7 +213,7 @@ class Link:
     def _hand_on(self, item: Any) -> None:
         try:
             self._give(item)
-        except Exception as error:  # the items behind it must not be lost
+        except Exception as error:  # the items after it must not be lost
             self.warn(f"{item}: {error!r}")
 
     def _give(self, item: Any) -> None:
@@ -235,14 +235,14 @@ class Link:
             self._resending = asyncio.create_task(self._resend())
 
     async def _resend(self) -> None:
-        """Sends again what the exchange did not accept; what it did is answered as a duplicate."""
+        """Resends commands that the exchange did not accept; those that it did accept are answered as duplicates."""
         await asyncio.sleep(RESEND_S)
         if self.is_open:
             self.send(*self.session.unanswered.values())
         self.on_return()
 
     async def _return(self) -> None:
-        """Opens the connection anew, as soon as the exchange is back."""
+        """Reopens the connection as soon as the exchange is back."""
         await self._drop()
         while self._exchange is None:
             try:
@@ -268,16 +268,16 @@ class Link:
 
 
 def _ignore(_: Any) -> None:
-    """For what nobody listens to."""
+    """Ignores an item that has no receiver."""
 
 
 def _do_nothing() -> None:
-    """For what nobody waits for."""
+    """The callback if nobody needs one."""
 
 
 _LINKS: dict[tuple[int, Address], Link] = {}
 
 
 def link_for(loop: asyncio.AbstractEventLoop, address: Address) -> Link:
-    """The link of an event loop to an address, the same for all clients that ask."""
+    """The link of an event loop to an address, shared by all clients that request it."""
     return _LINKS.setdefault((id(loop), address), Link(address))

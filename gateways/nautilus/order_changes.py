@@ -1,4 +1,4 @@
-"""Changes of orders of NautilusTrader as a REPLACE of the exchange."""
+"""Converts NautilusTrader order modifications to REPLACE commands of the exchange."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class Change(NamedTuple):
         qty_lots: the new total quantity.
         price_ticks: the new limit; 0 for a market order.
         terms: for an order that waits for its stop price.
-        trigger_price: the new stop price as the node has it; None if it stays.
+        trigger_price: the new stop price in the node's representation; None if it does not change.
         keeps_priority: whether the order keeps its place in the queue.
     """
 
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 
 def read_change(command: Any, order: Any, own: OwnOrder, units: SymbolUnits) -> Change:
-    """A `ModifyOrder` of an open order. Raises ConfigError; the text says what to do instead."""
+    """Converts a `ModifyOrder` of an open order. Raises ConfigError if that is impossible; the text says what to do instead."""
     lots = units.lots(command.quantity) if command.quantity is not None else own.qty_lots
     ticks = units.ticks(command.price) if command.price is not None else own.price_ticks
     waits = order.order_type in STOPS and not own.is_triggered
@@ -42,7 +42,7 @@ def read_change(command: Any, order: Any, own: OwnOrder, units: SymbolUnits) -> 
 
 
 def _terms(order: Any, trigger: Any, units: SymbolUnits) -> Terms:
-    """Of an order that waits: only a REPLACE with terms can change it, so without a new stop price it repeats one that the order has."""
+    """The terms to change a waiting order: only a REPLACE with terms can do so, so without a new stop price one of the order's terms is repeated."""
     stop_ticks, trail_ticks = stop_terms(order, units)
     if trigger is not None:
         return Terms(stop_ticks=units.ticks(trigger))

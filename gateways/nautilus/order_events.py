@@ -1,4 +1,4 @@
-"""What becomes of orders: reports of the exchange as events of NautilusTrader."""
+"""Converts reports of the exchange to NautilusTrader order events."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ class OrderEvents:
     """Generates the events of a client's orders.
 
     Attributes:
-        client_ids: the node's id of each order that this client has sent, by the exchange's.
+        client_ids: the node's id of each order that this client has sent, by the exchange's id.
         cancels: command ids of cancellations under way.
         replaces: changes under way, by command id.
         fills: number of fills so far.
@@ -42,17 +42,17 @@ class OrderEvents:
         self.fills = 0
 
     def note_replace(self, command_id: int, change: Change) -> None:
-        """A change under way."""
+        """Notes a change under way."""
         self.replaces[command_id] = change
         if len(self.replaces) > REPLACES_MAX:
             del self.replaces[next(iter(self.replaces))]
 
     def client_id(self, order_id: int) -> Any | None:
-        """The node's id of an order, also of an earlier session; None if the node does not know it."""
+        """The node's id of an order, including one of an earlier session; None if the node does not know it."""
         return self.client_ids.get(order_id) or self._client._cache.client_order_id(venue_order_id(order_id))
 
     def tell(self, report: Report, own: OwnOrder | None) -> bool:
-        """Generates the event of a report, if the node knows the order. Whether it is a fill."""
+        """Generates the event of a report if the node knows the order. Returns whether it is a fill."""
         client_id = self.client_id(report.order_id)
         order = None if client_id is None else self._client._cache.order(client_id)
         if order is None:
@@ -113,7 +113,8 @@ class OrderEvents:
         )  # fmt: skip
 
     def _tell_update(self, order: Any, report: Report, own: OwnOrder) -> None:
-        """A new quantity, limit or stop price. The reserve of an iceberg is reported before its displayed part is cancelled or moved: that is no update."""
+        """Generates the update with a new quantity, limit or stop price. The report of an iceberg's reserve, before its displayed part is cancelled or moved,
+        is not an update."""
         change = self.replaces.get(report.command_id)
         if change is None:
             if report.reason != Reason.SELF_TRADE:
@@ -132,7 +133,7 @@ class OrderEvents:
         )
 
     def reject_change(self, command: Any, reason: str, *, is_cancel: bool) -> None:
-        """Refuses a change or cancellation that was not sent."""
+        """Rejects a change or cancellation that was not sent."""
         generate = (
             self._client.generate_order_cancel_rejected if is_cancel else self._client.generate_order_modify_rejected
         )
@@ -142,7 +143,7 @@ class OrderEvents:
         )
 
     async def reject_skipped(self) -> None:
-        """After commands were sent again: rejects orders that the exchange has skipped, because it had accepted later commands before."""
+        """Called after commands have been sent again: rejects orders that the exchange has skipped because it had already accepted later commands."""
         sent: set[int] = set()
         while (waiting := self._unanswered()) or self._link.has_waiting:
             sent |= waiting

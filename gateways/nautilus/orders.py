@@ -1,4 +1,4 @@
-"""Orders of NautilusTrader as commands of the exchange."""
+"""Converts NautilusTrader orders to commands of the exchange."""
 
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ TRIGGERS = (TriggerType.DEFAULT, TriggerType.LAST_PRICE)
 
 
 class NewOrder(NamedTuple):
-    """The arguments of `Session.new_order` behind the symbol."""
+    """The arguments of `Session.new_order` after the symbol."""
 
     side: Side
     qty_lots: int
@@ -54,11 +54,11 @@ class NewOrder(NamedTuple):
 
 
 def new_order(order: Any, units: SymbolUnits, expire_ns: int | None, link: int | None = None) -> NewOrder:
-    """An `Order` as a command.
+    """Converts an `Order` to a command.
 
     Args:
         expire_ns: exchange time at which a GTD order expires.
-        link: order id of the order that this one cancels, and the other way round.
+        link: order id of the other order of a one-cancels-other pair.
 
     Raises:
         ConfigError: the exchange has no such order; the text says what to do instead.

@@ -1,4 +1,4 @@
-"""The orders of a participant, from its reports: what is open, what has traded, also of earlier sessions."""
+"""The orders of a participant, from its reports: what is open and what has traded, including earlier sessions."""
 
 from dataclasses import dataclass, field
 
@@ -6,10 +6,10 @@ from serl.clients.session import Order, Report
 from serl.exchange.records import EventFlag, EventKind, Reason, Side, TimeInForce
 
 ENDED_MAX = 1_000
-"""Orders that are over and still known; the oldest are forgotten."""
+"""Number of ended orders that are still remembered; the oldest are forgotten."""
 
 REPLACES_MAX = 1_000
-"""REPLACE commands whose limits are kept: one that keeps the order's limit has no report that needs it."""
+"""Number of REPLACE commands whose limits are remembered: one that keeps the order's limit has no report that needs it."""
 
 
 @dataclass
@@ -28,9 +28,9 @@ class OwnOrder:
     """One order, as its reports show it.
 
     Attributes:
-        qty_lots: filled and open.
+        qty_lots: filled plus open quantity.
         price_ticks: its limit, 0 for none.
-        is_stopped: whether it waits for its stop price, as far as the reports tell: it was accepted without being displayed.
+        is_stopped: whether it waits for its stop price, as far as its reports show: it was accepted without being displayed.
         reason: why it was rejected or cancelled.
     """
 
@@ -49,11 +49,11 @@ class OwnOrder:
 
     @property
     def filled_lots(self) -> int:
-        """Traded so far."""
+        """The quantity traded so far."""
         return sum(fill.qty_lots for fill in self.fills)
 
     def as_order(self) -> Order:
-        """The order as a session keeps it."""
+        """Converts it to the `Order` that a session keeps."""
         return Order(
             self.order_id, self.symbol, Side(self.side), self.price_ticks, self.qty_lots, TimeInForce.GTC, "open",
             self.filled_lots, self.open_lots,
@@ -71,7 +71,7 @@ class OwnOrders:
         self._last_match = 0
 
     def note_replace(self, command_id: int, price_ticks: int) -> None:
-        """The limit that a REPLACE asks for."""
+        """Notes the limit that a REPLACE requests."""
         self.replacing[command_id] = price_ticks
         if len(self.replacing) > REPLACES_MAX:
             del self.replacing[next(iter(self.replacing))]
@@ -81,7 +81,7 @@ class OwnOrders:
         return [order for order in self.orders.values() if order.open_lots]
 
     def apply(self, report: Report) -> OwnOrder | None:
-        """Updates the order that a report is about; None for reports about no known order."""
+        """Updates and returns the order that a report is about; None if it is not about a known order."""
         if report.kind == EventKind.ACCEPTED:
             self._accept(report)
         order = self.orders.get(report.order_id)
@@ -113,7 +113,7 @@ class OwnOrders:
         )  # fmt: skip
 
     def _fill(self, report: Report) -> Fill:
-        """Both sides of a trade with oneself have one match id, and come one after the other."""
+        """Adds a fill. Both sides of a self-trade have the same match id and are reported one after the other."""
         trade_id = f"{report.match_id}-2" if report.match_id == self._last_match else str(report.match_id)
         self._last_match = report.match_id
         is_maker = bool(report.flags & (EventFlag.MAKER | EventFlag.AUCTION))

@@ -18,9 +18,9 @@ class SerlInstrumentProvider(InstrumentProvider):
         config = config or InstrumentProviderConfig()
         super().__init__(config if config.load_ids else InstrumentProviderConfig(load_all=True, filters=config.filters))
         self._link, self._currency = link, currency
-        #: of each symbol, by its instrument's id
+        #: units of each symbol, by its instrument's id
         self.units: dict[Any, SymbolUnits] = {}
-        #: by number of the symbol: its instrument and units
+        #: instrument and units by the symbol's number
         self.numbered: dict[int, tuple[Any, SymbolUnits]] = {}
 
     async def load_all_async(self, filters: dict[str, Any] | None = None) -> None:
@@ -29,12 +29,12 @@ class SerlInstrumentProvider(InstrumentProvider):
             self._load(symbol)
 
     async def load_ids_async(self, instrument_ids: list[Any], filters: dict[str, Any] | None = None) -> None:
-        """Loads these. Raises ConfigError for an instrument of another venue, and UnknownSymbol."""
+        """Loads these instruments. Raises ConfigError for one of another venue, and UnknownSymbol."""
         for one in instrument_ids:
             await self.load_async(one, filters)
 
     async def load_async(self, instrument_id: Any, filters: dict[str, Any] | None = None) -> None:
-        """Loads one; see `load_ids_async`."""
+        """Loads one instrument; see `load_ids_async`."""
         if instrument_id.venue != SERL_VENUE:
             raise ConfigError(f"expected an instrument of the venue {SERL_VENUE}, got {instrument_id}")
         self._load(self._link.session.instrument(instrument_id.symbol.value))

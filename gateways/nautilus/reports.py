@@ -1,4 +1,4 @@
-"""Own orders, fills and positions as the reports that NautilusTrader reconciles with."""
+"""Converts own orders, fills and positions to the reports that NautilusTrader reconciles with."""
 
 from decimal import Decimal
 from typing import Any
@@ -33,12 +33,12 @@ def venue_order_id(order_id: int) -> Any:
 
 
 def liquidity(fill: Fill) -> Any:
-    """In an auction everybody is a maker."""
+    """The liquidity side of a fill; in an auction everybody is a maker."""
     return LiquiditySide.MAKER if fill.is_maker else LiquiditySide.TAKER
 
 
 def order_status(own: OwnOrder) -> Any:
-    """The `OrderStatus` of an order that was accepted."""
+    """The `OrderStatus` of an accepted order."""
     if own.open_lots:
         return OrderStatus.PARTIALLY_FILLED if own.fills else OrderStatus.ACCEPTED
     if own.reason in EXPIRIES:
@@ -49,10 +49,10 @@ def order_status(own: OwnOrder) -> Any:
 def order_report(
     account: AccountId, instrument: Any, units: SymbolUnits, own: OwnOrder, cached: Any, times_ns: tuple[int, int, int]
 ) -> Any | None:
-    """An `OrderStatusReport`; None for a stop order that the node does not know, as no report tells its stop price.
+    """Creates an `OrderStatusReport`; None for a stop order that the node does not know, because no report contains its stop price.
 
     Args:
-        cached: the `Order` of the node, which has what reports do not tell: type, time in force and so on; or None.
+        cached: the node's `Order`, with the fields that reports lack (type, time in force and so on); or None.
         times_ns: (accepted, last change, now).
     """
     kind = cached.order_type if cached is not None else OrderType.LIMIT if own.price_ticks else OrderType.MARKET
@@ -80,7 +80,7 @@ def fill_report(
     account: AccountId, instrument: Any, units: SymbolUnits, own: OwnOrder, fill: Fill, client_order_id: ClientOrderId | None,
     time_ns: int, now_ns: int,
 ) -> Any:  # fmt: skip
-    """A `FillReport`. Its commission is 0: the exchange reports fees by account, not by fill."""
+    """Creates a `FillReport`. Its commission is 0: the exchange reports fees by account, not by fill."""
     return FillReport(
         account_id=account, instrument_id=instrument.id, venue_order_id=venue_order_id(own.order_id), trade_id=TradeId(fill.trade_id),
         order_side=SIDES[own.side], last_qty=units.quantity(fill.qty_lots), last_px=units.price(fill.price_ticks),
@@ -90,7 +90,7 @@ def fill_report(
 
 
 def position_report(account: AccountId, instrument: Any, units: SymbolUnits, made: Account, now_ns: int) -> Any:
-    """A `PositionStatusReport` of what the exchange's accounts say."""
+    """Creates a `PositionStatusReport` from the exchange's account."""
     lots = made.position_lots
     average = units.price(1).as_decimal() * Decimal(made.cost_ticks) / lots if lots else None
     side = PositionSide.LONG if lots > 0 else PositionSide.SHORT if lots < 0 else PositionSide.FLAT

@@ -1,4 +1,4 @@
-"""Halts and phases of a symbol as the market status of NautilusTrader."""
+"""Converts halts and phases of a symbol to NautilusTrader's market status."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ACTIONS = {
 
 
 def instrument_status(instrument: Any, halted: bool, phase: int, reason: int, time_ns: int, init_ns: int) -> Any:
-    """An `InstrumentStatus`. It has the names of the phase and of the `HaltReason`, and says whether orders trade (in an auction: later)."""
+    """Creates an `InstrumentStatus` with the names of the phase and of the `HaltReason`, and whether orders trade (in an auction: later)."""
     phase = Phase(phase)
     return InstrumentStatus(
         instrument,

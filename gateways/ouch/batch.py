@@ -14,13 +14,13 @@ class Batch:
 
     def __init__(self) -> None:
         self._parts: list[tuple[Rows, Any, Any, Any]] = []
-        self._changes: list[tuple[int, Change]] = []  # place among all rows as they were added
+        self._changes: list[tuple[int, Change]] = []  # with its place among all rows, in the order added
         self._count = 0
         self.changed: dict[int, int] = {}
-        """By the entry of an order's NEW: the message of this read that changes it."""
+        """By the entry of an order's NEW: the message in this read that changes it."""
 
     def add(self, rows: Rows, keys: Any, *, entry: Any = None, base: Any = None, change: Change | None = None) -> None:
-        """Adds rows at the places that the keys give. entry: entries of their NEW; base: entries of the orders that they name."""
+        """Adds rows at the places given by the keys. entry: entries of their NEW; base: entries of the orders that they name."""
         blank = np.full(len(rows), NO_ENTRY)
         if change is not None:
             self._changes.append((self._count, change))

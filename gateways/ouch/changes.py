@@ -1,6 +1,6 @@
-"""Changes of open orders: replacements, partial cancels and modifications; one at a time for each order, the others wait for its answer.
+"""Changes of open orders: replacements, partial cancels and modifications. Each order has one at a time; the others wait for its answer.
 
-What a change means depends on whether the one before it was accepted, and only the exchange's answer tells.
+The meaning of a change depends on whether the previous one was accepted, which only the exchange's answer tells.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Change:
 
     Attributes:
         kind: REPLACE, CANCEL or MODIFY.
-        place: entry of the replacement; else of the order that it names.
+        place: entry of the replacement; for other kinds, of the order that it names.
         base: entry of the order's NEW.
         quantity: the order's intended size in shares, executed ones included; 0 cancels it.
-        side: the code of the new side letter, of MODIFY.
+        side: for MODIFY, the code of the new side letter.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Changes:
 
     Attributes:
         in_flight: by the entry of an order's NEW: its change that has no answer yet.
-        by_command: the same by the command id of the change.
+        by_command: the same changes by their command ids.
         waiting: by the entry of an order's NEW: changes, and cancels, that wait for that answer.
     """
 
@@ -55,7 +55,7 @@ class Changes:
         return base in self.in_flight
 
     def refusal(self, change: Change) -> Reject | None:
-        """Why a replacement cannot be sent; None if it can."""
+        """The reason why a replacement cannot be sent; None if it can."""
         table = self._table
         if change.base == NO_ENTRY:
             return Reject.REPLACE_NOT_ALLOWED
@@ -90,7 +90,7 @@ class Changes:
             table.entries["appendage"][place] = original["appendage"]
 
     def command(self, change: Change) -> Rows | None:
-        """[COMMAND] the command of a change, without its id; None if there is nothing to change."""
+        """The command of a change as a COMMAND row without its id; None if there is nothing to change."""
         table = self._table
         row = np.zeros(1, COMMAND)
         base = change.base
@@ -117,7 +117,7 @@ class Changes:
         return row
 
     def sent(self, change: Change, command_id: int) -> None:
-        """Notes that the change was sent. A cancel of the whole order needs no other to wait: nothing can change the order after it."""
+        """Notes that the change was sent. After a cancel of the whole order no other change needs to wait: nothing can change the order after it."""
         if change.kind != CANCEL or change.quantity:
             self.in_flight[change.base] = change
             self.by_command[command_id] = change
@@ -127,11 +127,11 @@ class Changes:
         self.waiting.setdefault(change.base, []).append(change)
 
     def answered(self, command_id: int) -> list[Change]:
-        """Ends the change with this command; returns those that waited for it."""
+        """Ends the change with this command id; returns the changes that waited for it."""
         change = self.by_command.pop(command_id)
         self.in_flight.pop(change.base, None)
         return self.waiting.pop(change.base, [])
 
     def free(self, bases: list[int]) -> list[Change]:
-        """Changes that waited for the answer to the order itself."""
+        """The changes that waited for the answers to these orders themselves."""
         return [change for base in bases if not self.must_wait(base) for change in self.waiting.pop(base, [])]

@@ -20,7 +20,7 @@ from serl.gateways.soup.server import DEFAULT_LIMITS, Refusal, SoupLimits, SoupS
 
 
 class OuchGateway:
-    """Serves OUCH to the users in `accounts`. Its session lasts as long as the exchange's journal: a new one begins a new session."""
+    """Serves OUCH to the users in `accounts`. Its session lasts as long as the exchange's journal: a new journal begins a new session."""
 
     def __init__(
         self, endpoint: str, accounts: Accounts, state: Path, report: Callable[[str], None], curve: Path | None = None,
@@ -47,7 +47,7 @@ class OuchGateway:
         return session
 
     def _new_session(self) -> str:
-        """A session that no earlier one of this folder has the name of."""
+        """A session name that no earlier session of this folder has used."""
         session = str(int(time.time()))
         while (self._state / session).exists():
             session = str(int(session) + 1)
@@ -77,7 +77,7 @@ class OuchGateway:
         return user
 
     async def open(self) -> None:
-        """Logs all users in. Raises what the exchange refuses, and ConfigError."""
+        """Logs all users in. Raises the exchange's refusals, and ConfigError."""
         try:
             await self._open_users()
         except OtherJournal as other:
@@ -176,7 +176,7 @@ class OuchGateway:
 
 
 def _lock(state: Path) -> int:
-    """A lock on the folder, which ends with the process. Raises ConfigError if another gateway has it."""
+    """Takes a lock on the folder, which ends with the process. Raises ConfigError if another gateway has it."""
     state.mkdir(parents=True, exist_ok=True)
     file = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Decodes OUCH messages to entries and commands, a whole read at a time."""
+"""Decodes OUCH messages into entries and commands, a whole read at a time."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ STOCK_BYTES = 8
 
 
 def _letters(text: str) -> NDArray[np.bool_]:
-    """[256] whether a letter is one of these."""
+    """Whether each letter is one of these, bool (256,)."""
     is_one = np.zeros(256, bool)
     is_one[[ord(letter) for letter in text]] = True
     return is_one
@@ -34,7 +34,7 @@ def _letters(text: str) -> NDArray[np.bool_]:
 SIDES, DISPLAYS, SWEEPS, CROSSES, CAPACITIES = (_letters(text) for text in ("BSTE", "YNA", "YN", "NOC", "APRO"))
 NO_TIF = 255
 TIF = np.full(256, NO_TIF, np.uint8)
-"""`TimeInForce` by its letter; NO_TIF: none of ours."""
+"""`TimeInForce` by its letter; NO_TIF: not supported."""
 for _letter, _tif in {"0": TimeInForce.DAY, "5": TimeInForce.DAY, "3": TimeInForce.IOC, "6": TimeInForce.GTT}.items():
     TIF[ord(_letter)] = _tif
 CROSS_TIF = {ord("O"): TimeInForce.AT_OPEN, ord("C"): TimeInForce.AT_CLOSE}
@@ -43,12 +43,12 @@ LOT_TERMS = (Term.MIN_LOTS, Term.DISPLAY_LOTS)
 
 
 class Symbols:
-    """The exchange's symbols in OUCH's terms. Raises ConfigError for those that it cannot represent.
+    """The exchange's symbols in OUCH's terms. Raises ConfigError for symbols that OUCH cannot represent.
 
     Attributes:
-        stocks: ['S8'] names, padded, by the exchange's number.
-        units: price units of a tick, by number.
-        lots: shares of a lot, by number.
+        stocks: padded names by the exchange's number, dtype S8.
+        units: price units per tick, by number.
+        lots: shares per lot, by number.
     """
 
     def __init__(self, instruments: list[Instrument]) -> None:
@@ -61,7 +61,7 @@ class Symbols:
         self._sorted = np.argsort(self.stocks)
 
     def equal(self, other: "Symbols") -> bool:
-        """Whether the numbers mean the same."""
+        """Whether the numbers mean the same symbols."""
         return all(np.array_equal(ours, theirs) for ours, theirs in zip(self._tables, other._tables, strict=True))
 
     @property
@@ -95,10 +95,10 @@ class Messages:
     """Messages of one read, by type.
 
     Attributes:
-        index: by type: their places in the read.
-        rows: by type: their fields.
+        index: places of the messages in the read, by type.
+        rows: fields of the messages, by type.
         appendages: the appendage of each message that has one, by its place.
-        malformed: (place, type byte, bytes) of those that are no messages.
+        malformed: (place, type byte, bytes) of malformed messages.
     """
 
     index: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -144,10 +144,10 @@ class Orders:
     """Entered orders, checked.
 
     Attributes:
-        entries: [ENTRY] as they are stored.
+        entries: ENTRY rows as they are stored.
         reasons: the `Reject` of each; 0 for none.
-        commands: [COMMAND] their NEW, without ids.
-        terms: terms of those that have some, by their place in `entries`.
+        commands: COMMAND rows of their NEW, without ids.
+        terms: terms of the orders that have any, by place in `entries`.
     """
 
     entries: Rows
@@ -257,7 +257,7 @@ def _add_options(
 
 
 def term_commands(terms: OrderTerms) -> Rows:
-    """[COMMAND] the TERM commands of an order, without ids."""
+    """The TERM commands of an order as COMMAND rows, without ids."""
     rows = np.zeros(len(terms.terms), COMMAND)
     rows["kind"] = CommandKind.TERM
     rows["flags"] = [int(term) for term in terms.terms]

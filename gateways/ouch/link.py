@@ -20,31 +20,31 @@ from serl.gateways.accounts import GatewayAccount
 from serl.gateways.soup.stream import Mark
 
 AWAY_S = 5.0
-"""An exchange that sends nothing for this long, not even a heartbeat, is away."""
+"""An exchange that sends nothing for this long, not even a heartbeat, counts as away."""
 LOGIN_S = 2.0
 RETRY_S = 0.5
 WAIT_S = 0.25
 REFUSED_RETRY_S = 0.05
-"""After this time commands are sent again that the exchange did not take: over a rate, or with a full disk."""
+"""Delay before commands that the exchange did not accept (rate limit, full disk) are sent again."""
 RETRY_CODES = ("throttled", "disk_full")
 UNANSWERED_ROWS_MAX = 16_384
-"""Commands without a report: with more, no further messages are received from the user."""
+"""Maximum number of commands without a report; with more, no further messages are received from the user."""
 REPEATABLE = [int(CommandKind.CANCEL), int(CommandKind.REDUCE), int(CommandKind.MASS_CANCEL)]
-"""Commands that are sent again after the exchange was away; orders are not, as the market may have moved."""
+"""Commands that are sent again after the exchange was away; orders are not, because the market may have moved."""
 
 
 class OtherJournal(SerlError):
-    """The exchange has another journal than the one whose reports the stream tells."""
+    """The exchange has another journal than the one whose reports the stream contains."""
 
 
 class LinkSession(Session):
-    """A session that asks for the last report again at each login: an exchange with another journal has another one.
+    """A session that requests the last report again at each login: in another journal it differs.
 
     Attributes:
-        logins: how often it was welcomed.
-        last_command_id: the exchange's last command of ours at the last login.
+        logins: number of WELCOMEs received.
+        last_command_id: the last command of ours that the exchange had at the last login.
         answered_id: the largest id of a command that has a report.
-        answered_before: the same when the last login was sent.
+        answered_before: `answered_id` at the time when the last login was sent.
     """
 
     def __init__(self, name: str, token: str) -> None:
@@ -71,10 +71,10 @@ class LinkSession(Session):
 
 
 class Link:
-    """Keeps a user logged in, sends commands and hands over reports.
+    """Keeps a user logged in, sends commands and delivers reports.
 
     Attributes:
-        session: the exchange's session of the user.
+        session: the user's session on the exchange.
         unanswered: commands without a report, as they were sent.
     """
 
@@ -91,11 +91,11 @@ class Link:
         self._heard_s = 0.0
         self._settled = -1  # logins after which `logged_in` was called
         self._resend_s = float("inf")
-        self._time = (0, 0.0)  # of the exchange, and of this machine's steady clock
+        self._time = (0, 0.0)  # time of the exchange, and of this machine's monotonic clock
 
     @property
     def is_live(self) -> bool:
-        """Whether the exchange takes commands, and what it did not get before is settled."""
+        """Whether the exchange accepts commands, and the fate of commands that it did not receive before is settled."""
         return self._client is not None and self.session.live and self._settled == self.session.logins
 
     def time_ns(self) -> int:
@@ -106,7 +106,7 @@ class Link:
         return time_ns + int((time.monotonic() - self._time[1]) * 1e9 * float(self.session.clock[1] or 0))
 
     async def connect(self, mark: Mark) -> None:
-        """Logs in; the reports after `mark` follow. Raises what the exchange refused, ExchangeUnreachable, and OtherJournal."""
+        """Logs in; the reports after `mark` follow. Raises the exchange's refusal, ExchangeUnreachable, and OtherJournal."""
         self.session.last_report = mark.number
         client = AsyncExchange(ClientCore(self._endpoint, self.session, self._curve))
         try:
@@ -129,7 +129,7 @@ class Link:
         self._heard_s = time.monotonic()
 
     async def serve(self, receive: Callable[[Rows], None], logged_in: Callable[[], None]) -> None:
-        """Hands over reports until the session ends: SessionEnded, ExchangeUnreachable, LoginRefused, OtherJournal.
+        """Delivers reports until the session ends, which raises SessionEnded, ExchangeUnreachable, LoginRefused or OtherJournal.
 
         logged_in is called after each login, before anything else is sent.
         """
@@ -157,7 +157,7 @@ class Link:
                 raise ExchangeUnreachable(f"nothing from {self._endpoint} for {AWAY_S:g} s")
 
     def settle(self, logged_in: Callable[[], None]) -> None:
-        """After a login: calls logged_in, and takes commands from then on."""
+        """After a login: calls logged_in, and accepts commands from then on."""
         if self.session.live and self.session.logins != self._settled:
             logged_in()
             self._settled = self.session.logins
@@ -186,10 +186,10 @@ class Link:
             try:
                 self._client.send(msgpack.packb([Kind.BULK, rows[first : first + most].tobytes()]))
             except ExchangeUnreachable:
-                return  # its queue is full: what is unanswered is looked at after the next login
+                return  # its queue is full: unanswered commands are checked after the next login
 
     def answered(self, command_id: int) -> None:
-        """Forgets the commands up to this one."""
+        """Forgets the commands up to this id."""
         while self.unanswered:
             first = self.unanswered[0]
             rest = first[first["command_id"] > command_id]
@@ -200,7 +200,7 @@ class Link:
             self.unanswered.popleft()
 
     def repeat(self) -> Rows:
-        """After a login: sends the repeatable commands again that the exchange has not got; returns the others, which are forgotten."""
+        """After a login: resends the repeatable commands that the exchange has not received; returns the others, which are forgotten."""
         self._resend_s = float("inf")
         rows = np.concatenate([np.zeros(0, COMMAND), *self.unanswered])
         lost = rows["command_id"] > self.session.last_command_id
@@ -216,10 +216,10 @@ class Link:
         if self._client is not None:
             client, self._client = self._client, None
             if not self.session.live:
-                client.core.orders.linger = 0  # nobody takes what it still holds
+                client.core.orders.linger = 0  # nobody will receive what it still holds
             await client.close()
         self.session.live = False
 
 
 GONE = (SessionEnded, ExchangeUnreachable, LoginRefused, RequestRejected)
-"""What ends a connection to the exchange that may come back."""
+"""Errors that end a connection to an exchange that may come back."""

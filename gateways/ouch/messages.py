@@ -1,6 +1,6 @@
 """The message layouts of NASDAQ OUCH 5.0, from its public specification; big-endian. Prices have four decimals.
 
-Single letters are their codes. Outbound layouts begin with the head of the SoupBinTCP packet that each message is sent in.
+Single letters are stored as their codes. Outbound layouts begin with the header of the SoupBinTCP packet that carries the message.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from serl.gateways.soup.packets import SEQUENCED
 
 PRICE_UNITS = 10_000
-"""Price units of a dollar."""
+"""Price units per dollar."""
 MARKET_PRICES = (2_000_000_000, 0x7FFFFFFF)
 """Prices of an order without a limit: 200,000.0000, and the largest of older versions."""
 CODES = {"1": "u1", "B": "u1", "H": ">u2", "I": ">u4", "i": ">i4", "Q": ">u8", "q": ">i8"}
@@ -41,7 +41,7 @@ INBOUND = {
 }
 """Enter Order, Replace Order, Cancel Order, Modify Order, Mass Cancel, Account Query. Appendages follow."""
 APPENDAGE_AT = {"O": 45, "U": 38, "X": 9, "M": 10, "C": 17, "Q": 1}
-"""Where the length of the appendage is; messages that end there have none (not those of O and U, whose layout contains it)."""
+"""Offset of the appendage's length; a message that ends there has no appendage (except O and U, whose layout contains the length)."""
 
 OUTBOUND = {
     kind: _dtype(f"time_ns:Q {text}", "packet_bytes:H packet:1")
@@ -69,7 +69,7 @@ OPTION_SECONDARY_NUMBER, OPTION_SHOWN = 1, 22
 
 
 def outbound(kind: str, count: int, time_ns: Any) -> Any:
-    """`count` messages of a type with their times after midnight; the other fields are zero."""
+    """Creates `count` messages of a type with their times after midnight; the other fields are zero."""
     layout = OUTBOUND[kind]
     messages = np.zeros(count, layout)
     messages["packet_bytes"] = layout.itemsize - 2

@@ -1,4 +1,4 @@
-"""Appendages of Enter Order and Replace Order: optional fields of a length, a tag and a value."""
+"""Appendages of Enter Order and Replace Order: optional fields, each with a length, a tag and a value."""
 
 import struct
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from serl.exchange.records import CommandFlag, Peg, Term
 from serl.gateways.ouch.reasons import Reject
 
 APPENDAGE_BYTES_MAX = 64
-"""Longer appendages repeat an option; each may come once."""
+"""Longer appendages must repeat an option, and each option may occur only once."""
 
 FIRM, MIN_QTY, CUSTOMER_TYPE, MAX_FLOOR, PRICE_TYPE, PEG_OFFSET, POST_ONLY = 2, 3, 4, 5, 6, 7, 12
 EXPIRE_TIME, TRADE_NOW, HANDLE_INST, GROUP_ID, SHARES_LOCATED, LOCATE_BROKER = 15, 16, 17, 24, 25, 26
@@ -22,7 +22,7 @@ _UNSUPPORTED = {
     8: Reject.INVALID_DESTINATION, 9: Reject.OTHER, 10: Reject.OTHER, 11: Reject.OTHER,
     13: Reject.INVALID_MAX_FLOOR, 14: Reject.ROUTING_NOT_ALLOWED,
 }  # fmt: skip
-"""Discretion, random reserves and routes: an order with them would behave otherwise than it asks for."""
+"""Discretion, random reserves and routes: an order with them would not behave as requested."""
 PEGS = {b"L": Peg.NONE, b"R": Peg.PRIMARY, b"M": Peg.MID, b"m": Peg.MID}
 """Price types: limit, primary peg, midpoint peg."""
 
@@ -31,10 +31,10 @@ Options = dict[int, int | bytes]
 
 
 class OptionError(Exception):
-    """An order with an option that it cannot have.
+    """An order has an option that it cannot have.
 
     Attributes:
-        reason: why the order is rejected.
+        reason: the reason for rejecting the order.
     """
 
     def __init__(self, reason: Reject) -> None:
@@ -44,7 +44,7 @@ class OptionError(Exception):
 
 @dataclass(frozen=True)
 class OrderTerms:
-    """What the options of an order make of it.
+    """Flags and terms that result from the options of an order.
 
     Attributes:
         flags: `CommandFlag` bits.

@@ -1,4 +1,4 @@
-"""What a user's messages do: orders, their changes and cancels become commands, or are rejected."""
+"""Processes a user's messages: orders, their changes and cancels become commands, or are rejected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ Tell = Callable[[bytes, int], None]
 
 
 class OrderEntry:
-    """Takes the messages of one user.
+    """Processes the messages of one user.
 
     Attributes:
         last_ref: the largest user reference number so far; later ones must be larger.
@@ -41,7 +41,7 @@ class OrderEntry:
         self._encoder, self._link, self._tell = encoder, link, tell
 
     def receive(self, messages: Messages, explain: Callable[[str], None]) -> None:
-        """Takes messages; explain: tells the user what was wrong with one that OUCH has no answer to."""
+        """Processes messages. explain: tells the user what was wrong with a message for which OUCH has no answer."""
         if messages.malformed:
             _, kind, size = messages.malformed[0]
             explain(
@@ -50,7 +50,7 @@ class OrderEntry:
             )
         if "Q" in messages.rows:
             reply = outbound("Q", 1, self._encoder.time_ns(self._link.time_ns()))
-            reply["next_user_ref"] = min(self.last_ref + 1, 0xFFFFFFFF)  # none is left after the largest
+            reply["next_user_ref"] = min(self.last_ref + 1, 0xFFFFFFFF)  # no number is left after the largest
             self._tell(reply.tobytes(), 1)
         elif "C" in messages.rows:
             self._mass_cancel(messages, explain)
@@ -69,7 +69,7 @@ class OrderEntry:
         self.send_freed()
 
     def _enter(self, messages: Messages, batch: Batch) -> list[tuple[NDArray[np.int64], Any]]:
-        """Stages the entries of orders and replacements; returns (places, reasons) of orders that are refused."""
+        """Stages the entries of orders and replacements; returns (places, reasons) of refused orders."""
         index, rows = messages.index, messages.rows
         kinds = [kind for kind in "OU" if kind in rows]
         if not kinds:
@@ -128,7 +128,7 @@ class OrderEntry:
         return refused
 
     def _apply(self, change: Change, batch: Batch, at: int) -> Reject | None:
-        """Adds a change to the batch, or keeps it; returns why a replacement is refused."""
+        """Adds a change to the batch, or keeps it until it can be sent; returns the reason if a replacement is refused."""
         changes = self._changes
         if not self._link.is_live:
             if change.kind == REPLACE:
@@ -159,12 +159,12 @@ class OrderEntry:
         return None
 
     def _may_modify(self, change: Change) -> bool:
-        """Whether a side may become the other: only among those that sell."""
+        """Whether a side may be changed to the new one: only from one kind of sell to another."""
         side = int(self._table.entries["side"][change.place])
         return change.side == side or (side in SELLING and change.side in SELLING)
 
     def _modify_side(self, change: Change) -> None:
-        """A modification of the side letter alone, which is the gateway's own matter."""
+        """Modifies only the side letter, which concerns the gateway alone."""
         table, place = self._table, change.place
         total = int(table.open_shares[place] + table.executed[change.base])
         if int(table.current[change.base]) != place or not table.open_shares[place] or change.quantity != total:
@@ -210,7 +210,7 @@ class OrderEntry:
         batch.add(commands, 2 * index[good], base=base[good])
 
     def _send(self, batch: Batch) -> None:
-        """Gives the commands their ids, stores the entries, then sends the commands."""
+        """Assigns ids to the commands, stores the entries, then sends the commands."""
         rows, entry, base, changes = batch.build()
         session, table = self._link.session, self._table
         rows["command_id"] = session.next_command_id + np.arange(len(rows))
@@ -252,7 +252,7 @@ class OrderEntry:
         except OptionError:
             options = {SIDE: b"?"}
         side = options.get(SIDE, b" ")
-        narrower = options.keys() - {SIDE, USER_REF_INDEX}  # a group, say: not all orders are meant
+        narrower = options.keys() - {SIDE, USER_REF_INDEX}  # e.g. a group: the message does not mean all orders
         sides = {b" ": 0, b"B": 1, b"S": 2}
         is_known = (not has_symbol or symbol >= 0) and side in sides and not narrower and row["firm"] in BLANK_FIRM
         if not is_known or not self._link.is_live:
@@ -285,7 +285,7 @@ class OrderEntry:
         return midnight_ns + (self._link.time_ns() - midnight_ns) // DAY_NS * DAY_NS
 
     def reject_refused(self, command_id: int, reason: Reject) -> None:
-        """Rejects the entries whose commands, up to this one, the exchange has not accepted: a later one was answered."""
+        """Rejects the entries whose commands, up to this id, the exchange has not accepted: a later command was answered."""
         places = self._table.unanswered(command_id)
         if len(places):
             self.reject(places, reason)

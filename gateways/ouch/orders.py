@@ -1,4 +1,4 @@
-"""The orders of one user: what was entered, stored in a file before the exchange hears of it, and what is still open of it."""
+"""The orders of one user: the entries, stored in a file before the exchange receives them, and their open quantities."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from serl.gateways.ouch.options import APPENDAGE_BYTES_MAX
 
 ENTRY = np.dtype(
     [
-        ("command_id", "<i8"),  # of the NEW, REPLACE or MASS_CANCEL; 0: not sent (yet)
+        ("command_id", "<i8"),  # id of the NEW, REPLACE or MASS_CANCEL; 0: not sent (yet)
         ("price", "<i8"),  # as entered, in 1/10,000
         ("user_ref", "<u4"),
-        ("orig_user_ref", "<u4"),  # of a replacement
+        ("orig_user_ref", "<u4"),  # of the order that a replacement replaces
         ("quantity", "<u4"),  # shares, as entered
         ("symbol", "<u2"),
         ("kind", "u1"),  # O, U or C
@@ -33,7 +33,7 @@ ENTRY = np.dtype(
         ("appendage", f"V{APPENDAGE_BYTES_MAX}"),
     ]
 )
-"""An entered order, replacement or mass cancel; single letters are their codes."""
+"""An entered order, replacement or mass cancel; single letters are stored as their codes."""
 ORDER, REPLACEMENT, MASS_CANCEL = (ord(letter) for letter in "OUC")
 """Kinds of entries."""
 NO_ENTRY = -1
@@ -45,11 +45,11 @@ class OrderTable:
     """Entries in the order of their user reference numbers, which increase.
 
     Attributes:
-        entries: [ENTRY] all of them; only the first `count` are valid, as of the arrays that follow.
+        entries: all entries as ENTRY rows; only the first `count` are valid, as in the following arrays.
         base: place of the NEW of the order that an entry is, or replaces; `NO_ENTRY` for a replacement of an unknown order.
-        open_shares: of each entry, as of the last report; before it, the quantity entered.
+        open_shares: open shares of each entry as of the last report; before the first report, the entered quantity.
         answered: whether the exchange, or the gateway for it, has answered.
-        current: by the place of an order's NEW: the entry that is in force after replacements.
+        current: by the place of an order's NEW: the entry in force after replacements.
         executed: by the place of an order's NEW: shares traded.
     """
 
@@ -71,7 +71,7 @@ class OrderTable:
         self.index_new(places[(stored["kind"] == ORDER) & (stored["command_id"] > 0)])
 
     def _read(self) -> Rows:
-        """The stored entries; one that is not complete was never sent to the exchange and is removed."""
+        """Reads the stored entries; removes an incomplete one, which was never sent to the exchange."""
         size = os.fstat(self._file).st_size // ENTRY.itemsize * ENTRY.itemsize
         os.ftruncate(self._file, size)
         stored = np.fromfile(self._path, ENTRY)
@@ -85,7 +85,7 @@ class OrderTable:
         return int(self.entries["user_ref"][self.count - 1]) if self.count else 0
 
     def stage(self, rows: Rows) -> NDArray[np.int64]:
-        """Adds entries, whose user reference numbers must follow; returns their places. `store` makes them durable."""
+        """Adds entries, whose user reference numbers must be larger than those before; returns their places. `store` makes them durable."""
         first, end = self.count, self.count + len(rows)
         if end > len(self.entries):
             self._grow(end)
@@ -108,7 +108,7 @@ class OrderTable:
             self.base[place] = self.base[original]
 
     def index_new(self, places: NDArray[np.int64]) -> None:
-        """Makes orders known by the command ids of their NEW, which must follow."""
+        """Indexes orders by the command ids of their NEW, which must be larger than those before."""
         end = self._new_count + len(places)
         self._new_ids[self._new_count : end] = self.entries["command_id"][places]
         self._new_places[self._new_count : end] = places

@@ -15,12 +15,12 @@ from serl.gateways.ouch.reasons import CANCEL_REASONS, REJECT_REASONS
 
 DAY_NS = 86_400_000_000_000
 NOT_IN_BOOK = 1 << 63
-"""Order reference numbers from here on are of orders that are not in the book (yet); ITCH has none of them."""
+"""Order reference numbers from here on belong to orders that are not in the book (yet); ITCH has none of them."""
 NO_MESSAGE, CANCELED, REJECTED = 0, ord("C"), ord("J")
 TYPES = np.zeros(256, np.uint8)
 """Type of the message by the kind of an event about an order."""
 HAS_LEAVES = np.zeros(256, bool)
-"""Whether leaves_lots of an event, by its kind, are what is open of its order."""
+"""Whether leaves_lots of an event, by its kind, is the open quantity of its order."""
 for _event, _letter in {
     EventKind.ACCEPTED: "A", EventKind.FILL: "E", EventKind.CANCELLED: "C", EventKind.REDUCED: "C",
     EventKind.RESTED: "T", EventKind.REJECTED: "J", EventKind.REPLACED: "\0",
@@ -33,8 +33,8 @@ class ReportEncoder:
     """Encodes the reports of one user, and keeps the orders up to date.
 
     Attributes:
-        freed: changes that may be sent now, because the one before them has been answered.
-        mass_cancels: by their command ids: entries of mass cancels without a response.
+        freed: changes that may be sent now, because the previous one has been answered.
+        mass_cancels: entries of mass cancels without a response, by command id.
     """
 
     def __init__(self, table: OrderTable, changes: Changes, symbols: Symbols, midnight_ns: int) -> None:
@@ -47,11 +47,11 @@ class ReportEncoder:
         self._modified: list[tuple[int, int, int]] = []  # modifications in this batch: row, entry, new side
 
     def time_ns(self, time_ns: Any) -> Any:
-        """Exchange time as nanoseconds after midnight."""
+        """Converts exchange time to nanoseconds after midnight."""
         return (time_ns - self._midnight_ns) % DAY_NS
 
     def encode(self, rows: Rows) -> tuple[bytes, int]:
-        """(packets, number of messages) of EVENT rows."""
+        """Encodes EVENT rows as (packets, number of messages)."""
         table, kinds = self._table, rows["kind"]
         base = table.find_new(rows["order_id"])
         known = base != NO_ENTRY
@@ -86,11 +86,11 @@ class ReportEncoder:
         for at in np.flatnonzero(np.isin(ids, list(self._changes.by_command))).tolist():
             change = self._changes.by_command.get(int(ids[at]))
             if change is None:
-                continue  # answered by an event before
+                continue  # already answered by an earlier event
             kind, following = int(rows["kind"][at]), self._following(rows, at)
             if kind == EventKind.REDUCED and following and change.kind in (REPLACE, MODIFY):
                 if following != EventKind.CANCELLED:
-                    types[at] = NO_MESSAGE  # the reserve of an iceberg; what follows tells the whole
+                    types[at] = NO_MESSAGE  # the reserve of an iceberg; the following event has the whole change
                 continue
             self.freed += self._changes.answered(int(ids[at]))
             if change.kind == REPLACE:
@@ -126,7 +126,7 @@ class ReportEncoder:
             types[after], numbers[at] = NO_MESSAGE, numbers[after]
 
     def _update(self, rows: Rows, base: Any, place: Any, known: NDArray[np.bool_]) -> None:
-        """Sets what is open and executed of each order; the last event of an order counts."""
+        """Sets the open and executed shares of each order; the last event of an order counts."""
         table, kinds = self._table, rows["kind"]
         lots = self._symbols.lots[rows["symbol"] * known]
         rejected = known & (kinds == EventKind.REJECTED) & (rows["order_id"] == rows["command_id"])
@@ -152,7 +152,7 @@ class ReportEncoder:
         return _interleave(parts, self._table, place, len(rows))
 
     def _split(self, at: Any, kind: str, rows: Rows, place: Any) -> "list[tuple[Any, str]]":
-        """Tells the new parts of icebergs (R) from other orders that are in the book anew (T)."""
+        """Separates the new parts of icebergs (R) from other orders that enter the book again (T)."""
         if kind != "T":
             return [(at, kind)]
         fresh = [
@@ -217,7 +217,7 @@ class ReportEncoder:
         return messages
 
     def rejections(self, places: Any, reasons: Any, time_ns: int) -> tuple[bytes, int]:
-        """(packets, number) of rejections that the gateway gives itself, of entries at these places."""
+        """(packets, number of messages) of the gateway's own rejections of the entries at these places."""
         table = self._table
         table.answered[places], table.open_shares[places] = True, 0
         messages = outbound("J", len(places), self.time_ns(time_ns))
@@ -259,7 +259,7 @@ def _prevented(rows: Rows) -> Any:
 
 
 def _strategies(rows: Rows) -> Any:
-    """The AIQ strategy of each event of self-trade prevention, as it shows which of the two orders lose lots: D both, O the older, W the newer."""
+    """The AIQ strategy of each self-trade prevention event, according to which of the two orders lose lots: D both, O the older, W the newer."""
     resting, command = rows["order_number"] > 0, rows["command_sequence"]
     older, newer = np.isin(command, command[resting]), np.isin(command, command[~resting])
     return np.where(older & newer, ord("D"), np.where(older, ord("O"), ord("W")))
@@ -278,7 +278,7 @@ def _restate(messages: Any, shown: Any, numbers: Any) -> None:
 
 
 def _interleave(parts: "list[tuple[Any, Any, Any]]", table: OrderTable, place: Any, count: int) -> tuple[bytes, int]:
-    """One buffer of the messages of all parts, by their places, with their appendages."""
+    """Joins the messages of all parts, in the order of their places and with their appendages, into one buffer."""
     sizes = np.zeros(count, np.int64)
     for at, messages, extra in parts:
         sizes[at] = messages.itemsize + extra

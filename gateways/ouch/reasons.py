@@ -1,4 +1,4 @@
-"""Reasons of OUCH 5.0 for the exchange's reasons."""
+"""Maps the exchange's reasons to those of OUCH 5.0."""
 
 from enum import IntEnum
 
@@ -64,7 +64,7 @@ _CANCELS = {
     Reason.AUCTION_REMAINDER: "I", Reason.EXPIRED: "T", Reason.DAY_END: "E", Reason.SELF_TRADE: "Q",
     Reason.OUTSIDE_BAND: "K", Reason.KILL: "S", Reason.PURGED: "S", Reason.DISCONNECT: "S",
 }  # fmt: skip
-"""U: the user asked for it, I: immediate or cancel, T: expired, E: the day ended, Q: self-trade prevention, K: price band, S: supervisory."""
+"""U: requested by the user, I: immediate or cancel, T: expired, E: end of day, Q: self-trade prevention, K: price band, S: supervisory."""
 
 REJECT_REASONS = np.full(256, Reject.OTHER, np.uint16)
 """Code of a rejection by `Reason`."""

@@ -1,4 +1,4 @@
-"""The state of a user's orders after a restart: what was entered, and what the stream has told of it."""
+"""Restores the state of a user's orders after a restart, from the entries and the messages in the stream."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ LESS = "ECD"
 
 
 def restore(table: OrderTable, log: StreamLog) -> int:
-    """Sets what is open, executed, answered and current of each entry; returns the largest id of a command that the exchange has accepted."""
+    """Sets the open and executed shares, the answers and the current entries; returns the largest id of a command that the exchange has accepted."""
     by_kind: dict[str, list[Any]] = {kind: [] for kind in "AUECDMJX"}
     positions: dict[str, list[Any]] = {kind: [] for kind in by_kind}
     base_position = 0
@@ -37,7 +37,7 @@ def restore(table: OrderTable, log: StreamLog) -> int:
 
 
 def _starts(block: bytes) -> Any:
-    """Where the packets of a block begin."""
+    """The positions at which the packets of a block begin."""
     starts, at = [], 0
     while at < len(block):
         starts.append(at)
@@ -91,7 +91,7 @@ def _take_off(
 
 
 def _inherit_sides(table: OrderTable) -> None:
-    """A replacement has the side of its order, unless that was modified."""
+    """Gives each replacement the side of its order, unless that was modified."""
     is_replacement = (table.entries["kind"][: table.count] == REPLACEMENT) & (table.base[: table.count] != NO_ENTRY)
     blank = np.flatnonzero(is_replacement & (table.entries["side"][: table.count] == 0))
     table.entries["side"][blank] = table.entries["side"][table.base[blank]]

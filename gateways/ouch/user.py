@@ -27,16 +27,16 @@ from serl.gateways.soup.stream import Mark, StreamLog
 
 ALONE = np.zeros(256, bool)
 ALONE[[ord("C"), ord("Q")]] = True
-"""Messages that refer to all orders before them."""
+"""Whether a message type, by its code, refers to all orders before it."""
 TURN_S = 0.005
-"""The time that a user's messages take at once, before others have their turn: a read may have tens of thousands that are taken one by one."""
+"""The time for one user's messages before others have their turn: a read may have tens of thousands that are processed one by one."""
 
 
 class User:
     """See the module. `open` before anything else; `run` keeps it on the exchange.
 
     Attributes:
-        failure: gets the error of a disk that takes nothing more.
+        failure: a future that gets the error of a disk that can store nothing more.
     """
 
     exclusive = True
@@ -50,7 +50,7 @@ class User:
         self.readers: set[Connection] = set()
         self._report = report
         self._paused: set[Connection] = set()
-        #: messages that wait for their turn: [start:end] of a read
+        #: messages that wait for their turn, as [start:end] of a read
         self._backlog: deque[tuple[Connection, bytes, NDArray[np.int64], NDArray[np.int64]]] = deque()
         self._turn: asyncio.Handle | None = None
         self.log = StreamLog(folder / "stream")
@@ -64,7 +64,7 @@ class User:
         self._entry: OrderEntry
 
     async def open(self) -> None:
-        """Logs in to the exchange. Raises what it refuses, OtherJournal, and ConfigError for symbols that OUCH cannot represent."""
+        """Logs in to the exchange. Raises its refusal, OtherJournal, and ConfigError for symbols that OUCH cannot represent."""
         await self.link.connect(self.log.mark)
         session = self.link.session
         stored = self._table.entries["command_id"][: self._table.count]
@@ -81,7 +81,7 @@ class User:
         self.link.settle(self._logged_in)
 
     def _restore_in_flight(self) -> None:
-        """Replacements and mass cancels whose answers the exchange may still have."""
+        """Restores replacements and mass cancels whose answers may still come from the exchange."""
         table = self._table
         for place in np.flatnonzero(~table.answered[: table.count]).tolist():
             entry = table.entries[place]
@@ -148,14 +148,14 @@ class User:
         self._resume_readers()
 
     def _resume_readers(self) -> None:
-        """Receives from the user again, once few commands wait for their reports, and no messages for their turn."""
+        """Receives from the user again once few commands wait for their reports and no messages wait for their turn."""
         if self._paused and not self._backlog and self.link.unanswered_rows < UNANSWERED_ROWS_MAX // 2:
             for reader in self._paused:
                 reader.resume_reading()
             self._paused = set()
 
     def _logged_in(self) -> None:
-        """After a login: what the exchange has not got is rejected, or sent again."""
+        """After a login: rejects or resends commands that the exchange has not received."""
         session, table = self.link.session, self._table
         if not self._symbols.equal(Symbols(list(session.instruments.values()))):
             raise OtherJournal("it has other symbols")
@@ -175,12 +175,12 @@ class User:
             if self._changes.by_command[command_id].kind == REPLACE:
                 self._encoder.freed += self._changes.answered(command_id)
         self._entry.send_freed()
-        self._resume_readers()  # the commands that were lost get no reports
+        self._resume_readers()  # lost commands get no reports
 
     # from the user
 
     def receive(self, connection: Connection, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        """Takes the OUCH messages data[start:end]."""
+        """Receives the OUCH messages data[start:end]."""
         buffer = np.frombuffer(data, np.uint8)
         alone = np.flatnonzero(ALONE[buffer[np.minimum(starts, len(buffer) - 1)]] & (ends > starts))
         cuts = sorted({0, *alone.tolist(), *(alone + 1).tolist(), len(starts)})
@@ -191,13 +191,13 @@ class User:
             self._pause(connection)
 
     def _take(self) -> None:
-        """Takes what waits, for TURN_S at a time."""
+        """Processes waiting messages, for TURN_S at a time."""
         self._turn, until_s = None, time.monotonic() + TURN_S
         while self._backlog and self._turn is None:
             connection, data, starts, ends = self._backlog.popleft()
             try:
                 self._entry.receive(split(data, starts, ends), connection.explain)
-            except OSError as error:  # nothing that cannot be stored is sent
+            except OSError as error:  # a message that cannot be stored is not sent
                 if not self.failure.done():
                     self.failure.set_exception(error)
                 self._backlog.clear()
@@ -210,7 +210,7 @@ class User:
         self._resume_readers()
 
     def _pause(self, connection: Connection) -> None:
-        """Receives nothing more of the user until `_resume_readers`."""
+        """Receives nothing more from the user until `_resume_readers`."""
         if connection not in self._paused:
             self._paused.add(connection)
             connection.pause_reading()

@@ -1,4 +1,4 @@
-"""The packets of SoupBinTCP: a length of two bytes, which counts what follows it, a type, and the payload; big-endian."""
+"""The packets of SoupBinTCP: a two-byte length of the rest of the packet, a type, and the payload; big-endian."""
 
 import struct
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class Login:
 
 
 def packet(kind: bytes, payload: bytes = b"") -> bytes:
-    """A packet of a type."""
+    """Encodes a packet."""
     return struct.pack(">H", len(payload) + 1) + kind + payload
 
 
 def read_login(payload: bytes) -> Login | None:
-    """A login request without its type; None if it is none."""
+    """Decodes the payload of a login request, without its type; None if it is not one."""
     if len(payload) + 1 not in (LOGIN_3_BYTES, LOGIN_4_BYTES):
         return None
     try:

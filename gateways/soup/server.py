@@ -1,7 +1,7 @@
 """Serves streams to clients that log in over SoupBinTCP.
 
-A client is sent its stream from the message that it asks for. What it does not read stays in the stream's file: a connection stores no more
-than the buffer of its transport.
+A client receives its stream from the message that it requests. Messages that it has not read yet stay in the stream's file: a connection stores no
+more than the buffer of its transport.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from serl.gateways.soup.packets import Login
 from serl.gateways.soup.stream import StreamLog
 
 TICK_S = 0.1
-"""How often heartbeats and time limits are looked at."""
+"""How often heartbeats and time limits are checked."""
 SILENCE_MAX_S = 60.0
 """The longest heartbeat timeout that a client of version 4.0 may ask for."""
 
@@ -34,9 +34,9 @@ class SoupLimits:
         silence_s: a client that sends nothing for this long is disconnected.
         login_s: a connection must log in within this time.
         blocked_s: a client that reads nothing of what it is sent for this long is disconnected.
-        connections: connections at once; further ones are closed.
-        packet_bytes_max: a longer packet of a client ends its connection.
-        unread_bytes_max: bytes that wait in memory for a client to read them.
+        connections: maximum number of open connections; further ones are closed.
+        packet_bytes_max: a longer packet from a client ends its connection.
+        unread_bytes_max: maximum bytes that wait in memory for a client to read them.
     """
 
     heartbeat_s: float = 1.0
@@ -49,7 +49,7 @@ class SoupLimits:
 
 
 class Stream(Protocol):
-    """What a client reads, and where its messages go."""
+    """The stream that a client reads, and the receiver of its messages."""
 
     log: StreamLog
     readers: "set[Connection]"
@@ -59,7 +59,7 @@ class Stream(Protocol):
     def receive(
         self, connection: "Connection", data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> None:
-        """Takes the payloads data[start:end] of unsequenced packets."""
+        """Processes the payloads data[start:end] of unsequenced packets."""
 
 
 class Refusal(Exception):
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         self.send_new()
 
     def pause_reading(self) -> None:
-        """Stops receiving, because what was received waits for the exchange."""
+        """Stops receiving, because received messages are waiting for the exchange."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Takes complete packets, and keeps the rest for the next call."""
+        """Processes complete packets and keeps the rest for the next call."""
         self._received_s = time.monotonic()
         if self._rest:
             data = self._rest + data
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         return None
 
     def send_new(self, data: bytes = b"", count: int = 0) -> None:
-        """Sends what the client has not been sent, as far as it reads. data: the stream's last `count` messages."""
+        """Sends the messages that the client has not been sent, as fast as it reads. data: the stream's last `count` messages."""
         stream = self._stream
         while stream is not None and not self._is_blocked and self._next <= stream.log.count:
             if self._next + count != stream.log.count + 1:
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
         """Sends a heartbeat that is due; disconnects a client that is silent, does not log in or does not read."""
         if self._transport.is_closing():
             if now_s - max(self._sent_s, self._received_s) > self._limits.login_s:
-                self._transport.abort()  # does not read what it was sent before the close
+                self._transport.abort()  # the client does not read the data sent before the close
         elif self._stream is None:
             if now_s - self._opened_s > self._limits.login_s:
                 self.close(f"expected a login within {self._limits.login_s:g} s")
@@ -275,14 +275,14 @@ class SoupServer:
         self.authorize = authorize
         self.report = report
         self.strangers = LineLimit()
-        """Of what is reported of connections that are not logged in."""
+        """Limits the log lines about connections that are not logged in."""
         self.limits = limits
         self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Starts; returns the port. Raises OSError."""
+        """Starts listening; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         self.limits = replace(self.limits, connections=permitted(self.limits.connections))
         self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
@@ -297,7 +297,7 @@ class SoupServer:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def end_session(self, session: str) -> None:
-        """Ends the session of all clients; those that log in from now on are in another one."""
+        """Ends the session of all clients; clients that log in from now on join session `session`."""
         self.session = session
         for connection in list(self.connections):
             connection.end_session()

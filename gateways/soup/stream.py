@@ -1,7 +1,7 @@
 """A sequenced stream in a file: it survives the process, and each message keeps its number.
 
-The file is a header and blocks. A block is written at once, before any of its messages is sent, and holds the mark up to which its source has
-been processed: after a kill, the last block that is complete says where to continue. A block that is not complete has not been sent.
+The file has a header and blocks. A block is written in one go, before any of its messages is sent, and contains the mark up to which its source
+has been processed: after a kill, the last complete block says where to continue. An incomplete block has not been sent.
 """
 
 import os
@@ -16,16 +16,16 @@ from serl.exchange.errors import ConfigError
 
 MAGIC = b"serlsoup"
 HEAD = struct.Struct("<IIIIqqq")
-"""Of a block: bytes of its messages, their checksum, their number, the checksum of the other fields; mark; two numbers of the source."""
+"""Header of a block: size of its messages in bytes, their checksum, their number, checksum of the other fields; the three fields of its mark."""
 SCAN_BYTES = 1 << 20
 NO_MARK = -1
 
 
 class Mark(NamedTuple):
-    """Up to where the source has been processed.
+    """The position up to which the source has been processed.
 
     Attributes:
-        number: of the last item of the source, as the source counts them; -1 for none.
+        number: number of the source's last processed item, as the source counts them; -1 for none.
         sequence: the exchange's number of its event.
         time_ns: the time of that event.
     """
@@ -36,11 +36,11 @@ class Mark(NamedTuple):
 
 
 class StreamLog:
-    """The messages of one stream, as SoupBinTCP packets, by their number from 1.
+    """The messages of one stream, as SoupBinTCP packets, numbered from 1.
 
     Attributes:
-        count: messages so far.
-        mark: that of the last block.
+        count: number of messages so far.
+        mark: the mark of the last block.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,7 +57,7 @@ class StreamLog:
             raise
 
     def _scan(self) -> int:
-        """Reads the blocks; removes one at the end that is not complete. Returns the position of the end."""
+        """Reads the blocks; removes an incomplete one at the end. Returns the position of the end."""
         size = os.fstat(self._file).st_size
         if size < len(MAGIC):
             os.ftruncate(self._file, 0)
@@ -93,7 +93,7 @@ class StreamLog:
         self.mark = mark
 
     def append(self, packets: bytes, count: int, mark: Mark | None = None) -> None:
-        """Writes messages, framed as sequenced packets; mark: the new one, unless it stays. Raises OSError, and then nothing was added."""
+        """Writes messages, framed as sequenced packets. mark: the new mark, None to keep the last one. If it raises OSError, nothing was added."""
         mark = self.mark if mark is None else mark
         check = zlib.crc32(packets)
         head = HEAD.pack(len(packets), check, count, _head_check(len(packets), check, count, list(mark)), *mark)
@@ -106,7 +106,7 @@ class StreamLog:
         self._end += len(block)
 
     def read(self, sequence: int) -> tuple[bytes, int]:
-        """(packets from message `sequence` to the end of its block, their number); nothing beyond the last message."""
+        """(packets from message `sequence` to the end of its block, their number); empty beyond the last message."""
         if sequence > self.count:
             return b"", 0
         index = bisect_right(self._firsts, sequence) - 1
@@ -120,7 +120,7 @@ class StreamLog:
         return packets[at:], next_first - sequence
 
     def blocks(self, sequence: int = 1) -> Iterator[bytes]:
-        """The packets of each block, from the one that begins with message `sequence` or the next one on."""
+        """Yields the packets of each block, starting with the first block that begins at message `sequence` or later."""
         for first in self._firsts[bisect_left(self._firsts, sequence) :]:
             yield self.read(first)[0]
 
