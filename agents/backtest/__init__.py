@@ -1,1 +1,1 @@
-"""Backtests: one strategy class that trades in process over a recorded day or a population, and on a served exchange."""
+"""Backtests: the same strategy class trades in process, on a recorded day or in a population, and on a served exchange."""

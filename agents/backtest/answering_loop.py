@@ -1,4 +1,4 @@
-"""The compiled loop of a backtest in a day that answers (docs/answering.md): one strategy in Python and history, otherwise as loop.py."""
+"""The compiled loop of a backtest on a day that gives way (docs/answering.md): one Python strategy and history, otherwise as in loop.py."""
 
 from typing import Any
 
@@ -41,15 +41,15 @@ from serl.exchange.kernel.commands import GROW
 from serl.exchange.kernel.handle import commands_at, events_at, state_at
 
 EVENTS_LOST = 6
-"""Why `advance` returned, in addition to what loop.py has: the tape had no room."""
-# Places of `published`: rows of the tape that are complete, rows that were published; events, reports of history and of the strategy so far
+"""A status of `advance`, in addition to those of loop.py: the tape was full."""
+# Indices into `published`: complete rows of the tape, published rows; events so far, and reports so far of history and of the strategy
 COMPLETE, PUBLISHED, EVENTS_SO_FAR, REPORTS_SO_FAR = range(4)
 PUBLISHED_WORDS = 5
 
 
 @inlined
 def _complete(tape: Any, published: Any) -> None:
-    """Numbers the events of a command that is done, without gaps."""
+    """Numbers the events of a finished command, without gaps."""
     for index in range(published[COMPLETE], tape.counts[WRITTEN]):
         event = tape.rows[index]
         published[EVENTS_SO_FAR] += 1
@@ -61,7 +61,7 @@ def _complete(tape: Any, published: Any) -> None:
 
 @apart
 def _publish_tape(words: Any, tape: Any, published: Any) -> bool:
-    """Shows what is complete to the strategy; False if its arrays have no room."""
+    """Publishes the complete rows to the strategy; returns False if its arrays have no room."""
     crowd, bots = traders_at(words[CROWD]), traders_at(words[BOTS])
     while published[PUBLISHED] < published[COMPLETE]:
         first, last = published[PUBLISHED], min(published[PUBLISHED] + EVENT_ROWS, published[COMPLETE])
@@ -79,9 +79,9 @@ def _publish_tape(words: Any, tape: Any, published: Any) -> bool:
 
 @compiled(nogil=True)
 def advance(address: int, answers: Any, resting: Any, progress: Any, tape: Any, published: Any) -> int:
-    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, or what is to be done before the next call.
+    """Runs the market of the block at `address` up to UNTIL (exclusive). Returns FINISHED, or what must be done before the next call.
 
-    answers: Answers of one book. resting, progress: see answering_orders.py. tape, published: the events of one command on their way.
+    answers: Answers of one book. resting, progress: see answering_orders.py. tape, published: events that are not published yet.
     """
     words = words_at(address, WORDS)
     state, row, until_ns = state_at(words[STATE]), commands_at(words[ROW], 1), words[UNTIL]
@@ -120,7 +120,7 @@ def advance(address: int, answers: Any, resting: Any, progress: Any, tape: Any, 
 
 @compiled
 def forget_closed(address: int, resting: Any, progress: Any) -> None:
-    """Takes the ids of orders that no longer rest out of `resting`."""
+    """Removes the ids of orders that no longer rest from `resting`."""
     words = words_at(address, WORDS)
     state, kept = state_at(words[STATE]), 0
     for place in range(progress[IDS]):

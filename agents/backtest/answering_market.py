@@ -1,4 +1,4 @@
-"""The market of a backtest in a day that answers (docs/answering.md). The book is kept in history's prices; a strategy sees real ones."""
+"""The market of a backtest on a day that gives way (docs/answering.md). The book is kept in history's prices; a strategy sees real ones."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ FIRST_ORDERS = 64
 
 
 class AnsweringSession(InProcessSession):
-    """Takes the orders that the rules know how to fill in pieces and to move."""
+    """Accepts only orders that the rules can fill in pieces and move."""
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
-        """See InProcessSession. BacktestError for orders with terms, and for a time in force other than DAY, GTC and IOC."""
+        """See InProcessSession. Raises BacktestError for orders with terms, or with a time in force other than DAY, GTC and IOC."""
         if kind == TERM or (kind == NEW and (values[5] & ~KNOWN_FLAGS or values[4] > TimeInForce.IOC)):
             got = "one with terms" if kind == TERM or values[5] & ~KNOWN_FLAGS else TimeInForce(values[4]).name
             raise BacktestError(
@@ -36,7 +36,7 @@ class AnsweringSession(InProcessSession):
 
 
 class AnsweringMarket(BacktestMarket):
-    """See BacktestMarket. day: of one symbol, without accounts; answering: what was made of it."""
+    """See BacktestMarket. day: has one symbol and no accounts. answering: the same day, prepared by `answering_day`."""
 
     session_type = AnsweringSession
 
@@ -52,7 +52,7 @@ class AnsweringMarket(BacktestMarket):
 
     @property
     def shift_ticks(self) -> int:
-        """How far history has given way."""
+        """How many ticks history has given way."""
         return int(self._answers.books["shift_ticks"][0])
 
     def _advance_answering(self, address: int) -> int:

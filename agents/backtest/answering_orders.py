@@ -1,4 +1,4 @@
-"""A strategy's commands in a day that answers, compiled: what the rules execute in pieces is one order with one set of reports.
+"""Compiled execution of a strategy's commands on a day that gives way. The rules execute an order in pieces; its reports are those of one order.
 
 docs/answering.md has the rules. The book is kept in history's prices; commands and reports are in real ones.
 """
@@ -14,7 +14,8 @@ from serl.exchange.kernel.commands import DONE, GROW
 from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind
 
 SYMBOL = 0
-# Places of `progress`: ids in the row of `resting`; of a replacement whose order has left the book: lots to go (0: none), side, time in force
+# Indices into `progress`: number of ids in `resting`; then, for a replacement whose order has left the book: remaining lots (0: none), side,
+# time in force
 IDS, LEFT_LOTS, SIDE, TIME_IN_FORCE = range(4)
 NEW, CANCEL, REPLACE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REPLACE)
 ACCEPTED, REJECTED, RESTED = int(EventKind.ACCEPTED), int(EventKind.REJECTED), int(EventKind.RESTED)
@@ -24,14 +25,14 @@ MARKET, POST_ONLY, RESTING = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
 
 @inlined
 def _is_sound(state: Any, qty: int, price: int, market: bool) -> bool:
-    """Whether a real price and a quantity can be: in history's prices a price that cannot might look like one that can."""
+    """Whether a real price and a quantity are valid. Checked in real prices, because an invalid one may look valid once shifted to history's."""
     in_range = price == 0 if market else 1 <= price <= state.counters.price_ticks_max
     return 1 <= qty <= state.counters.qty_lots_max and in_range
 
 
 @inner
 def _merge_reports(tape: Any, own: int, named: int, command_id: int, price: int, qty: int, replaces: bool) -> None:
-    """Turns the reports of the pieces, orders that were named `named`, into those of one order of `qty` lots."""
+    """Turns the reports of the pieces, which have the order id `named`, into those of one order of `qty` lots."""
     last = -1
     for index in range(tape.counts[WRITTEN]):
         if tape.rows[index].participant == own and tape.rows[index].command_id == named:
@@ -54,7 +55,7 @@ def _merge_reports(tape: Any, own: int, named: int, command_id: int, price: int,
                 if accepted:
                     event.kind, event.flags = RESTED, 0
                 accepted = True
-            else:  # what remains is cancelled, or rejected: then its order was cancelled if it had begun
+            else:  # the remainder was cancelled or rejected; a rejection after the first piece is reported as a cancellation
                 event.price_ticks, event.qty_lots = price, left
                 if kind == REJECTED and accepted:
                     event.kind = CANCELLED
@@ -65,7 +66,7 @@ def _merge_reports(tape: Any, own: int, named: int, command_id: int, price: int,
 
 @inlined
 def _remember_resting(state: Any, resting: Any, progress: Any, own: int, order_id: int, total: int) -> None:
-    """Notes an order that rests now, and with its total quantity: the book knows that of the last piece."""
+    """Records an order that rests now, with its total quantity; the book has only that of the last piece."""
     slot = order_index.find(state, own, order_id)
     if slot < 0:
         return
@@ -76,13 +77,13 @@ def _remember_resting(state: Any, resting: Any, progress: Any, own: int, order_i
 
 @inner
 def _place(state: Any, row: Any, answer: Any, resting: Any, progress: Any, events: Any, tape: Any) -> int:
-    """NEW."""
+    """Executes a NEW command."""
     command = row[0]
     own, command_id, price, qty = int64(command.participant), command.command_id, command.price_ticks, command.qty_lots
     if _is_sound(state, qty, price, command.flags & MARKET != 0):
         status = execute_stranger(state, row, answer, SYMBOL, resting, own, own, events, None, None, tape)
     else:
-        status = submit(state, row, answer, SYMBOL, own, events, None, None, tape)  # for its rejection
+        status = submit(state, row, answer, SYMBOL, own, events, None, None, tape)  # to be rejected
     if status == GROW:
         return GROW
     _merge_reports(tape, own, command_id, command_id, price, qty, False)
@@ -94,7 +95,7 @@ def _place(state: Any, row: Any, answer: Any, resting: Any, progress: Any, event
 def _take_out(
     state: Any, row: Any, answer: Any, progress: Any, own: int, slot: int, left: int, events: Any, tape: Any
 ) -> None:
-    """Takes the order of a replacement that trades out of the book, reported as REPLACED; what was sent is kept in `progress`."""
+    """Removes the order of a replacement that would trade from the book and reports it as REPLACED; `progress` keeps what remains to be sent."""
     command, order = row[0], state.orders[slot]
     command_id = command.command_id
     progress[LEFT_LOTS], progress[SIDE], progress[TIME_IN_FORCE] = left, order.side, order.time_in_force
@@ -106,7 +107,7 @@ def _take_out(
 
 @apart
 def _replace(state: Any, row: Any, answer: Any, resting: Any, progress: Any, events: Any, tape: Any) -> int:
-    """REPLACE: one that trades is executed like a new order, in pieces and under the old name."""
+    """Executes a REPLACE command. A replacement that would trade is executed like a new order: in pieces, under the old order id."""
     command = row[0]
     own, command_id, order_id = int64(command.participant), command.command_id, command.order_id
     price, total, time_ns = command.price_ticks, command.qty_lots, command.time_ns
@@ -142,7 +143,7 @@ def _replace(state: Any, row: Any, answer: Any, resting: Any, progress: Any, eve
     state.last_command_id[own] = command_id
     _merge_reports(tape, own, order_id, command_id, price, left, True)
     slot = order_index.find(state, own, order_id)
-    if slot >= 0:  # its id is noted already
+    if slot >= 0:  # its id is recorded already
         state.orders[slot].total_lots = total
     progress[LEFT_LOTS] = 0
     return DONE
@@ -150,9 +151,9 @@ def _replace(state: Any, row: Any, answer: Any, resting: Any, progress: Any, eve
 
 @inlined
 def execute_own(state: Any, row: Any, answer: Any, resting: Any, progress: Any, events: Any, tape: Any) -> int:
-    """Executes a strategy's command, the first row. DONE, or GROW: then call it again with the same command.
+    """Executes a strategy's command, the first row. Returns DONE, or GROW: then call it again with the same command.
 
-    resting: (1, n) ids of its resting orders, with room for one more.
+    resting: (1, n) ids of the strategy's resting orders, with room for one more.
     """
     kind, own = row[0].kind, int64(row[0].participant)
     if kind == NEW:

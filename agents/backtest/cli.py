@@ -1,4 +1,4 @@
-"""`serl backtest`: runs a strategy's file in process, over a recorded day or among simulated traders."""
+"""`serl backtest`: runs a strategy file in process, on a recorded day or among simulated traders."""
 
 import os
 from pathlib import Path
@@ -112,7 +112,7 @@ def backtest(
 def _latency(
     loaded: "Loaded", config: Path | None, participant: str, latency_us: float | None
 ) -> tuple["Delays | None", float]:  # fmt: skip
-    """(delays of a strategy in Python, latency of a compiled one)."""
+    """Returns (delays of a Python strategy, latency of a compiled one)."""
     from serl.agents.backtest.errors import BacktestError
     from serl.exchange.config import load_config
     from serl.exchange.latency import Constant, Delays, Latencies
@@ -161,7 +161,7 @@ def _run_one(job: "Job", loaded: "Loaded") -> "Result":
 
 
 def _run_seeds(jobs: "list[Job]", workers: int, on: str) -> "list[Result]":
-    """The results by seed."""
+    """Returns the results in the order of the seeds."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from serl.agents.backtest.seeds import run_jobs

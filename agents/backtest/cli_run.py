@@ -1,4 +1,4 @@
-"""`serl run`: runs a strategy's file on a served exchange."""
+"""`serl run`: runs a strategy file on a served exchange."""
 
 from pathlib import Path
 

@@ -1,11 +1,11 @@
-"""Errors of backtests and of the strategies in them."""
+"""Errors of backtests and their strategies."""
 
 from serl.exchange.errors import SerlError
 
 
 class BacktestError(SerlError, ValueError):
-    """A backtest that cannot be run as it was asked for."""
+    """A backtest cannot be run as requested."""
 
 
 class StrategyError(SerlError, RuntimeError):
-    """A strategy's file that cannot be used, or an exception in its code; the text names file and line."""
+    """A strategy file cannot be used, or its code raised an exception; the message names file and line."""

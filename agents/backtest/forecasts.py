@@ -1,4 +1,4 @@
-"""Forecasts in a backtest: made every 100 ms from the strategy's own market, so they see what its orders change."""
+"""Forecasts in a backtest: made every 100 ms from the strategy's own market, so they react to its orders."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +23,7 @@ class Forecasting(NamedTuple):
     source: str
 
     def symbol(self, symbols: list[str]) -> str:
-        """Which of a market's symbols is forecast: the forecaster's, or the only one. BacktestError if it is neither."""
+        """The symbol to forecast: the one the forecaster was trained on, or the market's only one. Raises BacktestError if there is neither."""
         trained = self.forecaster.symbol
         if trained not in symbols and len(symbols) > 1:
             raise BacktestError(
@@ -32,7 +32,7 @@ class Forecasting(NamedTuple):
         return trained if trained in symbols else symbols[0]
 
     def check_unseen(self, day: Day, window_ns: tuple[int, int]) -> None:
-        """BacktestError if the forecaster was trained on some of a day's window."""
+        """Raises BacktestError if the forecaster was trained on any part of a day's window."""
         if self.forecaster.was_trained_on(day, window_ns):
             raise BacktestError(
                 f"{self.source}: expected a forecaster that was not trained on the hours of the backtest, got one that was; give another --window"
@@ -40,10 +40,10 @@ class Forecasting(NamedTuple):
 
 
 class ForecastFollower:
-    """Looks at the book and the trades of one symbol at each multiple of 100 ms."""
+    """Observes the book and trades of one symbol at each multiple of 100 ms."""
 
     def __init__(self, market: "BacktestMarket", forecasting: Forecasting, start_ns: int) -> None:
-        """start_ns: when the strategy begins; the market is followed from a minute before."""
+        """start_ns: when the strategy starts; observation begins a minute earlier."""
         self.symbol = forecasting.symbol(market.symbols)
         self._market, self._live = market, LiveForecaster(forecasting.forecaster, None, forecasting.source)
         self._next_ns = max(0, start_ns // STEP_NS - LONGEST - 1) * STEP_NS
@@ -52,7 +52,10 @@ class ForecastFollower:
         self._made: Forecast | None = None
 
     def advance(self, time_ns: int, run_until: Callable[[int], None]) -> None:
-        """Looks at all times before `time_ns`, each after everything up to and at it; `run_until` runs the market up to a time (exclusive)."""
+        """Observes at all multiples before `time_ns`, each after everything that happens up to and at it.
+
+        run_until: runs the market up to a time (exclusive).
+        """
         while self._next_ns < time_ns:
             run_until(self._next_ns + 1)
             self._observe(self._next_ns)
@@ -66,7 +69,7 @@ class ForecastFollower:
         self._last, self._made, self._is_continued = None if inputs is None else (seen, inputs), None, True
 
     def _taken(self) -> tuple[int, int]:
-        """Lots that buyers and sellers took in the book since the last look."""
+        """(bought, sold): lots that takers traded in the book since the last observation."""
         total = self._market.trade_count(self.symbol)
         new, self._trade_count = total - self._trade_count, total
         taken = [0, 0]
@@ -77,7 +80,7 @@ class ForecastFollower:
         return taken[0], taken[1]
 
     def forecast(self) -> Forecast | None:
-        """The last one, made when it is first asked for; None while the minute before had no bid, no ask or no spread."""
+        """The latest forecast, computed on first request; None while the last minute had no bid, no ask or no spread."""
         if self._made is None and self._last is not None:
             self._made = self._live.forecast(self.symbol, *self._last)
         return self._made

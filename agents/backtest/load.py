@@ -1,4 +1,4 @@
-"""Loads a strategy from a user's file, and says where in that file an exception came from."""
+"""Loads a strategy from a user's file, and locates exceptions in that file."""
 
 import importlib.util
 import re
@@ -16,12 +16,12 @@ from serl.agents.traders.registry import Kind, kinds_of
 
 MODULE_PREFIX = "serl_strategy_"
 CALLED = re.compile(r"\b(?:__init__|on_start|on_fill|on_wake)\(\)")
-"""In the text of a TypeError: what serl calls has other parameters."""
+"""Matches a TypeError whose cause is that a method called by serl has the wrong parameters."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A strategy of a file: a class, or a compiled kind of trader."""
+    """A strategy loaded from a file: a class, or a compiled kind of trader."""
 
     name: str
     path: Path
@@ -29,12 +29,12 @@ class Loaded:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it is a kind of trader."""
+        """Whether the strategy is a compiled kind of trader."""
         return isinstance(self.found, Kind)
 
 
 def load_strategy(path: Path, name: str | None = None) -> Loaded:
-    """The strategy of a file: its subclass of Strategy, or its kind of trader. StrategyError if there is none, or several and no name."""
+    """Loads a file's strategy: a subclass of Strategy, or a kind of trader. Raises StrategyError if there is none, or several and no `name`."""
     if not path.is_file():
         raise StrategyError(f"{path}: expected a Python file with a strategy, got no such file; check the path")
     module = _imported(path)
@@ -56,7 +56,7 @@ def load_strategy(path: Path, name: str | None = None) -> Loaded:
 
 
 def _imported(path: Path) -> ModuleType:
-    """Runs the file as a module, which finds the modules next to it."""
+    """Imports the file as a module, which can import the modules next to it."""
     name = MODULE_PREFIX + path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -73,7 +73,7 @@ def _imported(path: Path) -> ModuleType:
 
 @contextmanager
 def user_code(path: Path, where: str) -> Iterator[None]:
-    """Turns an exception in the code of a file into a StrategyError with file and line; others pass."""
+    """Turns an exception from the file's code into a StrategyError with file and line; other exceptions pass through."""
     try:
         yield
     except SyntaxError as error:

@@ -1,8 +1,8 @@
 """The compiled loop of a backtest: the book, a population or a recorded day, and one strategy.
 
-At equal times the strategy's commands come first, as those of a participant that logged in before the others; a wake-up comes after the
-commands that arrive at its time. What an exchange schedules comes before both; `BacktestMarket` executes it between two calls, except for the
-expiry of orders that arrived meanwhile.
+At equal times the strategy's commands come first, like those of a participant that logged in before the others; a wake-up comes after the
+commands that arrive at its time. Scheduled actions of the exchange come before both; `BacktestMarket` executes them between two calls, except
+for the expiry of orders that arrived meanwhile.
 """
 
 from typing import Any
@@ -28,27 +28,27 @@ from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import State
 from serl.exchange.records import LEVEL, CommandKind, EventFlag, EventKind, Rows
 
-# Words of the block at the address: what a call reads and writes
+# Words of the block at the address, which a call reads and writes
 STATE, CROWD, BOTS = 0, 1, 2  # addresses of handles; CROWD, BOTS: 0 = none
-HISTORY, HISTORY_STOP, HISTORY_AT = 3, 4, 5  # COMMAND rows of a recorded day, how many, the next one
-OWN, OWN_STOP, OWN_AT = 6, 7, 8  # COMMAND rows of a strategy in Python by arrival time
+HISTORY, HISTORY_STOP, HISTORY_AT = 3, 4, 5  # COMMAND rows of a recorded day, their number, the next one
+OWN, OWN_STOP, OWN_AT = 6, 7, 8  # COMMAND rows of a Python strategy by arrival time
 EVENTS, ROW = 9, 10  # EVENT_ROWS rows and one COMMAND row, buffers of the call
 REPORTS, REPORTS_SIZE, REPORTS_COUNT = 11, 12, 13  # EVENT rows of the strategy
 TAPE, TAPE_SIZE, TAPE_COUNT = 14, 15, 16  # EVENT rows of everybody; size 0: not kept
-TRADES, TRADE_COUNTS = 17, 18  # rings of TRADES_KEPT EVENT rows by symbol, and how many trades each has seen
+TRADES, TRADE_COUNTS = 17, 18  # ring buffers of TRADES_KEPT EVENT rows by symbol, and trades in each so far
 SYMBOLS, PARTICIPANT, SEQUENCE, UNTIL = 19, 20, 21, 22
 LEVELS, LEVELS_SIZE = 23, 24  # 2 x LEVELS_SIZE LEVEL rows: bids, then asks
 KEPT, KEPT_SIZE, KEPT_COUNT = (
     25,
     26,
     27,
-)  # EVENT rows of trades and phases for the bands, room, address of how many; size 0: not kept
-LAST_NS, PHASE_CHANGES = 28, 29  # time of the last command, phases that it changed
+)  # EVENT rows of trades and phases for the price bands, capacity, address of their count; size 0: not kept
+LAST_NS, PHASE_CHANGES = 28, 29  # time of the last command, number of phase changes it caused
 WORDS = 30
 
 EVENT_ROWS, TRADES_KEPT = 1024, 1024
 NEVER = 1 << 62
-# Why `advance` returned
+# Statuses that `advance` returns
 FINISHED, CROWD_FULL, BOTS_FULL, MARKET_FULL, ROWS_FULL, PHASE_CHANGED, PAUSED = 0, 1, 2, 3, 4, 5, 6
 
 _FROM_OWN, _FROM_BOTS, _FROM_HISTORY, _FROM_CROWD = 0, 1, 2, 3
@@ -59,7 +59,7 @@ words_at, levels_at = rows_at(np.dtype(np.int64)), rows_at(LEVEL)
 
 @inlined
 def publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int) -> None:
-    """Shows events to everybody whom they concern."""
+    """Distributes events: to the traders, the strategy's reports, the tape, the last trades and the kept rows."""
     reports, tape = events_at(words[REPORTS], words[REPORTS_SIZE]), events_at(words[TAPE], words[TAPE_SIZE])
     trades = events_at(words[TRADES], words[SYMBOLS] * TRADES_KEPT)
     trade_counts = words_at(words[TRADE_COUNTS], words[SYMBOLS])
@@ -90,7 +90,7 @@ def publish(words: Any, crowd: Traders, bots: Traders, events: Rows, count: int)
 
 @inlined
 def _has_room(words: Any) -> bool:
-    """Whether reports, tape and what is kept can hold another EVENT_ROWS rows."""
+    """Whether the reports, the tape and the kept rows can take another EVENT_ROWS rows."""
     if words[KEPT_SIZE] != 0 and words[KEPT_SIZE] - words_at(words[KEPT_COUNT], 1)[0] < EVENT_ROWS:
         return False
     reports = words[REPORTS_SIZE] - words[REPORTS_COUNT] >= EVENT_ROWS
@@ -99,7 +99,10 @@ def _has_room(words: Any) -> bool:
 
 @apart
 def _execute(words: Any, state: State, crowd: Traders, bots: Traders, row: Rows) -> int:
-    """Executes the COMMAND row and publishes its events: FINISHED, MARKET_FULL or ROWS_FULL; then it goes on with the same row."""
+    """Executes the COMMAND row and publishes its events.
+
+    Returns FINISHED, or MARKET_FULL or ROWS_FULL: then call it again with the same row to continue.
+    """
     events = events_at(words[EVENTS], EVENT_ROWS)
     row[0].sequence = words[SEQUENCE] + 1
     while True:
@@ -117,7 +120,7 @@ def _execute(words: Any, state: State, crowd: Traders, bots: Traders, row: Rows)
 
 @apart
 def _wake(traders: Traders, state: State) -> bool:
-    """Wakes the next trader; False if the arrays have no room for its requests."""
+    """Wakes the next trader; returns False if the arrays have no room for its requests."""
     if not has_capacity(traders):
         return False
     wake_next(traders, state)
@@ -126,10 +129,11 @@ def _wake(traders: Traders, state: State) -> bool:
 
 @compiled(nogil=True)
 def advance(address: int) -> int:
-    """Runs the market of the block at an address up to UNTIL (exclusive): FINISHED, what has to grow before the next call, PHASE_CHANGED, or PAUSED after
-    WAKEUPS_A_CALL.
+    """Runs the market of the block at `address` up to UNTIL (exclusive).
 
-    O(log traders + log commands in flight) an event.
+    Returns FINISHED; what must grow before the next call; PHASE_CHANGED; or PAUSED after WAKEUPS_A_CALL wake-ups.
+
+    Takes O(log traders + log commands in flight) per event.
     """
     words = words_at(address, WORDS)
     state, crowd, bots = state_at(words[STATE]), traders_at(words[CROWD]), traders_at(words[BOTS])
@@ -198,7 +202,7 @@ def advance(address: int) -> int:
 
 @compiled
 def execute_row(address: int) -> int:
-    """Executes the COMMAND row at ROW, of the exchange itself: FINISHED, or what has to grow before the next call."""
+    """Executes the COMMAND row at ROW, a command of the exchange itself. Returns FINISHED, or what must grow before the next call."""
     words = words_at(address, WORDS)
     state, crowd, bots = state_at(words[STATE]), traders_at(words[CROWD]), traders_at(words[BOTS])
     return _execute(words, state, crowd, bots, commands_at(words[ROW], 1))
@@ -206,7 +210,7 @@ def execute_row(address: int) -> int:
 
 @compiled
 def next_arrival(address: int) -> int:
-    """When the next command of the strategy or of the population arrives, ns; NEVER if none is on its way."""
+    """Arrival time of the next command of the strategy or the population, ns; NEVER if none is in flight."""
     words = words_at(address, WORDS)
     own, arrival_ns = commands_at(words[OWN], words[OWN_STOP]), NEVER
     if words[OWN_AT] < own.size:
@@ -219,7 +223,7 @@ def next_arrival(address: int) -> int:
 
 @inlined
 def _write_levels(state: State, symbol: int, side: int, out: Rows, first: int, depth: int) -> int:
-    """Writes the best `depth` levels of a side from row `first` on; how many there are."""
+    """Writes at most the best `depth` levels of a side from row `first` on; returns their number."""
     count, price = 0, state.best[symbol, side]
     while price != 0 and count < depth:
         level = state.levels[find_level(state, symbol, side, price)]
@@ -233,7 +237,7 @@ def _write_levels(state: State, symbol: int, side: int, out: Rows, first: int, d
 
 @compiled
 def read_book(address: int, symbol: int, depth: int) -> int:
-    """Writes the book of a symbol to LEVELS: bids << 32 | asks, how many levels of each."""
+    """Writes the book of a symbol to LEVELS; returns the numbers of levels as bids << 32 | asks."""
     words = words_at(address, WORDS)
     state, size = state_at(words[STATE]), words[LEVELS_SIZE]
     out = levels_at(words[LEVELS], 2 * size)

@@ -26,15 +26,15 @@ from serl.history.limits import limits_for
 
 REPORT_ROWS, TAPE_ROWS = 4 * loop.EVENT_ROWS, 64 * loop.EVENT_ROWS
 TRADES_MAX = 1000
-"""As many as an exchange returns."""
+"""The most trades that an exchange returns."""
 FIELDS = list(EVENT_FIELDS)
 
 
 class BacktestMarket:
-    """See `StrategyMarket`, which this is for a strategy in Python. `run_until` advances the market.
+    """Implements `StrategyMarket` for a Python strategy. `run_until` advances the market.
 
-    crowd: a population, whose market may have rules; history: COMMAND rows of a day; bots: a compiled strategy as a population of one. Commands of the strategy
-    are those of the participant after all others. events_kept: every event of the run, in `events()`.
+    crowd: a population, whose market may have rules. history: COMMAND rows of a day. bots: a compiled strategy as a population of one.
+    events_kept: whether `events()` returns every event of the run. The strategy has the participant number after all others.
     """
 
     session_type = InProcessSession
@@ -52,7 +52,7 @@ class BacktestMarket:
         self.time_ns = self.end_ns = 0
         self._numbers = {name: number for number, name in enumerate(self.symbols)}
         self._words = words = np.zeros(loop.WORDS, np.int64)
-        self._word = words.data  # quicker to read and write than an array
+        self._word = words.data  # faster to read and write than an array
         self._address = int(words.ctypes.data)
         self._buffers: dict[int, Any] = {
             loop.EVENTS: np.zeros(loop.EVENT_ROWS, EVENT), loop.ROW: np.zeros(1, COMMAND), loop.REPORTS: np.zeros(REPORT_ROWS, EVENT),
@@ -72,12 +72,12 @@ class BacktestMarket:
             for number, reference in enumerate(references)
         }  # fmt: skip
         self._read_count = 0
-        """Rows of REPORTS that were turned into reports."""
+        """Number of REPORTS rows already turned into reports."""
         self._waiting: list[Report] = []
         self._fills: list[Rows] = []
         self._tape: list[Rows] = []
         self.counts = np.zeros(len(EventKind) + 1, np.int64)
-        """Own events by kind, of those that have left REPORTS."""
+        """Own events by kind, only those already taken out of REPORTS."""
         self._grow_levels(32)
         self._point()
         self._follower: ForecastFollower | None = None
@@ -86,7 +86,7 @@ class BacktestMarket:
             self._open_venue(crowd.population)
 
     def _open_venue(self, population: PopulationConfig) -> None:
-        """Puts the rules of a population's market in force, with their schedule."""
+        """Puts the rules and the schedule of a population's market into force."""
         self._venue = venue = SimulatedVenue(
             population, self.market, loop.EVENT_ROWS, self._execute, lambda: int(loop.next_arrival(self._address))
         )
@@ -95,7 +95,7 @@ class BacktestMarket:
         venue.start()
 
     def _point(self) -> None:
-        """Takes the addresses of arrays that may have been replaced."""
+        """Updates the addresses of arrays that may have been replaced."""
         self._word[loop.STATE] = self.market.state.handle.ctypes.data
         self._best = self.market.state.best.data
         for place, crowd in ((loop.CROWD, self.crowd), (loop.BOTS, self.bots)):
@@ -106,11 +106,11 @@ class BacktestMarket:
         self._word[loop.LEVELS], self._word[loop.LEVELS_SIZE] = self._levels.ctypes.data, depth
 
     def follow(self, forecasting: Forecasting, start_ns: int) -> None:
-        """Makes forecasts for a strategy that begins at a time. BacktestError if the market does not have the forecaster's symbol."""
+        """Makes forecasts for a strategy that starts at `start_ns`. Raises BacktestError if the market does not have the forecaster's symbol."""
         self._follower = ForecastFollower(self, forecasting, start_ns)
 
     def run_until(self, time_ns: int) -> None:
-        """Executes everything that happens before `time_ns`, which is the time of the next decision."""
+        """Executes everything that happens before `time_ns`, the time of the next decision."""
         if self._follower is not None:
             self._follower.advance(time_ns, self._run_until)
         self._run_until(time_ns)
@@ -131,7 +131,7 @@ class BacktestMarket:
         self.time_ns = session.time_ns = time_ns
 
     def _run(self, until_ns: int) -> bool:
-        """Executes everybody's commands before a time; False after one that changed a symbol's phase."""
+        """Executes everybody's commands before a time; returns False after a command that changed a symbol's phase."""
         assert self._venue is not None
         self._word[loop.UNTIL] = until_ns
         while True:
@@ -143,13 +143,13 @@ class BacktestMarket:
             self._make_room(status)
 
     def _execute(self, command: Rows) -> None:
-        """Executes a command of the exchange itself, a COMMAND row (1,)."""
+        """Executes a command of the exchange itself: a (1,) COMMAND row."""
         self._buffers[loop.ROW][:] = command
         while status := loop.execute_row(self._address):
             self._make_room(status)
 
     def check_sleeps(self) -> None:
-        """SimulationError for a trader, or a compiled strategy, that slept for no time."""
+        """Raises SimulationError if a trader or a compiled strategy slept for no time."""
         for crowd in (self.crowd, self.bots):
             if crowd is not None:
                 crowd.check_sleeps()
@@ -168,7 +168,7 @@ class BacktestMarket:
         self._point()
 
     def _empty_reports(self) -> None:
-        """Takes fills and counts out of REPORTS, and keeps what the strategy has not been told."""
+        """Moves fills and counts out of REPORTS, and keeps reports that the strategy has not seen."""
         count, tape = self._word[loop.REPORTS_COUNT], self._word[loop.TAPE_COUNT]
         rows = self._buffers[loop.REPORTS][:count]
         if self.bots is None:
@@ -199,12 +199,12 @@ class BacktestMarket:
         return np.concatenate(self._fills) if self._fills else np.zeros(0, EVENT)
 
     def events(self) -> Rows:
-        """(n,) EVENT rows of everybody so far; none without events_kept."""
+        """(n,) EVENT rows of all participants so far; empty without events_kept."""
         self._empty_reports()
         return np.concatenate(self._tape) if self._tape else np.zeros(0, EVENT)
 
     def bests(self) -> Any:
-        """(S, 2) int64, best bid and ask of each symbol, 0 where a side is empty; the market's own array."""
+        """(S, 2) int64, best bid and ask of each symbol, 0 where a side is empty; the market's own array, not a copy."""
         return self.market.state.best[: len(self.symbols)]
 
     def buy(
@@ -275,7 +275,7 @@ class BacktestMarket:
         ]  # fmt: skip
 
     def trade_count(self, symbol: str) -> int:
-        """Trades of a symbol so far, prints included."""
+        """Number of trades in a symbol so far, prints included."""
         return int(self._buffers[loop.TRADE_COUNTS][self._number(symbol)])
 
     def forecast(self, symbol: str) -> Forecast | None:

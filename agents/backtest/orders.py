@@ -1,4 +1,4 @@
-"""A session whose commands go into the book of this process instead of into messages."""
+"""A client session that sends its commands to a book in this process instead of a server."""
 
 from collections.abc import Iterable
 
@@ -16,32 +16,32 @@ NO_MESSAGE = b""
 
 
 class InProcessSession(Session):
-    """Orders, fills and positions are kept as in any session of serl's clients; commands are COMMAND rows, in order of arrival.
+    """Keeps orders, fills and positions like any session of serl's clients; its commands become COMMAND rows in order of arrival.
 
-    A command arrives at `time_ns` plus its delay, and never before an earlier one: what the exchange does in lockstep.
+    As on a lockstep exchange, a command arrives at `time_ns` plus its delay, and never before an earlier command.
     """
 
     def __init__(self, participant: int, delays: Delays | None) -> None:
         super().__init__("strategy")
         self._participant, self._delays = participant, delays
         self.count = 0
-        """Commands that have not arrived."""
+        """Number of commands that have not arrived yet."""
         self._last_arrival_ns = 0
         self._drawn: list[int] = []
-        """Delays of the commands after `_drawn_from`, ns."""
+        """Delays of the commands from id `_drawn_from` on, ns."""
         self._drawn_from = 1
         self._rows = np.zeros(0, COMMAND)
         self._allocate(FIRST_ROWS)
 
     def _allocate(self, rows: int) -> None:
-        """Makes room for `rows` commands."""
+        """Allocates room for `rows` commands."""
         before, self._rows = self._rows[: self.count], np.zeros(rows, COMMAND)
         self._rows[: len(before)] = before
         self._bytes = self._rows.view(np.uint8).data
         self.address = int(self._rows.ctypes.data)
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
-        """(command id, nothing): a command of these fields, in the order of docs/protocol.md, is on its way."""
+        """Queues a command with these fields, in the order of docs/protocol.md. Returns (command id, an empty message)."""
         command_id = self.next_command_id
         self.next_command_id += 1
         order_id = price = qty = symbol = side = time_in_force = flags = 0
@@ -57,7 +57,7 @@ class InProcessSession(Session):
         elif kind == MASS_CANCEL:
             (symbol,) = values
         else:
-            flags, price = values  # of a TERM
+            flags, price = values  # TERM
         if self.count == len(self._rows):
             self._allocate(2 * self.count)
         arrival_ns = self.time_ns if self._delays is None else self._arrival_ns(command_id)
@@ -85,7 +85,7 @@ class InProcessSession(Session):
         self.count = left
 
     def forget_closed(self, reports: Iterable[Report]) -> None:
-        """Forgets the orders of these reports that can no longer trade, so that a long run does not look through all of them."""
+        """Forgets the reported orders that can no longer trade, so that a long run does not have to search all of them."""
         for report in reports:
             order = self.orders.get(report.order_id)
             if order is not None and order.state in ("done", "rejected"):

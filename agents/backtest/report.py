@@ -1,4 +1,4 @@
-"""The report of a backtest: tables, an HTML page, JSON and a picture."""
+"""The report of a backtest: tables, an HTML page, JSON and a plot."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -20,17 +20,17 @@ SIDES = ("long", "short")
 
 
 def money(value: Decimal) -> str:
-    """An amount with its sign and without trailing zeros beyond cents."""
+    """Formats an amount with its sign and without trailing zeros beyond cents."""
     return f"{value:+,.2f}" if value == round(value, 2) else f"{value.normalize():+,f}"
 
 
 def drawdown_text(result: Result) -> str:
-    """The largest drawdown, a positive amount."""
+    """Formats the largest drawdown as a positive amount."""
     return money(result.drawdown).removeprefix("+")
 
 
 def lines(result: Result) -> list[tuple[str, str]]:
-    """The summary of one run."""
+    """The summary of one run, as (name, value) rows."""
     counts = result.counts
     closed = [trip for trip in result.trades if trip.profit_ticks is not None]
     won = sum(1 for trip in closed if (trip.profit_ticks or 0) > 0)
@@ -51,7 +51,7 @@ def lines(result: Result) -> list[tuple[str, str]]:
 
 
 def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """The summary of several seeds: means with 95 % intervals."""
+    """The summary of several seeds, as (name, value) rows: means with 95 % intervals."""
     found = [("seeds", f"{len(results)}")]
     for name, values in (
         ("profit", [one.profit for one in results]),
@@ -66,7 +66,7 @@ def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
 
 
 def numbers(results: Sequence[Result]) -> dict[str, Any]:
-    """All numbers as JSON; amounts of money are text, because they are exact."""
+    """All numbers as JSON; amounts of money are strings, because they are exact."""
     estimate = mean_interval([one.profit for one in results])
     return {
         "strategy": results[0].name, "profit_mean_low_high": estimate,
@@ -82,7 +82,7 @@ def numbers(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def write_report(results: Sequence[Result], path: Path) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     settings = results[0].settings
     origin = current_origin(str(settings["market"]), settings["seed"])
     picture = draw(results)
@@ -91,7 +91,7 @@ def write_report(results: Sequence[Result], path: Path) -> tuple[Path, Path, Pat
 
 
 def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
-    """The page around the picture."""
+    """The HTML page, with the plot."""
     first = results[0]
     parts = [
         table(
@@ -133,7 +133,7 @@ def _trades(result: Result) -> str:
 
 
 def draw(results: Sequence[Result]) -> bytes:
-    """PNG: profit over time of every seed, and the positions of the first."""
+    """A PNG plot: profit over time of every seed, and the positions of the first."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What a strategy made: fills, trades, positions and profit, in exact integers, and in money where people look."""
+"""The result of a strategy: fills, trades, positions and profit, in exact integers; in money where people read it."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,10 +16,10 @@ FILL_FIELDS = ("time_ns", "symbol", "side", "price_ticks", "qty_lots", "flags", 
 
 
 class RoundTrip(NamedTuple):
-    """A trade of the strategy in one symbol: from no position to no position, or to one on the other side.
+    """A round trip in one symbol: from a flat position until it is flat again or changes sides.
 
     Attributes:
-        side: 0 if it was long, 1 if it was short.
+        side: 0 long, 1 short.
         qty_lots: the largest position.
         profit_ticks: ticks x lots, before fees; None while the position is open.
         end_ns: None while the position is open.
@@ -36,30 +36,30 @@ class RoundTrip(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One run. S symbols, F fills, T times at which positions were marked to the mid (at least a second apart).
+    """The result of one run with S symbols, F fills and T times at which positions were marked to the mid (at least a second apart).
 
-    Profit is cash plus positions at the mid, less fees. Half ticks x lots are the exact unit before fees, because mids are, and microticks x
-    lots that of fees.
+    Profit is cash plus positions at the mid, less fees. The exact unit before fees is half ticks x lots, because mids are in half ticks; that of
+    fees is microticks x lots.
     """
 
     name: str
     symbols: tuple[SymbolReference, ...]
     fill_rows: Rows
-    """(F,) EVENT rows of the own fills, oldest first."""
+    """(F,) EVENT rows of the strategy's fills, oldest first."""
     times_ns: NDArray[np.int64]
-    """(T,)"""
+    """(T,) times of the marks."""
     mids: NDArray[np.int64]
-    """(T, S) best bid plus best ask, so twice the mid in ticks; the last known one where a side is empty, 0 before the first."""
+    """(T, S) best bid plus best ask, that is twice the mid, in ticks; the last known value where a side is empty, 0 before the first."""
     decisions: int
     counts: dict[str, int]
-    """Own events: accepted orders, fills, cancellations, rejections."""
+    """Numbers of the strategy's own events: accepted orders, fills, cancellations, rejections."""
     settings: dict[str, Any]
     """Market, seed, window, latency and queue model."""
     wall_s: float
     events: Rows | None = field(default=None, repr=False)
     """Every event of the run as EVENT rows, if they were kept."""
     fee_microticks: NDArray[np.int64] | None = None
-    """(F,) what each fill cost, microticks x lots; None: the market has no fees."""
+    """(F,) fee of each fill, microticks x lots; None if the market has no fees."""
 
     @property
     def fills(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Result:
 
     @cached_property
     def _totals(self) -> tuple[Any, Any]:
-        """(positions, cash) of each symbol after 0, 1 ... F fills, lots and ticks x lots: (F + 1, S), exact."""
+        """(positions in lots, cash in ticks x lots) of each symbol after 0, 1 ... F fills; (F + 1, S) each, exact."""
         rows, count = self.fill_rows, len(self.symbols)
         prices, lots = rows["price_ticks"], rows["qty_lots"]
         exact = object if float(np.abs(prices.astype(float) * lots).sum()) > 2.0**60 else np.int64
@@ -97,7 +97,7 @@ class Result:
 
     @property
     def _marks(self) -> Any:
-        """(T, S) twice the price of a lot: the mid, or before there was one the last own fill."""
+        """(T, S) twice the price of a lot: the mid, or the last own fill before there was a mid."""
         marks = self.mids.astype(self._totals[0].dtype)
         for symbol in np.flatnonzero((self.mids == 0).any(axis=0)).tolist():
             own = self.fill_rows[self.fill_rows["symbol"] == symbol]
@@ -108,7 +108,7 @@ class Result:
 
     @cached_property
     def _units(self) -> tuple[Decimal, list[int]]:
-        """(a unit of money, how many a half tick x lot of each symbol is): sums over symbols are then sums of integers."""
+        """(a unit of money, number of these units in a half tick x lot of each symbol), so that sums over symbols are sums of integers."""
         worth = [Decimal(one.tick_size) * Decimal(one.lot_size) / 2 for one in self.symbols]
         unit = Decimal(1).scaleb(min(int(one.as_tuple().exponent) for one in worth))
         return unit, [int(one / unit) for one in worth]
@@ -122,7 +122,7 @@ class Result:
 
     @cached_property
     def fill_fees(self) -> list[Decimal]:
-        """(F,) what each fill cost, in money; below 0: a rebate."""
+        """(F,) fee of each fill, in money; below 0: a rebate."""
         if self.fee_microticks is None:
             return [Decimal(0)] * len(self.fill_rows)
         costs = zip(self.fill_rows["symbol"].tolist(), self.fee_microticks.tolist(), strict=True)
@@ -130,13 +130,13 @@ class Result:
 
     @cached_property
     def fees_paid(self) -> list[Decimal]:
-        """(T,) fees over all symbols so far, in money; below 0: rebates."""
+        """(T,) cumulative fees over all symbols, in money; below 0: rebates."""
         totals = list(accumulate(self.fill_fees, initial=Decimal(0)))
         return [totals[count] for count in self._fills_before.tolist()]
 
     @property
     def fees(self) -> Decimal:
-        """Fees paid until the end, in money."""
+        """Total fees, in money."""
         return self.fees_paid[-1]
 
     @property
@@ -152,7 +152,7 @@ class Result:
 
     @cached_property
     def trades(self) -> list[RoundTrip]:
-        """The round trips of each symbol by start."""
+        """The round trips in all symbols, sorted by start."""
         found: list[RoundTrip] = []
         for symbol in range(len(self.symbols)):
             rows = self.fill_rows[self.fill_rows["symbol"] == symbol]
@@ -160,13 +160,13 @@ class Result:
         return sorted(found, key=lambda trip: trip.start_ns)
 
     def money(self, symbol: int, ticks: int) -> Decimal:
-        """Ticks x lots of a symbol in money."""
+        """Converts ticks x lots of a symbol to money."""
         reference = self.symbols[symbol]
         return ticks * Decimal(reference.tick_size) * Decimal(reference.lot_size)
 
 
 def _round_trips(symbol: int, rows: Rows) -> list[RoundTrip]:
-    """The round trips of one symbol's fills; a fill through zero ends one and starts the next."""
+    """The round trips in one symbol's fills; a fill that crosses zero ends one and starts the next."""
     found: list[RoundTrip] = []
     position = cash = start_ns = most = fills = 0
     columns = (rows[name].tolist() for name in ("time_ns", "side", "price_ticks", "qty_lots"))
@@ -188,7 +188,7 @@ def _round_trips(symbol: int, rows: Rows) -> list[RoundTrip]:
 
 
 def fill_forward(bests: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(T, S) twice the mids of (T, S, 2) best bids and asks: of the time before where a side is empty."""
+    """(T, S) twice the mids, from (T, S, 2) best bids and asks; where a side is empty, the value of the time before."""
     twice = np.where((bests > 0).all(axis=2), bests.sum(axis=2), 0)
     for symbol in range(twice.shape[1]):
         known = np.flatnonzero(twice[:, symbol])

@@ -1,4 +1,4 @@
-"""Runs a strategy in process: over a recorded day, or among a population of simulated traders."""
+"""Runs a strategy in process: on a recorded day, or in a population of simulated traders."""
 
 import time
 from collections.abc import Callable
@@ -40,24 +40,24 @@ def backtest(
     window_ns: tuple[int, int] | None = None, delays: Delays | None = None, latency_us: float = 1.0, events_kept: bool = False,
     answers: str = NONE, forecasting: Forecasting | None = None, on_progress: Progress = lambda time_ns: None,
 ) -> Result:  # fmt: skip
-    """Runs a strategy over a day or among a population and returns what it made.
+    """Runs a strategy on a recorded day or in a population and returns its result.
 
     Args:
         strategy: a Strategy or its class, or a compiled kind of trader.
-        population, day: one of them.
-        seed: of the population.
-        window_ns: start and end, ns after midnight; by default all of the day.
-        delays: of the commands of a strategy in Python (docs/latency.md); None: they arrive at the time of the decision.
-        latency_us: of a compiled strategy, from its wake-up to the exchange.
+        population, day: give exactly one of them.
+        seed: seed of the population.
+        window_ns: start and end, ns after midnight; by default the whole day.
+        delays: delays of the commands of a Python strategy (docs/latency.md); None: they arrive at the time of the decision.
+        latency_us: latency of a compiled strategy, from its wake-up to the exchange.
         events_kept: whether `Result.events` has every event of the run.
-        answers: "fitted" or "square_root" for a day that gives way to a strategy in Python (docs/answering.md); "none": it does not.
-        forecasting: makes the forecasts that a strategy in Python sees.
+        answers: "fitted" or "square_root" for a day that gives way to a Python strategy (docs/answering.md); "none" for one that does not.
+        forecasting: makes the forecasts that a Python strategy sees.
         on_progress: called with the time that the market has reached, ns after midnight.
 
     Raises:
-        BacktestError: there is no such strategy, market or window.
-        SimulationError: a trader, or a compiled strategy, sleeps for no time.
-        ConfigError: the day is too short, or has too few trades, for a coefficient.
+        BacktestError: the strategy, market or window is not valid.
+        SimulationError: a trader or a compiled strategy sleeps for no time.
+        ConfigError: the day is too short or has too few trades to fit a coefficient.
     """
     _check_strategy(strategy)
     references, span_ns, data = _market(population, day)
@@ -117,7 +117,7 @@ def backtest(
 
 
 def _check_strategy(strategy: Any) -> None:
-    """BacktestError for what is no strategy."""
+    """Raises BacktestError for anything that is not a strategy."""
     if not (isinstance(strategy, Strategy | Kind) or (isinstance(strategy, type) and issubclass(strategy, Strategy))):
         raise BacktestError(
             f"strategy: expected a serl.Strategy, its class, or a kind of trader, got {strategy!r}; load_kind(NAME) of serl.agents.traders.registry "
@@ -128,7 +128,7 @@ def _check_strategy(strategy: Any) -> None:
 def _market(
     population: PopulationConfig | None, day: Day | None
 ) -> tuple[tuple[SymbolReference, ...], tuple[int, int], str]:
-    """(symbols, first and last time, description) of a market."""
+    """Returns (symbols, first and last time, description) of a market."""
     if population is not None and day is None:
         references = symbol_references(population)
         return (
@@ -151,7 +151,7 @@ def _market(
 
 
 def _answering(strategy: Any, day: Day | None, answers: str) -> AnsweringDay:
-    """How far a day gives way; BacktestError where none can, ConfigError as `answering_day`."""
+    """Determines how far a day gives way. Raises BacktestError if it cannot, and ConfigError as `answering_day`."""
     if day is None:
         raise BacktestError("answering: expected a day, got a population, whose traders react; leave it out")
     if isinstance(strategy, Kind):
@@ -169,7 +169,7 @@ def _answering(strategy: Any, day: Day | None, answers: str) -> AnsweringDay:
 
 
 def _check_forecasting(forecasting: Forecasting, strategy: Any, day: Day | None, window_ns: tuple[int, int]) -> None:
-    """BacktestError for a compiled strategy, and for a day that the forecaster was trained on."""
+    """Raises BacktestError for a compiled strategy, and for a day that the forecaster was trained on."""
     if isinstance(strategy, Kind):
         raise BacktestError(
             f"forecasts: expected a strategy in Python, got the compiled {strategy.name}; leave --forecaster out"
@@ -179,7 +179,7 @@ def _check_forecasting(forecasting: Forecasting, strategy: Any, day: Day | None,
 
 
 def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tuple[int, int]:
-    """The window within the market's time; BacktestError if it is outside."""
+    """Returns the window, by default the market's whole time. Raises BacktestError if it is outside."""
     if window_ns is None:
         return span_ns
     if (
@@ -196,8 +196,8 @@ def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tupl
 def strategy_population(
     kind: Kind, symbols: list[str], tick_size: str, start_ns: int, end_ns: int, latency_us: float, market: MarketRules = NO_RULES
 ) -> PopulationConfig:  # fmt: skip
-    """A compiled strategy as a population of one trader, which wakes up first at `start_ns`. It sees no fundamental value, and pays the fees
-    of the market."""
+    """A compiled strategy as a population of one trader, whose first wake-up is at `start_ns`. It sees no fundamental value and pays the
+    market's fees."""
     return PopulationConfig(
         name=kind.name, symbols=[SymbolConfig(name=name) for name in symbols], tick_size=tick_size, open=time_of_day_text(start_ns),
         close=time_of_day_text(-(-end_ns // SECOND_NS) * SECOND_NS), value=ValueConfig(volatility_ticks_per_root_s=0.0),
@@ -206,7 +206,7 @@ def strategy_population(
 
 
 def mark_times(start_ns: int, end_ns: int) -> NDArray[np.int64]:
-    """Times at which positions are marked: every second, or every few of a long run, and the end."""
+    """Times at which positions are marked: every second, or every few seconds in a long run, and the end."""
     step_ns = SECOND_NS * max(1, -(-(end_ns - start_ns) // (MARKS_MAX * SECOND_NS)))
     return np.append(np.arange(start_ns + step_ns, end_ns, step_ns), end_ns)
 
@@ -214,7 +214,7 @@ def mark_times(start_ns: int, end_ns: int) -> NDArray[np.int64]:
 def _run_python(
     strategy: Strategy, market: BacktestMarket, marks: NDArray[np.int64], start_ns: int, on_progress: Progress
 ) -> tuple[NDArray[np.int64], int]:  # fmt: skip
-    """Wakes the strategy until the end; (best prices at the marks, decisions)."""
+    """Wakes the strategy until the end; returns (best prices at the marks, number of decisions)."""
     bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
     times, place, end_ns = marks.tolist(), 0, market.end_ns
     step_ns = interval_ns(strategy)
@@ -248,7 +248,7 @@ def _run_python(
 def _run_compiled(
     bots: Crowd, market: BacktestMarket, marks: NDArray[np.int64], on_progress: Progress
 ) -> tuple[NDArray[np.int64], int]:
-    """Runs to the end; (best prices at the marks, wake-ups)."""
+    """Runs to the end; returns (best prices at the marks, number of wake-ups)."""
     bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
     for place, mark_ns in enumerate(marks.tolist()):
         market.run_until(mark_ns)

@@ -25,7 +25,7 @@ from serl.garbage import collect_rarely
 
 @dataclass(frozen=True)
 class Job:
-    """A backtest of a strategy's file, as another process needs it."""
+    """A backtest of a strategy file, in a form that can be sent to another process."""
 
     file: Path
     strategy: str
@@ -42,7 +42,7 @@ class Job:
     """File of the forecaster whose forecasts the strategy sees."""
 
     def run(self, loaded: Loaded | None = None, on_progress: Progress = lambda time_ns: None) -> Result:
-        """Runs it in this process; loads the file unless it is `loaded`. StrategyError, with the line, for an exception of the strategy."""
+        """Runs the backtest in this process; loads the file unless `loaded` is given. Raises StrategyError, with the line, if the strategy raises."""
         found = (loaded or load_strategy(self.file, self.strategy)).found
         population = None if self.population is None else check_population(self.population, "population")
         day = None if self.day is None else load_day(self.day)
@@ -57,7 +57,7 @@ class Job:
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, on: str = LOCAL) -> Iterator[Result]:
-    """The results as they are ready. After an error or an interruption the processes, or tasks of a cluster, are ended at once."""
+    """Yields the results as they are ready. After an error or an interruption, ends the processes, or tasks of a cluster, at once."""
     if on == LOCAL:
         yield from _run_here(jobs, workers)
     else:
@@ -82,7 +82,7 @@ def _run_here(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
 
 
 def _prepare() -> None:
-    """Ctrl-C reaches every process of a terminal: the parent ends the others."""
+    """Ignores Ctrl-C, which reaches every process of a terminal: the parent ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     collect_rarely()

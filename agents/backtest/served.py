@@ -1,4 +1,4 @@
-"""Runs a strategy on a served exchange, as one participant of any clock: live, scaled or lockstep."""
+"""Runs a strategy on a served exchange as one participant, on any clock: live, scaled or lockstep."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ from serl.exchange.wire import Kind as MessageKind
 
 SECOND_NS, NEVER = 1_000_000_000, 1 << 62
 FROM_NOW_ON = -1
-"""Of a subscription to news."""
+"""Start of a news subscription: only new messages."""
 POLL_S = 0.05
 A_DAY_NS = (0, 86_399 * SECOND_NS)
 Progress = Callable[[int, int], None]
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run on an exchange ended with, by symbol traded: positions, and profit in money at the mid (None without a price)."""
+    """The outcome of a run on an exchange, by traded symbol: positions, and profit in money at the mid (None without a price)."""
 
     decisions: int
     fills: int
@@ -50,14 +50,14 @@ class Outcome:
 
 
 class ServedStrategyMarket:
-    """See `StrategyMarket`: an exchange as a strategy sees it. Books follow the feed from the first look on."""
+    """Implements `StrategyMarket` on an exchange. A book follows the feed from its first use on."""
 
     def __init__(self, client: Exchange, end_ns: int) -> None:
         self.client = client
         self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
         self.decisions = 0
         self._forecasts: dict[str, Forecast] | None = None
-        """The newest by symbol, once somebody has asked for one."""
+        """The newest forecast by symbol, or None before the first request."""
 
     @property
     def symbols(self) -> Sequence[str]:
@@ -89,7 +89,7 @@ class ServedStrategyMarket:
             return self._last_order()
 
     def _last_order(self) -> Order:
-        """The order that was rejected; its state and reason say so."""
+        """The order that was just rejected; see its state and reason."""
         session = self.client.session
         return session.orders[session.next_command_id - 1]
 
@@ -142,9 +142,9 @@ class ServedStrategyMarket:
         return self._forecasts.get(symbol)
 
     def note(self, message: News) -> None:
-        """Keeps a message if it is a forecast."""
+        """Stores a message if it is a forecast."""
         if self._forecasts is not None and message.kind == NewsKind.SIGNAL:
-            with suppress(SignalError):  # anybody who may publish can write anything
+            with suppress(SignalError):  # news can contain anything: any publisher may write it
                 self._forecasts[message.symbol] = Forecast.from_news(message)
 
     def position(self, symbol: str) -> int:
@@ -164,7 +164,7 @@ class ServedStrategyMarket:
         return self.client.instrument(symbol)
 
     def outcome(self) -> Outcome:
-        """Positions and profit now."""
+        """The current positions and profit."""
         names = {one.number: name for name, one in self.client.session.instruments.items()}
         cash = dict.fromkeys((fill.symbol for fill in self.fills()), 0)
         for fill in self.fills():
@@ -178,7 +178,7 @@ class ServedStrategyMarket:
 
 
 def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | None], one: Instrument) -> Decimal | None:
-    """Cash plus position at the mid, in money; None if a position has no mid."""
+    """Cash plus position at the mid, in money; None if there is a position but no mid."""
     bid, ask = best
     if not bid or not ask:
         return None if position_lots else cash_ticks * one.tick_size * one.lot_size
@@ -188,10 +188,10 @@ def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | No
 def run_served(
     strategy: Strategy, client: Exchange, window_ns: tuple[int, int] | None = None, on_progress: Progress = lambda time_ns, decisions: None
 ) -> Outcome:  # fmt: skip
-    """Runs a strategy on a session of a served exchange until the end of the window (ns after midnight) or Ctrl-C.
+    """Runs a strategy in a session of a served exchange until the end of the window (ns after midnight) or Ctrl-C.
 
-    In lockstep its commands arrive at the times of its decisions, and at equal times before those of participants that logged in later.
-    BacktestError if the window is over, or missing in lockstep.
+    In lockstep, commands arrive at the times of their decisions, and at equal times before those of participants that logged in later.
+    Raises BacktestError if the window is over, or if there is none in lockstep.
     """
     kind, _, now_ns, midnight_ns = client.session.clock
     start_ns, end_ns = (0, NEVER) if window_ns is None else (midnight_ns + one for one in window_ns)
@@ -231,7 +231,7 @@ def _run_lockstep(
 def _run_clock(
     strategy: Strategy, market: ServedStrategyMarket, start_ns: int, step_ns: int, on_progress: Progress
 ) -> None:  # fmt: skip
-    """Wakes the strategy at its times by the exchange's clock; a wake-up that comes too late is left out."""
+    """Wakes the strategy at its times by the exchange's clock; skips a wake-up that is late."""
     client, inbox, clock = market.client, market.client.core.inbox, RemoteClock()
     _, speed, _, midnight_ns = client.session.clock
     wake_ns = midnight_ns + first_wake_ns(start_ns - midnight_ns, step_ns)
@@ -266,9 +266,9 @@ def run_compiled(
     kind: Kind, endpoint: str, window_ns: tuple[int, int] = A_DAY_NS, *, seed: int = 1, latency_us: float = 1.0, token: str = "", curve: Path | None = None,
     on_progress: Progress = lambda time_ns, decisions: None,
 ) -> Outcome:  # fmt: skip
-    """Runs a compiled strategy on a session of its own, `traders-NAME-0`, over a window (ns after midnight) of its day.
+    """Runs a compiled strategy in a session of its own, `traders-NAME-0`, over a window (ns after midnight) of its day.
 
-    On a live clock its day starts when it has logged in.
+    On a live clock, its day starts when it has logged in.
     """
     with request_socket(endpoint, "queries", curve, token) as ask:
         listed = ask(MessageKind.INFO)[5][1]

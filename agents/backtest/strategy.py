@@ -1,4 +1,4 @@
-"""The class of a strategy: the same file trades in a backtest (`serl backtest`) and on a served exchange (`serl run`)."""
+"""The base class of strategies: the same file runs in a backtest (`serl backtest`) and on a served exchange (`serl run`)."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -13,27 +13,27 @@ from serl.exchange.terms import NO_TERMS, Terms
 
 
 class StrategyMarket(Protocol):
-    """What a strategy sees and sends; the names are those of serl's clients. Prices in ticks, quantities in lots, times in ns.
+    """The market as a strategy sees it and trades in it; the names are those of serl's clients. Prices are in ticks, quantities in lots, times in ns.
 
-    A command arrives at the time of the decision plus the latency. Its reply is known at a later wake-up, in process as in lockstep: `buy`
-    returns an order in state "sent", and a rejection is the order's `state` and `reason`, not an exception.
+    A command arrives at the time of the decision plus the latency. Its reply is known at a later wake-up, both in process and in lockstep: `buy`
+    returns an order in state "sent", and a rejection shows in the order's `state` and `reason`, not as an exception.
     """
 
     time_ns: int
     """Exchange time of this decision."""
     end_ns: int
-    """Exchange time at which the run ends; far in the future without an end."""
+    """Exchange time at which the run ends; far in the future if it has no end."""
 
     @property
     def symbols(self) -> Sequence[str]:
-        """Names of the symbols, the first one that a strategy of one symbol trades."""
+        """Names of the symbols; a strategy for one symbol trades the first."""
         ...
 
     def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
         post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Sends a buy order; without a price at the market. UnknownSymbol, or ConfigError for what is no integer."""
+        """Sends a buy order: a limit order, or a market order without a price. Raises UnknownSymbol, or ConfigError for a non-integer."""
         ...
 
     def sell(
@@ -44,7 +44,7 @@ class StrategyMarket(Protocol):
         ...
 
     def cancel(self, order: Order) -> Order:
-        """Cancels an order; nothing if it is no longer open when the command arrives."""
+        """Cancels an order; has no effect if it is no longer open when the command arrives."""
         ...
 
     def reduce(self, order: Order, qty_lots: int) -> Order:
@@ -52,29 +52,29 @@ class StrategyMarket(Protocol):
         ...
 
     def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
-        """Gives an order a new total quantity (fills included), price (by default its own) and terms; docs/orders.md says when it keeps its
-        priority."""
+        """Gives an order a new total quantity (fills included), price (by default its old one) and terms. docs/orders.md says when it keeps its
+        time priority."""
         ...
 
     def mass_cancel(self, symbol: str | None = None) -> None:
-        """Cancels all own orders, in one symbol or in all."""
+        """Cancels all own orders in one symbol, or in all symbols."""
         ...
 
     def best(self, symbol: str) -> tuple[int | None, int | None]:
-        """(best bid, best ask) in ticks, None for an empty side: the quickest look at a market."""
+        """(best bid, best ask) in ticks, None for an empty side. The cheapest way to look at a market."""
         ...
 
     def book(self, symbol: str, depth: int = 10) -> tuple[list[Level], list[Level]]:
-        """(bids, asks), best first, at most `depth` levels each (0: all); own orders are among them."""
+        """(bids, asks), best first, at most `depth` levels each (0: all), own orders included."""
         ...
 
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
-        """The last trades of the market, newest last."""
+        """The last `count` trades of the market, newest last."""
         ...
 
     def forecast(self, symbol: str) -> Forecast | None:
-        """The last forecast of a symbol from before this decision, docs/signals.md; None if there is none (yet). In a backtest `--forecaster` makes
-        them, every 100 ms; on an exchange somebody publishes them, and the first call begins to read."""
+        """The last forecast of a symbol before this decision (docs/signals.md); None if there is none yet. In a backtest, `--forecaster` makes one
+        every 100 ms. On an exchange, a participant publishes them; the first call subscribes."""
         ...
 
     def position(self, symbol: str) -> int:
@@ -90,15 +90,15 @@ class StrategyMarket(Protocol):
         ...
 
     def instrument(self, symbol: str) -> Instrument:
-        """Reference data of a symbol; converts between prices and ticks. UnknownSymbol."""
+        """Reference data of a symbol, which converts between prices and ticks. Raises UnknownSymbol."""
         ...
 
 
 class Strategy:
-    """Base of strategies: subclass it in a file of your own and override what you need.
+    """Base class of strategies: subclass it in a file of your own and override what you need.
 
-    The strategy wakes up at every multiple of `interval_s` since midnight. At a wake-up all replies and trades before that time are
-    known; `on_fill` is called for each new fill, then `on_wake`. On live and scaled clocks `on_fill` is called as soon as a fill is reported.
+    The strategy wakes up at every multiple of `interval_s` since midnight. At a wake-up, all replies and trades before that time are known;
+    `on_fill` is called for each new fill, then `on_wake`. On live and scaled clocks, `on_fill` is called as soon as a fill is reported.
     """
 
     interval_s: float = 1.0
@@ -108,14 +108,14 @@ class Strategy:
         """Called once, at the first wake-up, before anything else."""
 
     def on_fill(self, market: StrategyMarket, fill: Report) -> None:
-        """Called for each own fill; `fill.order_id` is that of the order."""
+        """Called for each own fill; `fill.order_id` is the id of the order."""
 
     def on_wake(self, market: StrategyMarket) -> None:
         """Called at each wake-up: look at the market and send orders."""
 
 
 def interval_ns(strategy: Any) -> int:
-    """The decision interval in ns, at least 1; StrategyError for what is no positive number."""
+    """The decision interval in ns, at least 1. Raises StrategyError unless it is a positive number."""
     value = strategy.interval_s
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 86_400:
         raise StrategyError(
@@ -125,5 +125,5 @@ def interval_ns(strategy: Any) -> int:
 
 
 def first_wake_ns(start_ns: int, step_ns: int) -> int:
-    """The first multiple of the interval from `start_ns` on: the same wake-ups wherever the strategy runs."""
+    """The first multiple of the interval from `start_ns` on, so that wake-ups are the same wherever the strategy runs."""
     return -(-start_ns // step_ns) * step_ns

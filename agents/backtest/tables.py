@@ -1,4 +1,4 @@
-"""The result of a backtest as tables: fills, trades, and positions and profit over time. docs/tables.md lists their columns."""
+"""The result of a backtest as tables: fills, trades, and a curve of positions and profit. docs/tables.md lists their columns."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def backtest_fills(result: Result) -> Table:
 
 
 def backtest_trades(result: Result) -> Table:
-    """The strategy's round trips by start; of an open one the end is missing, and the profit is NaN."""
+    """The strategy's round trips by start; an open one has no end, and its profit is NaN."""
     trips = result.trades
     start_ns = np.array([trip.start_ns for trip in trips], np.int64)
     end_ns = np.array([trip.end_ns or 0 for trip in trips], np.int64)

@@ -1,1 +1,1 @@
-"""Fits populations to a real day: measures what it can in closed form, then searches the rest by simulation."""
+"""Fits populations to a real day: measures what has a closed form, then searches for the other parameters by simulation."""

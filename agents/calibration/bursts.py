@@ -1,4 +1,4 @@
-"""How messages cluster within seconds: short waits follow short waits, and a trade brings haste and more trades for some messages."""
+"""How messages cluster within seconds: short waits follow short waits, and a trade shortens waits and brings more trades for some messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from serl.agents.traders.flow_tables import KINDS, RECENT_TRADES_DECAY
 
 LAGS = np.arange(1, 11)
 TAIL_LAG = 50
-"""What waits share at this lag is the slowly varying activity."""
+"""The correlation of waits at this lag is attributed to the slowly varying activity."""
 EXCESS_MIN, SCORE_MIN = 1e-3, -3.0
 
 
 @dataclass(frozen=True)
 class Bursts:
-    """Waits are compared by their normal score: the standard normal quantile of their rank among the waits between the same two kinds."""
+    """How messages cluster. Waits are compared by normal score: the standard normal quantile of their rank among waits between the same two kinds."""
 
     share: float
     """Share of the score's variance with a memory, beyond trades and activity."""
     events: float
-    """This memory."""
+    """Length of this memory, in events."""
     score_quiet: float
-    """Mean score without a recent trade: that of all waits is 0."""
+    """Mean score without a recent trade; the mean over all waits is 0."""
     score_by_trade: float
-    """Mean score for each recent trade, negative: messages hurry."""
+    """Change of the mean score per recent trade; negative, because waits become shorter."""
     market_quiet: float
-    """Market orders without a recent trade, relative to the mean; after limit orders and cancellations."""
+    """Share of market orders without a recent trade, relative to the mean; after limit orders and cancellations."""
     market_by_trade: float
-    """More of them for each recent trade, relative to the mean."""
+    """Increase of this share per recent trade, relative to the mean."""
 
 
 def measure_bursts(windows: Sequence[Tape]) -> Bursts:
-    """Over all windows."""
+    """Measures bursts over all windows."""
     kinds = [window.kind.astype(np.int64) for window in windows]
     recents = [recent_trades(kind == MARKET) for kind in kinds]
     scores = _normal_scores(windows, kinds)
@@ -53,17 +53,17 @@ def measure_bursts(windows: Sequence[Tape]) -> Bursts:
 
 
 def recent_trades(trades: Bools) -> Floats:
-    """[message] trades before each message, each weighted by RECENT_TRADES_DECAY to the power of the messages in between."""
+    """[message] number of trades before each message, each weighted by RECENT_TRADES_DECAY to the power of the number of messages in between."""
     recent = np.zeros(len(trades))
     for place in np.flatnonzero(trades):
-        # after a hundred messages a trade has a weight below 1e-7
+        # after a hundred messages, the weight of a trade is below 1e-7
         until = min(len(trades), place + 101)
         recent[place + 1 : until] += RECENT_TRADES_DECAY ** np.arange(until - place - 1)
     return recent
 
 
 def _normal_scores(windows: Sequence[Tape], kinds: list[Ints]) -> list[Floats]:
-    """[day][message but the last] score of the wait after the message. Ties are in the order of their time."""
+    """[day][message except the last] score of the wait after the message. Ties are ranked in order of time."""
     waits = np.concatenate([np.diff(window.time_ns) for window in windows])
     pairs = np.concatenate([KINDS * kind[:-1] + kind[1:] for kind in kinds])
     scores, quantile = np.zeros(len(waits)), NormalDist().inv_cdf
@@ -77,14 +77,14 @@ def _normal_scores(windows: Sequence[Tape], kinds: list[Ints]) -> list[Floats]:
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """(intercept, slope) by least squares; slope 0 where x does not vary."""
+    """(intercept, slope) by least squares; slope 0 if x does not vary."""
     spread = float(x.var())
     slope = float(np.mean((x - x.mean()) * (y - y.mean()))) / spread if spread > 0 else 0.0
     return float(y.mean()) - slope * float(x.mean()), slope
 
 
 def _memory(scores: list[Floats]) -> tuple[float, float]:
-    """(share, events) of share exp(-lag / events), fitted on logarithms to the autocorrelations at LAGS above that at TAIL_LAG."""
+    """(share, events) of share exp(-lag / events), fitted on logarithms to the autocorrelations at LAGS in excess of that at TAIL_LAG."""
     tail = _autocorrelation(scores, TAIL_LAG)
     excess = np.array([max(EXCESS_MIN, _autocorrelation(scores, int(lag)) - tail) for lag in LAGS])
     start, slope = _line(LAGS.astype(np.float64), np.log(excess))
@@ -92,7 +92,7 @@ def _memory(scores: list[Floats]) -> tuple[float, float]:
 
 
 def _autocorrelation(scores: list[Floats], lag: int) -> float:
-    """Pooled over the days."""
+    """The autocorrelation at a lag, pooled over the days."""
     pairs = [(score[lag:], score[:-lag]) for score in scores if len(score) > lag]
     products = sum(float(late @ early) for late, early in pairs)
     squares = sum(0.5 * float(late @ late + early @ early) for late, early in pairs)

@@ -34,9 +34,9 @@ from serl.agents.traders.population import PopulationConfig
 from serl.cluster import LOCAL
 
 COST_DAYS = 10
-"""Simulated days on which the costs of the score are measured."""
+"""Number of simulated days on which the costs of the score are measured."""
 SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000
-"""First seed of the search, per given seed; seeds of the score start above all of the search's."""
+"""First seed of the search, per given seed; the seeds of the score start above all seeds of the search."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CalibrationPlan:
     seeds_per_trial: int = 4
     score_seeds: int = 5
     touch_only: bool = False
-    """Whether a day that shows the touch alone is fitted all the same."""
+    """Whether to fit a day that shows only the touch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +69,19 @@ class Calibration:
     population: PopulationConfig
     baseline: PopulationConfig
     scored_days: list[dict[str, HeldOutScores]]
-    """[day] as `scored`."""
+    """[day] scores with the keys of `scored`."""
     costs: dict[str, ExecutionCosts]
     """Keys: "train" and "real", the replayed training and held-out hours of the fitted days; "calibrated", "baseline"."""
 
     @cached_property
     def scored(self) -> dict[str, HeldOutScores]:
-        """Keys: "floor" (two halves of the held-out hours), "ceiling" (training hours against them), "calibrated", "baseline". Mean over the
-        fitted days."""
+        """Mean scores over the fitted days. Keys: "floor" (two halves of the held-out hours), "ceiling" (training hours against held-out hours),
+        "calibrated", "baseline"."""
         return self._mean(tests=False)
 
     @cached_property
     def tested(self) -> dict[str, HeldOutScores]:
-        """As `scored`, mean over the test days; empty without test days."""
+        """Like `scored`, but the mean over the test days; empty without test days."""
         return self._mean(tests=True)
 
     def _mean(self, *, tests: bool) -> dict[str, HeldOutScores]:
@@ -92,18 +92,18 @@ class Calibration:
 
     @property
     def fitted(self) -> list[CalibrationDay]:
-        """The days without the test days."""
+        """The fitted days, without the test days."""
         return [day for day in self.days if day.train is not None]
 
     @property
     def sources(self) -> str:
-        """The names of the days, for people."""
+        """The names of the days, as text."""
         tests = ", ".join(day.name for day in self.days if day.train is None)
         return ", ".join(day.name for day in self.fitted) + (f"; tested on {tests}" if tests else "")
 
     @property
     def caveats(self) -> list[str]:
-        """What speaks against the population."""
+        """Caveats about the population; see caveats.py."""
         return caveats(self.scored, self.levels, self.tested)
 
 
@@ -114,7 +114,7 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of days and scores it in their held-out hours and in those of the test days.
 
-    Each trial is appended to `journal`. on: where the days of the trials are simulated (`serl.cluster.check_place`). Errors as cut_days.
+    Each trial is appended to `journal`. on: where the days of the trials are simulated (`serl.cluster.check_place`). Raises the errors of cut_days.
     """
     cut = cut_days(
         days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=plan.touch_only
@@ -166,13 +166,13 @@ def _symbols(days: Sequence[CalibrationDay]) -> str:
 
 
 def require_folder(output: Path) -> None:
-    """CalibrationError unless the folder of a file to be written exists."""
+    """Raises CalibrationError unless the folder of the output file exists."""
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
 
 
 def write_population(population: PopulationConfig, path: Path, caveats: Sequence[str] = ()) -> None:
-    """Writes a population as YAML for `load_population`, after caveats as comments; CalibrationError if it cannot be written."""
+    """Writes a population as YAML for `load_population`, after the caveats as comments. Raises CalibrationError if it cannot be written."""
     values = population.model_dump(exclude_defaults=True)
     try:
         comments = "".join(f"# {caveat}\n" for caveat in caveats)
@@ -192,7 +192,7 @@ def _tuples_to_lists(value: Any) -> Any:
 
 
 def to_json(found: Calibration) -> dict[str, Any]:
-    """All numbers, and the data that they come from."""
+    """All numbers, and the data from which they come."""
     plan = found.plan
     return {
         "caveats": found.caveats,

@@ -1,8 +1,8 @@
-"""Which orders are cancelled: how much likelier one is than another, by its distance from the touch, its age and its size.
+"""Which orders are cancelled: the odds of an order by its distance from the touch, its age and its size.
 
-The partial likelihood of Cox (1975) in its simplest form: a cancellation at the touch is one of the orders at the touch then, one behind it one
-of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
-Touches have odds too: by the orders' own, those with many lots would be cancelled far too often.
+This is the partial likelihood of Cox (1975) in its simplest form: a cancellation at the touch picks one of the orders then at the touch, a
+cancellation behind it one of the orders in view behind it. The odds of a cell are its cancellations per order that could have been cancelled instead.
+Touches also have odds: with the odds of single orders alone, touches with many lots would be cancelled far too often.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ FITTING_STEPS = 50
 
 
 class CancelOdds(NamedTuple):
-    """How likely an order is the one that is cancelled, relative to others."""
+    """The relative probability that an order is the one cancelled."""
 
     orders: Floats
     """[distance band, step of the age, size class]"""
@@ -39,7 +39,7 @@ class CancelOdds(NamedTuple):
 
 
 def cancel_edges(behind_ticks: Floats) -> Floats:
-    """[DISTANCE_BANDS - 1] edges of the distance bands: the touch, and the quarters of the distances of orders cancelled behind it."""
+    """[DISTANCE_BANDS - 1] edges of the distance bands: the touch, and the quartiles of the distances of orders cancelled behind it."""
     quarters = np.arange(1, DISTANCE_BANDS - 1) / (DISTANCE_BANDS - 1)
     return np.append(
         0.0, np.quantile(behind_ticks, quarters) if len(behind_ticks) else np.arange(1.0, DISTANCE_BANDS - 1)
@@ -47,7 +47,7 @@ def cancel_edges(behind_ticks: Floats) -> Floats:
 
 
 def touch_cancel_odds(windows: Sequence[Tape], touch_edges_lots: Floats) -> Floats:
-    """[touch state] how often a cancellation is at a side's touch of so many lots, relative to all touches."""
+    """[touch state] how often a cancellation is at a side's touch in this state, relative to all touches."""
     at_touch, there = np.zeros((2, TOUCH_STATES))
     for window in windows:
         cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
@@ -63,10 +63,11 @@ def touch_cancel_odds(windows: Sequence[Tape], touch_edges_lots: Floats) -> Floa
 def cancel_odds(
     windows: Sequence[Tape], edges_ticks: Floats, edges_lots: Floats, touch_edges_lots: Floats
 ) -> CancelOdds:
-    """Cancellations for each order that was there at a cancellation, over all windows; then factors by touch, by iterative proportional fitting.
+    """Counts cancellations per order that was present at a cancellation, over all windows; then fits factors by touch, by iterative proportional
+    fitting.
 
-    Orders that arrived before the window are not known, and count neither as cancelled nor as there. Each cell is given
-    one more order, with the odds of its distance and age at any size, and each of these one more, with the odds of its side of the touch.
+    Orders that arrived before the window are not known, and count neither as cancelled nor as present. Each cell gets one more order, with the odds
+    of its distance and age at any size; each of these gets one more, with the odds of its side of the touch.
     """
     odds = np.zeros((DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES))
     counted = [_count_window(window, edges_ticks, edges_lots, odds)[:2] for window in windows]
@@ -85,9 +86,9 @@ def cancel_odds(
 
 
 def _pile_factors(weights: Floats, states: Ints, side: Ints) -> Floats:
-    """[touch state] factors with which the expected number of cancellations at touches of each state is the one counted.
+    """[touch state] factors for which the expected number of cancellations at touches in each state equals the counted number.
 
-    weights, states: [cancellation, side] sum of the odds of the orders at a touch, and its state. side: that of the cancelled order.
+    weights, states: [cancellation, side] sum of the odds of the orders at a touch, and its state. side: side of the cancelled order.
     """
     factors = np.ones(TOUCH_STATES)
     counted = np.bincount(states[np.arange(len(side)), side], minlength=TOUCH_STATES)
@@ -99,8 +100,8 @@ def _pile_factors(weights: Floats, states: Ints, side: Ints) -> Floats:
 
 
 def _count_window(window: Tape, edges_ticks: Floats, edges_lots: Floats, odds: Floats) -> tuple[Floats, Floats, Floats]:
-    """([cell] cancelled orders, [cell] orders that were there, [message, side] sum of the odds of the orders at a touch, 0 but at cancellations
-    there)."""
+    """([cell] cancelled orders, [cell] orders that were present, [message, side] sum of the odds of the orders at a touch, 0 except at cancellations
+    at the touch)."""
     cancelled, there = np.zeros((2, *odds.shape))
     orders = np.zeros((int((window.kind == LIMIT).sum()) + 1, TIME + 1), np.int64)
     weights = np.zeros((len(window), 2))
@@ -116,7 +117,7 @@ def _count(
     kind: Any, side: Any, price_ticks: Any, qty_lots: Any, time_ns: Any, entered_ns: Any, book_ticks: Any, edges_ticks: Any, edges_lots: Any,
     odds: Any, orders: Any, cancelled: Any, there: Any, weights: Any,
 ) -> None:  # fmt: skip
-    """See _count_window. orders: room for the open ones, the columns SIDE to TIME. O(messages x open orders)."""
+    """See _count_window. orders: room for the open orders, with columns SIDE to TIME. O(messages x open orders)."""
     count = 0
     for message in range(len(kind)):
         if kind[message] == LIMIT:
@@ -145,7 +146,7 @@ def _count(
 def _count_there(
     orders: Any, count: int, book: Any, edges_ticks: Any, edges_lots: Any, odds: Any, at_touch: bool, time_ns: int, there: Any, weights: Any
 ) -> None:  # fmt: skip
-    """Adds the orders in view at the touch, or behind it; and the odds of those at the touch to their side's."""
+    """Counts the orders in view at the touch or behind it, and adds the odds of those at the touch to the weight of their side."""
     for index in range(count):
         side, price = orders[index, SIDE], orders[index, PRICE]
         distance_ticks, last = _distance_ticks(book, side, price), book[side, book.shape[1] - 1]
@@ -160,7 +161,7 @@ def _count_there(
 
 @allocating_inner
 def _find(orders: Any, count: int, side: int, price_ticks: int, entered_ns: int) -> int:
-    """The order that is cancelled, or in part; -1 if it is not known."""
+    """The order that is cancelled or reduced; -1 if it is not known."""
     for index in range(count):
         same_time = orders[index, TIME] == entered_ns
         if same_time and orders[index, PRICE] == price_ticks and orders[index, SIDE] == side:
@@ -178,7 +179,7 @@ def _trade(orders: Any, count: int, side: int, worst_ticks: int, lots: int) -> N
             ahead = sign * (worst_ticks - orders[index, PRICE])
             if orders[index, SIDE] == side or orders[index, LOTS] <= 0 or ahead < 0:
                 continue
-            # orders are in the order of their arrival: the first of a price is the oldest
+            # orders are in order of arrival: the first at a price is the oldest
             if best < 0 or ahead > sign * (worst_ticks - orders[best, PRICE]):
                 best = index
         if best < 0:
@@ -190,7 +191,7 @@ def _trade(orders: Any, count: int, side: int, worst_ticks: int, lots: int) -> N
 
 @allocating_inner
 def _keep_open(orders: Any, count: int, book: Any) -> int:
-    """Drops orders without lots, and those ahead of the book's touch, which are gone; returns how many stay, in their order."""
+    """Drops orders without lots, and those ahead of the book's touch, which no longer exist; returns how many remain. Keeps their order."""
     kept = 0
     for index in range(count):
         side, price = orders[index, SIDE], orders[index, PRICE]

@@ -1,4 +1,4 @@
-"""What a calibration must say against itself."""
+"""The caveats that a calibration must report."""
 
 from serl.agents.calibration.score import HeldOutScores, SeedSample
 
@@ -9,11 +9,11 @@ TOUCH_ONLY = (
 )
 TOUCH_ONLY_OPTION = ", or give --touch-only to fit it all the same"
 ONE_SIDED_EXCESS_MAX = 0.01
-"""Of the time: more than that, and a policy that is tested in the population meets a market that the day does not have."""
+"""Largest excess share of time with a one-sided book. Above it, a policy tested in the population meets a market that the day does not have."""
 
 
 def caveats(scored: dict[str, HeldOutScores], levels: int, tested: dict[str, HeldOutScores] | None = None) -> list[str]:
-    """Sentences for people, none if there is nothing to say. scored, tested: as in `Calibration`; levels: a side, of the day."""
+    """The caveats as sentences; empty if there are none. scored, tested: as in `Calibration`. levels: the day's levels per side."""
     found = ["the day shows the touch alone: what lies behind it is not measured"] if levels == 1 else []
     found += _against_baseline(scored["calibrated"].mean_l1, scored["baseline"].mean_l1)
     real, simulated = scored["ceiling"].one_sided_share.mean, scored["calibrated"].one_sided_share.mean
@@ -26,7 +26,7 @@ def caveats(scored: dict[str, HeldOutScores], levels: int, tested: dict[str, Hel
 
 
 def _against_baseline(calibrated: SeedSample, baseline: SeedSample) -> list[str]:
-    """Both have the same seeds, in the same order."""
+    """Caveats from the comparison with the baseline. Both samples have the same seeds, in the same order."""
     gain = SeedSample(baseline.values - calibrated.values)
     figures = f"(mean L1 {calibrated.mean:.3f} against {baseline.mean:.3f})"
     if gain.mean <= 0:

@@ -106,7 +106,7 @@ def calibrate(
             on_score=lambda name: progress.update(task, completed=trials, doing=f"simulating {score}: {name}"), on=on or LOCAL,
         )  # fmt: skip
     notes = found.caveats
-    # A population of one day is written as it was before several were possible.
+    # A population of one day is written as before several days were possible.
     sources = [f"fitted to {train} of {found.sources}"] if len(found.days) > 1 else []
     write_population(found.population, output, [*sources, *notes])
     write_json(found, output.with_name(output.name + ".json"))

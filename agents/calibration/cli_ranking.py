@@ -1,4 +1,4 @@
-"""`serl ranking`: whether a population ranks execution policies as a real day does."""
+"""`serl ranking`: measures whether a population ranks execution policies as a real day does."""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
-"""What execution costs in a market: three differences between ways to work the same parent orders, on a real day and in a population.
+"""Execution costs in a market: three differences between ways to work the same parent orders, on a real day and in a population.
 
-A policy that learns in a population is ranked there, so a population must rank simple policies as the day does that it was fitted to. The day
-answers our orders (docs/answering.md) by the square-root law, as the flow of a population does: what they charge beyond it is compared.
+A policy that learns in a population is ranked there, so a population must rank simple policies as the day to which it was fitted does. The day
+gives way to our orders (docs/answering.md) by the square-root law, as the flow of a population does; the comparison is of what they charge beyond
+it.
 """
 
 import math
@@ -41,7 +42,7 @@ from serl.history.day import Day
 
 @dataclass(frozen=True)
 class Cost:
-    """One of COSTS: a measure (see docs/execution.md) of a policy in mode `hybrid`."""
+    """One of COSTS: a measure (docs/execution.md) of a policy in mode `hybrid`."""
 
     name: str
     policy: Policy
@@ -53,11 +54,11 @@ COSTS = (
     Cost("impact at touch", Patience(rest_slices=1.0, late_slices=0.0, place=1.0), "IMPACT"),
     Cost("mid - TWAP", Patience(rest_slices=1.0, late_slices=0.0, place=0.0), "PA_twap"),
 )
-"""Waiting at the touch against a TWAP; the impact of even slices that rest at the touch; even slices that rest at the mid against a TWAP. What
-is late crosses."""
+"""Waiting at the touch compared with a TWAP; the impact of even slices that rest at the touch; even slices that rest at the mid compared with a
+TWAP. Late quantity crosses."""
 Columns = dict[str, dict[str, Floats]]
 DAY_PAIRS, SEARCH_PAIRS, SCORE_PAIRS = 256, 8, 16
-"""Pairs of orders in a day, and in each simulated day of the search and of the score."""
+"""Number of pairs of orders on a day, and on each simulated day of the search and of the score."""
 ENVIRONMENTS = 64
 BOOTSTRAP_SEED = 1
 
@@ -67,7 +68,7 @@ class ExecutionCosts:
     """COSTS in one market, bps."""
 
     estimates: dict[str, Estimate]
-    """With 95 % intervals over the clusters, of which CLUSTERS_MIN are needed; else the ends are NaN."""
+    """Estimates with 95 % intervals over clusters; with fewer than CLUSTERS_MIN clusters, the ends are NaN."""
     orders: int
     clusters: int
     unit: str
@@ -89,16 +90,16 @@ class ExecutionCosts:
 
 @dataclass(frozen=True)
 class ParentOrders:
-    """Pairs of parent orders, a buy and a sell of the same window and quantity: what the price does on its own cancels out of their mean."""
+    """Pairs of parent orders, a buy and a sell with the same window and quantity, so that the price's own moves cancel in their mean."""
 
     start_ns: int
     end_ns: int
     volume_lots_per_s: float
     pairs: int
-    """For each day."""
+    """Number of pairs per day."""
 
     def sample(self, days: Sequence[int]) -> Rows:
-        """(2 days pairs,) EPISODE rows, the same for the same days: ten minutes, a decision every ten seconds, .5 to 5 % of the volume."""
+        """(2 x days x pairs,) EPISODE rows, the same for the same days: ten minutes, a decision every ten seconds, .5 to 5 % of the volume."""
         rows = []
         for day in days:
             orders = RandomOrders([Hours(day, self.start_ns, self.end_ns, self.volume_lots_per_s)])
@@ -122,8 +123,8 @@ def pooled_orders(days: Sequence[Day], start_ns: int, end_ns: int, pairs: int) -
 
 
 def day_costs(days: Sequence[Day], start_ns: int, end_ns: int, answers: str = SQUARE_ROOT) -> ExecutionCosts:
-    """COSTS in hours of replayed days with one symbol, DAY_PAIRS pairs of orders over all days, as many in each. answers: whether the days give
-    way, and by which law. ConfigError if the hours are shorter than an order, or errors as `answering_days`."""
+    """COSTS in hours of replayed days with one symbol, for DAY_PAIRS pairs of orders spread evenly over the days. answers: whether the days give way,
+    and by which law. Raises ConfigError if the hours are shorter than an order, and the errors of `answering_days`."""
     pairs = -(-DAY_PAIRS // len(days))
     orders = [day_orders(day, start_ns, end_ns, pairs).sample([number]) for number, day in enumerate(days)]
     market = ReplayMarket(list(days), ENVIRONMENTS, answers=answering_days(days, answers))
@@ -131,7 +132,7 @@ def day_costs(days: Sequence[Day], start_ns: int, end_ns: int, answers: str = SQ
 
 
 def population_costs(population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders) -> ExecutionCosts:
-    """COSTS in the days that a population simulates with these seeds."""
+    """COSTS on the days that a population simulates with these seeds."""
     return _estimated(*_simulated(population, seeds, orders))
 
 
@@ -154,14 +155,14 @@ def _simulated(population: PopulationConfig, seeds: Sequence[int], orders: Paren
 
 
 def _measured(market: ExecutionMarket, episodes: Rows) -> tuple[Rows, Columns]:
-    """The episodes, and the columns (see `costs`) of each of COSTS."""
+    """The episodes, and the columns (see `costs`) for each of COSTS."""
     return episodes, worked(market, episodes, {cost.name: cost.policy for cost in COSTS})
 
 
 def worked(
     market: ExecutionMarket, episodes: Rows, policies: Mapping[str, Policy], on_policy: Callable[[str], None] = lambda name: None
 ) -> Columns:  # fmt: skip
-    """The columns (see `costs`) of each policy, which works the episodes in mode `hybrid`. on_policy: called with each name before."""
+    """The columns (see `costs`) of each policy, which works the episodes in mode `hybrid`. on_policy: called with each name before its run."""
 
     def outcome(policy: Policy, mode: str = "hybrid") -> Outcome:
         return execute_orders(ExecutionVectorEnv(market, RandomOrders(()), actions=mode), policy, episodes)

@@ -1,4 +1,4 @@
-"""The days of a calibration: those that are fitted, and those that are only scored."""
+"""The days of a calibration: fitted days, and test days that are only scored."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +15,12 @@ from serl.agents.realism.tape import build_tape
 from serl.history.day import Day, SymbolReference, select_symbol
 
 LEVELS_MAX = 10
-"""Levels per side at most."""
+"""Maximum number of levels per side."""
 
 
 @dataclass(frozen=True)
 class NamedDay:
-    """A day and the name of its file, for errors and results."""
+    """A day with the name of its file, for errors and results."""
 
     name: str
     day: Day
@@ -33,9 +33,9 @@ class CalibrationDay:
     name: str
     origin: str
     day: Day
-    """With this symbol only."""
+    """The day with only this symbol."""
     train: Window | None
-    """None: a test day, which takes no part in the fit."""
+    """None for a test day, which takes no part in the fit."""
     held_out: Window
 
     @property
@@ -57,12 +57,12 @@ def cut_days(
     fitted: Sequence[NamedDay], tests: Sequence[NamedDay], train: tuple[int, int], held_out: tuple[int, int], *,
     symbol: str | None, levels: int, touch_only: bool | None,
 ) -> list[CalibrationDay]:  # fmt: skip
-    """The fitted days, then the test days, all with as many levels as the fitted day with the fewest (levels 0) shows.
+    """Cuts the fitted days, then the test days. With levels 0, all have as many levels as the fitted day that shows the fewest.
 
-    touch_only: whether a day that shows the touch alone is fitted; None: it is not, and there is no option for it.
+    touch_only: whether a day that shows only the touch is fitted; None: it is not, and there is no option for it.
 
-    CalibrationError if the hours overlap, if a day is given twice, if tick or lot sizes differ, if a day shows the touch alone, if a test day shows fewer levels
-    than the fitted ones, or a training window has too little data; errors as build_tape and Tape.window.
+    Raises CalibrationError if the hours overlap, a day is given twice, tick or lot sizes differ, a day shows only the touch, a test day shows fewer
+    levels than the fitted days, or a training window has too little data; also the errors of build_tape and Tape.window.
     """
     _check_separate(train, held_out)
     _check_distinct([*fitted, *tests])
@@ -101,7 +101,7 @@ def _levels_shown(day: Day, levels: int) -> int:
 
 
 def _check_separate(train: tuple[int, int], held_out: tuple[int, int]) -> None:
-    """Held-out hours that were trained on would say nothing about others."""
+    """Checks that the hours do not overlap: scores on hours that were trained on would say nothing about other hours."""
     if train[0] < held_out[1] and held_out[0] < train[1]:
         raise CalibrationError(
             f"expected separate windows for training and scoring, got {window_text(train)} and {window_text(held_out)}, which "
@@ -110,7 +110,7 @@ def _check_separate(train: tuple[int, int], held_out: tuple[int, int]) -> None:
 
 
 def _check_distinct(days: Sequence[NamedDay]) -> None:
-    """A day that is given twice would count double, or be tested on what it was fitted to."""
+    """Checks that no day is given twice: it would count double, or be tested on the data to which the population was fitted."""
     seen: dict[bytes, str] = {}
     for one in days:
         content = one.day.commands.tobytes()

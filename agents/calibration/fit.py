@@ -19,7 +19,7 @@ ACTIVITY_S, TREND_S = 1200.0, 300.0
 
 @dataclass(frozen=True)
 class FreeParameters:
-    """Parameters without an estimate in closed form, which the search sets. Factors multiply the measured value."""
+    """Parameters without a closed-form estimate, which the search sets. Factors multiply the measured value."""
 
     noise: float = 1.4
     """Steps of the reference price, relative to the measured volatility per event."""
@@ -29,7 +29,7 @@ class FreeParameters:
     """Effect of past trends on the variance of these steps."""
     lean: float = 0.6
     cancel_lean: float = 0.15
-    """Strength of the same for cancellations, relative to limit orders."""
+    """Strength of the lean of cancellations, relative to limit orders."""
     push: float = 2.5
     """How strongly limit orders and cancellations lean to the side of recent market orders."""
     informed: float = 4.0
@@ -54,9 +54,10 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def impact_ticks_per_root_lot(measured: MeasuredFlow) -> float:
-    """c of the square-root law, see serl.agents.impact_memory. The windows stand for a day: sigma and the root of the volume grow alike with time.
+    """c of the square-root law; see serl.agents.impact_memory. The windows can replace a day, because sigma and the root of the volume grow with time in
+    the same way.
 
-    It is not fitted: a day does not show which of its trades belong together, or move with the price rather than move it.
+    It is not fitted, because a day does not show which of its trades belong together, or which move with the price rather than move it.
     """
     minutes = measured.duration_s / 60.0
     coefficient = PREFACTOR * measured.volatility_ticks * math.sqrt(minutes / measured.volume_lots)

@@ -1,4 +1,4 @@
-"""How market orders meet the touch: they take all of it the more rarely, and trade through it the more rarely, the more lots there are."""
+"""How market orders meet the touch: the more lots it has, the more rarely they take all of it or trade through it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from serl.agents.realism.tape import Floats, Tape
 from serl.agents.traders.flow_tables import POINTS, TOUCH_STATES
 
 TOUCH_SHARES = (0.12, 0.25, 0.33, 0.62, 0.83, 0.93)
-"""Shares of market orders that meet fewer lots at the touch than the edges between touch states. Many meet one round lot: the fourth state."""
+"""Shares of market orders that meet fewer lots at the touch than the edges between touch states. Many meet one round lot, the fourth state."""
 
 
 @dataclass(frozen=True)
 class MarketOrders:
-    """Tables: [..., POINTS] quantiles."""
+    """Measures of market orders. Tables are [..., POINTS] quantiles."""
 
     touch_edges_lots: Floats
     """[6] quantiles TOUCH_SHARES of the lots at the touch that market orders meet."""
     sweep_share: Floats
-    """[touch state] share of those that take exactly the touch."""
+    """[touch state] share of market orders that take exactly the touch."""
     through_share: Floats
-    """[touch state] share of those that trade through it."""
+    """[touch state] share of market orders that trade through the touch."""
     lots: Floats
-    """[touch state, point] sizes of those that do neither."""
+    """[touch state, point] sizes of market orders that do neither."""
     through_lots: Floats
-    """[point] lots beyond those at the touch of those that trade through it."""
+    """[point] lots beyond the touch, for market orders that trade through it."""
     repeat_share: float
-    """Excess share of those on the side of the previous one, over coin flips."""
+    """Share of market orders on the side of the previous one, in excess of coin flips."""
 
 
 def measure_market_orders(windows: Sequence[Tape]) -> MarketOrders:
-    """The market orders of all windows."""
+    """Measures the market orders of all windows."""
     rows, repeats = [], []
     for window in windows:
         orders = np.flatnonzero(window.trades & window.two_sided[:-1])

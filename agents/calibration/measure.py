@@ -1,6 +1,7 @@
 """Measures the order flow of tapes in closed form: quantile tables, shares, rates.
 
-Only the training windows are used, all of the same hours of different days; messages of different days never meet in a pair. Prices in ticks, quantities in lots, times in seconds.
+Only the training windows are used: the same hours of different days. Messages of different days never form a pair. Prices are in ticks, quantities in
+lots, times in seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +22,9 @@ from serl.agents.traders.flow_tables import CURVE_STEPS, INSIDE_BAND, POINTS, SP
 from serl.exchange.records import Side
 
 STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
-"""Shares of messages below the edges between spread states."""
+"""Shares of messages whose spread is below the edges between spread states."""
 SIZE_SHARES = (0.45, 0.9, 0.97, 0.995)
-"""Shares of limit orders below the edges between size classes."""
+"""Shares of limit orders whose size is below the edges between size classes."""
 MINUTES_MIN, KIND_MIN = 5, 50
 """Minimum length of the training window, and minimum number of messages of each kind in it."""
 FITTING_STEPS = 100
@@ -31,24 +32,24 @@ FITTING_STEPS = 100
 
 @dataclass(frozen=True)
 class MeasuredFlow:
-    """The flow of the training windows. Tables: [..., POINTS] quantiles, see flow_tables.PROBABILITIES."""
+    """The measured flow of the training windows. Tables are [..., POINTS] quantiles; see flow_tables.PROBABILITIES."""
 
     counts: dict[str, int]
     """Number of messages by kind."""
     duration_s: float
-    """Of all windows together, like the counts and the volume."""
+    """Duration of all windows together; counts and volume are also totals."""
     next_share: Floats
-    """[kind, next kind] of limit, market, cancel."""
+    """[kind, next kind] shares; kinds are limit, market, cancel."""
     kind_odds: Floats
     """[spread state, kind] factors on these shares."""
     wait_log_s: Floats
-    """[kind, next kind, point] ln seconds."""
+    """[kind, next kind, point] ln seconds between two messages."""
     spread_edges_ticks: Floats
     """[5] quantiles STATE_SHARES of the spread before messages."""
     inside_share: Floats
     """[spread state] share of limit orders inside the spread."""
     inside_fraction: Floats
-    """[point] how far into the spread these go, 0..1."""
+    """[point] how far into the spread these orders go, 0..1."""
     distance_ticks: Floats
     """[spread state, point] distance of the other limit orders behind their touch, before arrival."""
     touch_cancel_share: Floats
@@ -76,7 +77,7 @@ class MeasuredFlow:
     visible_ticks: float
     """Mean distance of the last visible level from its touch."""
     spread_ticks: float
-    """Time-weighted mean."""
+    """Time-weighted mean spread."""
     mean_market_lots: float
     volume_lots: float
     volatility_ticks: float
@@ -85,13 +86,13 @@ class MeasuredFlow:
     activity_deviation: float
     """Standard deviation of the logarithm of messages per minute, beyond that of a Poisson process with their mean."""
     activity_curve: Floats
-    """[13 parts of 09:30-16:00] messages per second relative to the window's mean, mean over the days; 1 outside the window."""
+    """[13 parts of 09:30-16:00] messages per second relative to the window's mean, averaged over the days; 1 outside the window."""
     first_mid_ticks: float
-    """Mean over the days."""
+    """First mid of the window, averaged over the days."""
 
 
 def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
-    """CalibrationError if a window is too short or has too few messages."""
+    """Raises CalibrationError if a window is too short or has too few messages."""
     minutes = (end_ns - start_ns) // MINUTE_NS
     if minutes < MINUTES_MIN:
         raise CalibrationError(
@@ -106,7 +107,7 @@ def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
 
 
 def measure_flow(windows: Sequence[Tape], start_ns: int, end_ns: int) -> MeasuredFlow:
-    """Measures a window [start_ns, end_ns) of one or more days. CalibrationError if one has too little data."""
+    """Measures a window [start_ns, end_ns) of one or more days. Raises CalibrationError if one has too little data."""
     for window in windows:
         check_window(window, start_ns, end_ns)
     kind = _pool(windows, lambda window: window.kind.astype(np.int64))
@@ -163,7 +164,8 @@ def _pool(windows: Sequence[Tape], values: Callable[[Tape], Any]) -> Any:
 
 
 def _depth(windows: Sequence[Tape]) -> tuple[Ints, Floats, Ints, Ints]:
-    """(ticks from the touch to the last visible level, lots per tick), over the messages and sides of full books."""
+    """(ticks from the touch to the last visible level, lots per tick, ticks between the last two visible levels, lots on the last visible level), over
+    the messages and sides of full books."""
     reaches, densities, gaps, deep = [], [], [], []
     for window in windows:
         ticks, lots = window.book_ticks[1:], window.book_lots[1:]
@@ -225,7 +227,7 @@ def _touch_cancels(windows: Sequence[Tape], states: list[Ints]) -> Floats:
 
 
 def _cancel_edges(windows: Sequence[Tape]) -> Floats:
-    """See cancellations.py. CalibrationError if too few of the cancelled orders arrived in the windows."""
+    """See cancellations.py. Raises CalibrationError if too few of the cancelled orders arrived in the windows."""
     known, distances = 0, []
     for window in windows:
         cancels = np.flatnonzero((window.kind == CANCEL) & window.two_sided[:-1])
@@ -252,9 +254,9 @@ def _renewal(windows: Sequence[Tape]) -> tuple[Floats, Floats]:
 
 
 def _kind_odds(windows: Sequence[Tape], states: list[Ints]) -> Floats:
-    """[spread state, kind] factors by which the shares after each kind become those at a spread.
+    """[spread state, kind] factors that turn the shares after each kind into those at a spread.
 
-    Iterative proportional fitting (Deming, Stephan 1940): with them, the expected number of each kind in each state is the one counted.
+    Found by iterative proportional fitting (Deming, Stephan 1940): with them, the expected number of each kind in each state equals the counted one.
     """
     counts = np.zeros((SPREAD_STATES, 3, 3))
     for window, state in zip(windows, states, strict=True):
@@ -280,7 +282,7 @@ def _mid_by_minute(window: Tape, start_ns: int, end_ns: int) -> Floats:
 def _activity(windows: Sequence[Tape], start_ns: int, end_ns: int) -> tuple[float, Floats]:
     """(standard deviation of ln messages per minute beyond Poisson, curve over the day).
 
-    Relative to each day's own mean: that a day is busier than another is neither activity within the day nor part of its curve.
+    Relative to each day's own mean, because differences between days are neither activity within a day nor part of its curve.
     """
     found = [_activity_of_day(window.time_ns, start_ns, end_ns) for window in windows]
     variance = float(np.mean([one[0] for one in found]))

@@ -22,13 +22,13 @@ from serl.cluster import LOCAL, on_ray
 
 VOLATILITY_STEPS_S = (10, 60, 300)
 VOLATILITY_WEIGHT, TRADES_WEIGHT, MESSAGES_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.05, 0.25, 0.01
-"""Penalties added to the mean L1: for a volatility and numbers of trades and of messages off by a factor of e, responses off by 100 %, and each
-missing stylised fact."""
+"""Penalties added to the mean L1: for a volatility, a number of trades or a number of messages that is off by a factor of e, responses that are off
+by 100 %, and each missing stylised fact."""
 COST_WEIGHT = 0.02
-"""Penalty for a mean distance of one bp from the day's costs of execution. One bp decides which policy is better, so it weighs as much as a
-difference in the mean L1 that is beyond doubt, about five half-widths of the interval of a held-out score."""
+"""Penalty for a mean distance of one bp from the day's execution costs. One bp decides which policy is better, so it weighs as much as a clear
+difference in the mean L1, about five half-widths of the interval of a held-out score."""
 COST_SEEDS = 2
-"""Seeds of a trial whose days also have parent orders; to simulate up to these costs more than the orders."""
+"""Number of seeds of a trial whose days also have parent orders. Simulating up to the orders takes more time than the orders themselves."""
 RETURN_FACTS = len(FACTS) - 1
 """Number of facts about returns: all but the last, which is about trade signs."""
 POSITIVE_FACTS = (
@@ -37,24 +37,24 @@ POSITIVE_FACTS = (
 )  # fmt: skip
 """Facts whose number Cont (2001) finds positive in all markets."""
 UNUSABLE_LOSS = 2.0
-"""Loss of a simulated window that cannot be compared; more than any that can."""
+"""Loss of a simulated window that cannot be compared; larger than any other loss."""
 
 
 @dataclass(frozen=True)
 class CostTarget:
-    """The costs of execution in the training hours, and the orders with which a trial is measured."""
+    """The execution costs in the training hours, and the orders with which a trial is measured."""
 
     real: ExecutionCosts
     orders: ParentOrders
 
     def penalty(self, population: PopulationConfig, seeds: list[int]) -> float:
-        """COST_WEIGHT times the distance; UNUSABLE_LOSS if there is none."""
+        """COST_WEIGHT times the distance; UNUSABLE_LOSS if it cannot be measured."""
         distance = cost_distance(population, seeds[:COST_SEEDS], self.orders, self.real)
         return COST_WEIGHT * distance if math.isfinite(distance) else UNUSABLE_LOSS
 
 
 class Span(NamedTuple):
-    """Hours of a day, in ns after midnight, and the number of price levels that are seen in them."""
+    """Hours of a day, in ns after midnight, and the number of visible price levels."""
 
     start_ns: int
     end_ns: int
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """A window of a real tape, with the quantities that are compared (computed once)."""
+    """A window of a real tape, with the quantities to compare (computed once)."""
 
     tape: Tape
     start_ns: int
@@ -71,7 +71,7 @@ class Window:
 
     @property
     def span(self) -> Span:
-        """Where it lies."""
+        """The window's hours and levels."""
         return Span(self.start_ns, self.end_ns, self.tape.levels)
 
     @cached_property
@@ -81,23 +81,23 @@ class Window:
 
 
 class TrainingMoments(NamedTuple):
-    """What the same hours of one or more real days are compared by."""
+    """The moments by which a simulation is compared with the same hours of one or more real days."""
 
     span: Span
     samples: list[Floats]
     """[score] values of all days as one sample."""
     trades: float
-    """Market orders; mean over the days."""
+    """Number of market orders; mean over the days."""
     messages: float
-    """Mean over the days."""
+    """Number of messages; mean over the days."""
     volatilities: Floats
-    """[step], see realised_volatilities."""
+    """[step] see realised_volatilities."""
     responses: Floats
-    """[type, lag] ticks, see responses; mean over the days."""
+    """[type, lag] ticks, mean over the days; see responses."""
 
     @classmethod
     def measure(cls, windows: Sequence[Window]) -> "TrainingMoments":
-        """Of the days' windows, which have the same hours and levels."""
+        """Measures the windows of the days, which have the same hours and levels."""
         span, tapes = windows[0].span, [window.tape for window in windows]
         samples = [np.concatenate([score.values(tape) for tape in tapes]) for score in SCORES]
         trades = float(np.mean([tape.trades.sum() for tape in tapes]))
@@ -108,7 +108,7 @@ class TrainingMoments(NamedTuple):
 
 
 def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> Floats:
-    """[step] standard deviation of the mid's moves over each of VOLATILITY_STEPS_S within the days, ticks per root second."""
+    """[step] standard deviation of the mid's moves over each of VOLATILITY_STEPS_S, within days, ticks per root second."""
     found = []
     for step_s in VOLATILITY_STEPS_S:
         grid = np.arange(start_ns, end_ns + 1, step_s * SECOND_NS, dtype=np.int64)
@@ -121,19 +121,19 @@ def realised_volatilities(tapes: Sequence[Tape], start_ns: int, end_ns: int) -> 
 
 
 def responses(tape: Tape) -> Floats:
-    """[type, lag] responses of the mid to events of each type at the touch (impact_response.py), ticks; 0 where there are none."""
+    """[type, lag] responses of the mid to events of each type at the touch (impact_response.py), ticks; 0 where there are no events."""
     return np.nan_to_num(impact_response(tape, 0, np.random.default_rng(0)).mean_ticks)
 
 
 def simulated_window(population: PopulationConfig, seed: int, span: Span) -> Tape:
-    """These hours of a simulated day; RealismError if there is nothing to compare."""
+    """Simulates these hours of a day. Raises RealismError if there is nothing to compare."""
     return build_tape(simulate(population, seed, span.end_ns), span.levels).window(span.start_ns, span.end_ns)
 
 
 def facts_missing(facts: Facts) -> int:
     """Number of missing facts: POSITIVE_FACTS that are not above 0, and the absence of linear autocorrelation.
 
-    The facts of the training hours are not the target: three hours are too short to tell most of them from chance.
+    The facts of the training hours are not the target, because three hours are too short to distinguish most of them from chance.
     """
     values = {fact.name: estimate.value for fact, estimate in zip(FACTS, facts.estimates, strict=True)}
     absent = abs(values["no linear autocorrelation"]) < 1.96 / np.sqrt(facts.returns)

@@ -19,9 +19,9 @@ class PoissonRates:
 
     level_ticks: int
     limit_per_s: Floats
-    """[level] limit orders."""
+    """[level] rate of limit orders."""
     cancel_per_s: Floats
-    """[level] cancellations of each order."""
+    """[level] rate of cancellation of each order."""
     market_per_s: float
     limit_interval: Floats
     """[bound, level]"""
@@ -34,10 +34,10 @@ class PoissonRates:
 
 
 def measure_poisson(windows: Sequence[Tape], start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
-    """Counts messages of all days per second that their level is visible, and cancellations per order and second.
+    """Counts messages of all days per second in which their level is visible, and cancellations per order and second.
 
     The number of open orders is the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3).
-    Intervals are those of a Poisson count. CalibrationError if the window has too little data.
+    Intervals are those of a Poisson count. Raises CalibrationError if the window has too little data.
     """
     seconds, lots_s, counts = np.zeros(levels), np.zeros(levels), np.zeros((3, levels))
     for window in windows:
@@ -61,7 +61,7 @@ def measure_poisson(windows: Sequence[Tape], start_ns: int, end_ns: int, levels:
 
 
 def _exposure(window: Tape, end_ns: int, levels: int, level_ticks: int) -> tuple[Floats, Floats]:
-    """([level] seconds that it is visible, [level] lots x seconds), both sides together."""
+    """([level] seconds in which it is visible, [level] lots x seconds), both sides together."""
     steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
     seconds, lots_s = np.zeros(levels), np.zeros(levels)
     for side in (0, 1):
@@ -71,7 +71,7 @@ def _exposure(window: Tape, end_ns: int, levels: int, level_ticks: int) -> tuple
         level = np.clip((away_ticks - 1) // level_ticks, 0, levels - 1)
         weights = np.where(away_ticks > 0, lots * steps_s[:, np.newaxis], 0.0)
         lots_s += np.bincount(level.ravel(), weights=weights.ravel(), minlength=levels)
-        # Levels are visible up to the last price shown; if the book ends before, all are.
+        # Levels are visible up to the last price shown, or all levels if the book ends before.
         full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
         reach = np.where(full, level.max(axis=1), levels - 1)
         seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]

@@ -1,6 +1,6 @@
-"""Does a population rank execution policies as the day does that it was fitted to? The same orders, worked by fixed policies in both.
+"""Compares how a population and the day to which it was fitted rank execution policies. Fixed policies work the same kind of orders in both.
 
-A policy that is learnt or chosen in a population is of use only if its advantage is the same in the market. The replayed day does not react
+A policy that is learnt or chosen in a population is useful only if its advantage is the same in the market. The replayed day does not react
 to orders, so what it charges is a lower bound for all policies that take.
 """
 
@@ -39,9 +39,9 @@ POLICIES: Mapping[str, Policy] = {
     "patient, touch": Patience(rest_slices=4.0, late_slices=3.0, place=1.0),
     "patient, mid": Patience(rest_slices=4.0, late_slices=3.0, place=0.0),
 }
-"""From taking at once to waiting; all in action mode `hybrid`. None is fitted to a market."""
+"""The policies, from taking at once to waiting, all in action mode `hybrid`. None is fitted to a market."""
 DAY_PAIRS, POPULATION_PAIRS = 128, 16
-"""Pairs of a buy and a sell in the day, and in each simulated day."""
+"""Number of pairs of a buy and a sell order on the day, and on each simulated day."""
 DRAWS, BOOTSTRAP_SEED = 2000, 1
 Progress = Callable[[str], None]
 
@@ -51,15 +51,15 @@ class Advantages:
     """PA of every policy on the same orders in one market."""
 
     pa_bps: Floats
-    """[policy, order]; NaN where the market did not trade in the window."""
+    """[policy, order] PA; NaN where the market did not trade in the window."""
     clusters: NDArray[np.int64]
-    """[order] number of its block of the day, or of its simulated day."""
+    """[order] number of the block of the day, or of the simulated day."""
     unit: str
     """What a cluster is."""
 
     @property
     def means(self) -> Floats:
-        """[policy] bps."""
+        """[policy] mean PA, bps."""
         return np.nanmean(self.pa_bps, axis=1)
 
     def draws(self, seed: int) -> Floats:
@@ -73,24 +73,24 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How a population ranks POLICIES, beside the day."""
+    """The rankings of POLICIES by a population and by the day."""
 
     names: tuple[str, ...]
     day: tuple[Estimate, ...]
-    """[policy] PA in bps, with 95 % intervals over the clusters, as all of these; NaN as ends for fewer than CLUSTERS_MIN."""
+    """[policy] PA in bps. It and all other estimates have 95 % intervals over clusters, whose ends are NaN for fewer than CLUSTERS_MIN."""
     population: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
-    """[policy] population minus day, after the mean over the policies has been taken off both: a market that is dearer for all of them ranks
-    them alike."""
+    """[policy] population minus day, after subtracting the mean over the policies from both: a market that is more expensive for all policies ranks
+    them the same."""
     correlation: Estimate
-    """Spearman's, of the mean PA."""
+    """Spearman's rank correlation of the mean PA."""
     orders: tuple[int, int]
     clusters: tuple[int, int]
     units: tuple[str, str]
 
     @property
     def largest_difference_bps(self) -> float:
-        """Of all policies."""
+        """The largest absolute difference among the policies."""
         return max(abs(one.value) for one in self.differences)
 
 
@@ -98,9 +98,9 @@ def rank(
     day: Day, population: PopulationConfig, start_ns: int, end_ns: int, seeds: Sequence[int], on_policy: Progress = lambda name: None,
     answers: str = NONE,
 ) -> Ranking:  # fmt: skip
-    """Works the same kind of orders in hours of a day with one symbol and in simulated days. ConfigError if the hours are shorter than an
-    order. on_policy: called with the name of each policy and market before it is worked. answers: whether the day gives way, and by which law
-    (docs/answering.md)."""
+    """Works the same kind of orders in hours of a day with one symbol and on simulated days. on_policy: called with the name of each policy and market
+    before its run. answers: whether the day gives way, and by which law (docs/answering.md). Raises ConfigError if the hours are shorter than an
+    order."""
     orders = day_orders(day, start_ns, end_ns, DAY_PAIRS)
     replayed = ReplayMarket([day], ENVIRONMENTS, answers=answering_days([day], answers))
     real = advantages(replayed, orders, [0], "day", on_policy)
@@ -116,7 +116,7 @@ def rank(
 def advantages(
     market: ExecutionMarket, orders: ParentOrders, days: Sequence[int], name: str, on_policy: Progress
 ) -> Advantages:
-    """PA of all POLICIES on the orders of some days of a market; name: of the market, for `on_policy`."""
+    """PA of all POLICIES on the orders of some days of a market. name: name of the market, for `on_policy`."""
     episodes = orders.sample(days)
     found = worked(market, episodes, POLICIES, lambda label: on_policy(f"{label}, {name}"))
     pa_bps = np.array([columns["pa"] for columns in found.values()])
@@ -125,7 +125,7 @@ def advantages(
 
 
 def compare(real: Advantages, simulated: Advantages) -> Ranking:
-    """The ranking in two markets, of which the first is the real one."""
+    """Compares the rankings in a real and a simulated market."""
     draws = real.draws(BOOTSTRAP_SEED), simulated.draws(BOOTSTRAP_SEED + 1)
     shifts = _centred(simulated.means) - _centred(real.means), _centred(draws[1]) - _centred(draws[0])
     counts = int(real.clusters.max()) + 1, int(simulated.clusters.max()) + 1
@@ -153,6 +153,7 @@ def _estimates(values: Floats, draws: Floats, clusters: int) -> tuple[Estimate, 
 
 
 def _estimate(value: float, draws: Floats, clusters: int) -> Estimate:
-    """Without an interval for fewer than CLUSTERS_MIN clusters: all draws from one are the value itself, and of a few lie between their extremes."""
+    """An estimate, without an interval for fewer than CLUSTERS_MIN clusters: all draws from one cluster are the value itself, and draws from a few
+    are between their extremes."""
     low, high = np.quantile(draws, expanded(clusters)) if clusters >= CLUSTERS_MIN else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))

@@ -1,4 +1,4 @@
-"""How a population ranks policies, as a table, a page, JSON and a picture."""
+"""How a population ranks policies, as a table, an HTML page, JSON and a plot."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ def _rows(found: Ranking) -> list[list[str]]:
 
 def summary_table(found: Ranking, title: str) -> Table:
     """One row per policy, the day's best first."""
-    shown = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)  # eighty columns
+    shown = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)  # fits into eighty columns
     for head in HEADS:
         shown.add_column(head, justify="left" if head == HEADS[0] else "right", no_wrap=head == HEADS[0])
     for row in _rows(found):
@@ -35,7 +35,7 @@ def summary_table(found: Ranking, title: str) -> Table:
 
 
 def sentences(found: Ranking) -> list[str]:
-    """What the table says."""
+    """The conclusions from the table, in sentences."""
     counts = [
         f"{orders} orders in {clusters} {unit}"
         for orders, clusters, unit in zip(found.orders, found.clusters, found.units, strict=True)
@@ -67,7 +67,7 @@ def _json(one: Estimate) -> dict[str, Any]:
 
 
 def plot(found: Ranking) -> bytes:
-    """PA in the population against PA in the day, with intervals; on the line both are the same."""
+    """A plot of PA in the population against PA on the day, with intervals; on the line both are equal."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
@@ -95,7 +95,8 @@ def plot(found: Ranking) -> bytes:
 
 
 def write_ranking(found: Ranking, data: str, title: str, seed: int, path: Path) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written. data: where the numbers come from."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written. data: source of the
+    numbers."""
     origin, image = current_origin(data, seed), plot(found)
     return write_with_picture(
         path, _html(found, title, origin, image), {"made": origin.to_json(), **to_json(found)}, image

@@ -44,7 +44,7 @@ class SeedSample:
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """Distances and shared facts of a population's simulated hours and the real ones."""
+    """Distances and shared facts between a population's simulated hours and the real hours."""
 
     mean_l1: SeedSample
     mean_wasserstein: SeedSample
@@ -55,14 +55,14 @@ class HeldOutScores:
     score_l1: dict[str, SeedSample]
     fact_values: dict[str, SeedSample]
     one_sided_share: SeedSample
-    """Of the time in which the book has orders on one side at most. The scores leave it out."""
+    """Share of time in which the book has orders on at most one side. The scores leave out this time."""
     levels_missing_share: SeedSample
-    """Of the levels that the real day can show, on average over the time. The scores of volumes leave them out."""
+    """Share of the levels that the real day can show but the book does not have, averaged over time. The scores of volumes leave them out."""
     messages: list[int]
 
     @property
     def facts_text(self) -> str:
-        """The mean number of shared facts about returns, or "–" if these hours are too short to tell any."""
+        """The mean number of shared facts about returns, or "–" if these hours are too short to determine any."""
         told = [np.isfinite(self.fact_values[fact.name].values).any() for fact in FACTS[:RETURN_FACTS]]
         return f"{self.facts_shared.mean:.1f}" if any(told) else "–"
 
@@ -86,8 +86,8 @@ def _finite(value: float) -> float | None:
 
 
 def score(population: PopulationConfig, seeds: list[int], windows: Sequence[Window]) -> list[HeldOutScores]:
-    """Simulates the hours once with each seed and compares them with each day's; [day]. All windows have the same hours and levels. Errors as
-    Tape.window."""
+    """Simulates the hours once with each seed and compares them with each day; returns [day] scores. All windows have the same hours and levels. Raises
+    the errors of Tape.window."""
     first = windows[0]
     tapes = [simulated_window(population, seed, first.span) for seed in seeds]
     facts = [measure_facts(tape, first.start_ns, first.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
@@ -98,7 +98,7 @@ def score(population: PopulationConfig, seeds: list[int], windows: Sequence[Wind
 
 
 def score_floor(window: Window) -> HeldOutScores:
-    """Compares the second half of the real window with the first: no simulation needs to be closer."""
+    """Compares the second half of the real window with the first; no simulation needs to be closer."""
     first, second = window.tape.halves(window.start_ns, window.end_ns)
     middle_ns = (window.start_ns + window.end_ns) // 2
     random = np.random.default_rng(0)
@@ -110,14 +110,14 @@ def score_floor(window: Window) -> HeldOutScores:
 
 
 def score_ceiling(training: Sequence[Window], held_out: Window) -> HeldOutScores:
-    """Compares the real training hours of each day with the held-out hours: a population that reproduced its training exactly would have
-    these. One value per training day."""
+    """Compares the real training hours of each day with the held-out hours; a population that reproduced its training data exactly would have these
+    scores. One value per training day."""
     benchmarks = [compare(held_out.tape, one.tape, bootstraps=0, seed=1) for one in training]
     return _scored(held_out.facts, benchmarks, [one.facts for one in training], [one.tape for one in training])
 
 
 def mean_scores(days: Sequence[HeldOutScores]) -> HeldOutScores:
-    """The mean over days, seed by seed: its intervals are those of the seeds, not of the days."""
+    """The mean over days, seed by seed, so its intervals are over seeds, not over days."""
 
     def mean(part: Callable[[HeldOutScores], SeedSample]) -> SeedSample:
         return SeedSample(np.asarray(np.mean([part(one).values for one in days], axis=0)))
@@ -134,17 +134,17 @@ def mean_scores(days: Sequence[HeldOutScores]) -> HeldOutScores:
 
 
 def one_sided_share(tape: Tape) -> float:
-    """Share of the time between the messages in which a side of the book is empty."""
+    """Share of the time between the first and last message in which a side of the book is empty."""
     return _over_time(tape, (~tape.two_sided[1:-1]).astype(np.float64))
 
 
 def levels_missing_share(tape: Tape) -> float:
-    """Mean share of the 2N levels that the book does not have, over the time between the messages."""
+    """Mean share of the 2N levels that the book does not have, over the time between the first and last message."""
     return _over_time(tape, (tape.book_ticks[1:-1] == 0).mean(axis=(1, 2)))
 
 
 def _over_time(tape: Tape, values: Floats) -> float:
-    """Mean of [n - 1] values between the messages, weighted with the time."""
+    """Mean of [n - 1] values between messages, weighted by time."""
     time_ns = np.diff(tape.time_ns)
     return float(values @ time_ns / max(time_ns.sum(), 1))
 

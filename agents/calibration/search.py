@@ -1,7 +1,7 @@
-"""The search over the free parameters: simulated moments, with optuna's Gaussian process.
+"""The search over the free parameters: the method of simulated moments, with optuna's Gaussian process.
 
-Every complete trial is in a journal next to the population. A resumed search makes the same trials as an uninterrupted
-one: each trial has its own sampler, seeded by the number of complete trials before it.
+Every complete trial is stored in a journal next to the population. A resumed search makes the same trials as an uninterrupted
+one, because each trial has its own sampler, seeded by the number of complete trials before it.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ RANGES: dict[str, tuple[float, float]] = {
 """Bounds of each free parameter."""
 STUDY = "calibration"
 FIRST_TRIALS, FIRST_DEVIATION = 20, 0.15
-"""The first trials are the defaults, and draws around them with this standard deviation, as a share of each range: draws from whole ranges are
-nearly all far worse than the defaults."""
+"""The first trials are the defaults, and draws around them with this standard deviation, as a share of each range. Nearly all draws from whole
+ranges are far worse than the defaults."""
 PRIOR_WEIGHT = 0.01
-"""Penalty for parameters that are FIRST_DEVIATION from the defaults, on average: of parameters that fit the training hours alike, those nearer to the
-defaults."""
+"""Penalty for parameters that are on average FIRST_DEVIATION from the defaults. Among parameters that fit the training hours equally well, it
+prefers those nearer to the defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Trial:
 
 
 def import_optuna() -> Any:
-    """optuna; MissingPackageError if it is not installed."""
+    """Imports optuna. Raises MissingPackageError if it is not installed."""
     require("the search", "optuna")
     import optuna
 
@@ -66,11 +66,11 @@ def search(
     evaluate: Callable[[FreeParameters], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
     settings: dict[str, Any], on_trial: Callable[[Trial], None] = lambda trial: None,
 ) -> Trial:  # fmt: skip
-    """Runs trials until `trials` are complete, and returns the best. A trial is where the expected improvement of a Gaussian process, fitted to all
-    trials before it, is largest.
+    """Runs trials until `trials` are complete, and returns the best. Each trial is at the largest expected improvement of a Gaussian process fitted to
+    all trials before it.
 
-    evaluate: free parameters to (loss, mean L1). settings: everything else that the trials depend on. CalibrationError if the
-    journal belongs to other settings, or exists already and `resume` is not set.
+    evaluate: maps free parameters to (loss, mean L1). settings: everything else on which the trials depend. Raises CalibrationError if the
+    journal belongs to other settings, or already exists and `resume` is not set.
     """
     optuna, torch = import_optuna(), _import_torch()
     if trials < 1:
@@ -98,14 +98,14 @@ def search(
 
 
 def _distance(free: FreeParameters) -> float:
-    """Mean square of the distances from the defaults, in FIRST_DEVIATION of each range."""
+    """Mean square of the distances from the defaults, in units of FIRST_DEVIATION of each range."""
     defaults, values = dataclasses.asdict(FreeParameters()), dataclasses.asdict(free)
     steps = [(values[name] - defaults[name]) / (FIRST_DEVIATION * (high - low)) for name, (low, high) in RANGES.items()]
     return float(np.mean(np.square(steps)))
 
 
 def _import_torch() -> Any:
-    """PyTorch, with which optuna's Gaussian process computes; MissingPackageError if it or scipy is not installed."""
+    """Imports PyTorch, which optuna's Gaussian process uses. Raises MissingPackageError if it or scipy is not installed."""
     require("the search", "scipy", "torch", extra="calibrate")
     import torch
 
@@ -113,7 +113,7 @@ def _import_torch() -> Any:
 
 
 def near_defaults(number: int, seed: int) -> dict[str, float]:
-    """The parameters of first trial `number`; the defaults are number 0."""
+    """The parameters of trial `number` among the first trials; number 0 has the defaults."""
     random = np.random.default_rng([seed, number])
     found = {}
     for name, default in dataclasses.asdict(FreeParameters()).items():
@@ -156,7 +156,7 @@ def _complete_trials(optuna: Any, study: Any) -> list[Any]:
 
 
 def _best_trial(complete: list[Any]) -> Trial:
-    """The complete trial with the lowest loss, the first of equals; numbers count complete trials from 1."""
+    """The complete trial with the lowest loss, the first among equals. Numbers count complete trials from 1."""
     index = min(range(len(complete)), key=lambda number: complete[number].value)
     best = complete[index]
     return Trial(index + 1, FreeParameters(**best.params), best.value, best.user_attrs["mean_l1"])

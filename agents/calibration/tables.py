@@ -1,4 +1,4 @@
-"""Tables of samples: quantiles, and shares by state."""
+"""Tables from samples: quantiles, and shares by state."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from serl.agents.traders.flow_tables import EQUAL_PARTS, HALVINGS, POINTS, PROBA
 def quantiles(values: Floats | Ints) -> Floats:
     """[POINTS] quantiles of a sample; equal neighbours represent atoms such as round lots.
 
-    The last point is not the maximum: it is chosen to preserve the mean of the largest 1/1024, because tails are not linear.
+    The last point is not the maximum: it preserves the mean of the largest 1/1024, because tails are not linear. Raises
     CalibrationError for a sample that is too small.
     """
     if len(values) < 2:
@@ -48,5 +48,5 @@ def quantiles_or_pooled(part: Ints | Floats, pool: Ints | Floats) -> Floats:
 
 
 def share_by_state(chosen: Bools, states: Ints, size: int) -> Floats:
-    """[size] share of chosen events, by state; half an event of either kind is added, so no probability is 0 or 1."""
+    """[size] share of chosen events, by state. Half an event of either kind is added, so that no probability is 0 or 1."""
     return np.asarray((np.bincount(states[chosen], minlength=size) + 0.5) / (np.bincount(states, minlength=size) + 1.0))

@@ -1,1 +1,1 @@
-"""Taking positions among simulated traders: an environment for reinforcement learning, and rules beside it."""
+"""Taking positions among simulated traders: an environment for reinforcement learning, and rules to compare with."""

@@ -11,5 +11,5 @@ class DirectionalConfig(TargetConfig):
 
 
 def directional_settings(**settings: Any) -> DirectionalConfig:
-    """Settings by name. Raises `ConfigError`."""
+    """Builds settings from keyword arguments. Raises `ConfigError`."""
     return settings_of(DirectionalConfig, settings)

@@ -1,6 +1,6 @@
 """The gymnasium VectorEnv of taking positions: N agents, each alone among the simulated traders of its market.
 
-Each decision is a target position, from -`inventory_lots_max` (short) to `inventory_lots_max` (long); a market order trades what is missing.
+Each decision is a target position, from -`inventory_lots_max` (short) to `inventory_lots_max` (long); a market order trades the difference.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ class DirectionalVectorEnv(TargetVectorEnv):
         super().__init__(market, sampler, config, self.observer, FEATURES)
 
     def decisions(self, actions: Any) -> Rows:
-        """Target positions."""
+        """DECISION rows with the target positions."""
         rows = np.zeros(self.num_envs, DECISION)
         rows["takes"], rows["target_lots"] = 1, self.targets_lots(actions)
         return rows

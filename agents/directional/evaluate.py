@@ -12,6 +12,6 @@ from serl.agents.positions.targets import Rule, compare_rules
 def evaluate(
     rules: Sequence[Rule[DirectionalVectorEnv]], config: DirectionalConfig, count: int, seed: int = 0
 ) -> list[Score]:
-    """Each rule alone in `count` windows, drawn with the seed: the same for all. Raises `ConfigError`."""
+    """Runs each rule alone in the same `count` windows, drawn with the seed. Raises `ConfigError`."""
     env = DirectionalVectorEnv(position_market(config, environments_for(count)), windows(config), config)
     return compare_rules(env, rules, count, seed)

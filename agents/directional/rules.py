@@ -1,4 +1,4 @@
-"""Rules that take positions, to compare agents with."""
+"""Rules that take positions, as baselines for agents."""
 
 import dataclasses
 from typing import Any
@@ -13,14 +13,15 @@ __all__ = ["Flat", "MeanReversion", "Momentum", "Uniform"]
 
 @dataclasses.dataclass(frozen=True)
 class Momentum:
-    """The largest position in the direction of the mid's move over ten intervals, once it is at least this far; until then the position stays."""
+    """Takes the largest position in the direction of the mid's move over ten intervals if the move reaches the threshold; otherwise keeps the
+    position."""
 
     threshold_ticks: float
     direction = 1
 
     @property
     def name(self) -> str:
-        """With the threshold."""
+        """The name, with the threshold."""
         return f"{type(self).__name__}, {self.threshold_ticks:g} ticks"
 
     def shares(self, env: DirectionalVectorEnv) -> Any:
@@ -30,6 +31,6 @@ class Momentum:
 
 
 class MeanReversion(Momentum):
-    """As `Momentum`, against the move."""
+    """Like `Momentum`, but against the move."""
 
     direction = -1

@@ -1,1 +1,1 @@
-"""Execution agents: environments, schedules, the executor, execution costs."""
+"""Execution agents: environments, policies, the executor and execution costs."""

@@ -37,12 +37,12 @@ SLICES_PER_BAR, BOOTSTRAPS = 20, 2000
 
 @dataclasses.dataclass(frozen=True)
 class Slices:
-    """What slices of one day cost; (n,) each."""
+    """The costs of the slices of one day; (n,) each."""
 
     bar: NDArray[np.int64]
     lots: Floats
     volume_lots: Floats
-    """Traded in the slice's bar."""
+    """Volume of the slice's bar."""
     half_spread_bps: Floats
     excess_bps: Floats
     """Mean cost above half the spread."""
@@ -52,7 +52,7 @@ def take_slices(
     day: Day, bar_s: float = 60.0, *, share_min: float = 0.005, share_max: float = 0.05, participation: float = 0.2, seed: int = 0,
 ) -> Slices:  # fmt: skip
     """Takes SLICES_PER_BAR slices in every bar with trades, from WARM_UP_S after the first message on. Slices that need more than the book
-    displays are left out. DataError if no slice remains."""
+    displays are left out. Raises DataError if no slice remains."""
     random, bar_ns = np.random.Generator(np.random.PCG64(seed)), round(bar_s * SECOND_NS)
     books, trades = recorded_books(day, LEVELS)[1:], recorded_trades(day)[:-1]
     books = books[(books["ticks"][:, :, 0] > 0).all(axis=1)]
@@ -77,7 +77,7 @@ def take_slices(
 
 
 def _walk(books: Rows, side: Any, lots: Floats) -> tuple[Floats, Floats]:
-    """(half spread, cost above it), bps of the mid, of taking lots (n,) from one side of each book; NaN where it shows too little."""
+    """(half spread, cost above it) in bps of the mid, for taking (n,) lots from one side of each book; NaN where it shows too little."""
     row = np.arange(len(books))
     ticks, depth = (
         books["ticks"][row, side].astype(float),
@@ -100,11 +100,11 @@ class Costs:
     impact_low_bps: float
     impact_high_bps: float
     impact_of_mean_volume_bps: float
-    """The same per share of the mean volume of a bar, instead of each bar's own: what a plan before the trade can know."""
+    """impact_bps per share of the mean volume of a bar instead of each bar's own volume: what is known before the trade."""
     half_spread_bps: float
     """Mean over time of half the displayed spread."""
     half_spread_from_bars_bps: float
-    """What `half_spreads_bps` finds in the bars of this day: how far it is from the displayed spread shows its error."""
+    """The estimate of `half_spreads_bps` from the bars of this day; its distance from the displayed half spread shows its error."""
     excess_bps: float
     """Mean cost of a lot above half the spread."""
     slices: int
@@ -112,7 +112,7 @@ class Costs:
 
 
 def fit_costs(day: Day, bar_s: float = 60.0, *, seed: int = 0, **slicing: float) -> Costs:
-    """See the module; slicing: settings of take_slices."""
+    """Estimates the costs as described in the module. slicing: settings of take_slices."""
     slices = take_slices(day, bar_s, seed=seed, **slicing)
     bars = np.unique(slices.bar)
     paid = np.bincount(np.searchsorted(bars, slices.bar), slices.lots * slices.excess_bps)
@@ -129,8 +129,8 @@ def fit_costs(day: Day, bar_s: float = 60.0, *, seed: int = 0, **slicing: float)
 
 
 def half_spreads_bps(table: BarTable, training: Any) -> Floats:
-    """(symbols,) from the days where `training` (D,) is True; NaN for a stock without any. A negative estimate counts as 0, so that half a tick
-    remains."""
+    """(symbols,) half spreads from the days where `training` (D,) is True; NaN for a stock without such days. A negative estimate counts as 0,
+    so the result is at least half a tick."""
     values, found = table.bars.values, np.full(len(table.symbols), np.nan)
     for symbol in range(len(table.symbols)):
         days = values[training & (table.symbol == symbol)]
@@ -141,7 +141,7 @@ def half_spreads_bps(table: BarTable, training: Any) -> Floats:
 
 
 def _half_spread_bps(high: Floats, low: Floats, close: Floats, volume: Floats) -> float:
-    """Of days of bars (D, B) in ticks; see the module."""
+    """The half spread from days of bars (D, B) in ticks; see the module."""
     middle, last = 0.5 * (np.log(high) + np.log(low)), np.log(close)
     traded = (volume[:, :-1] > 0) & (volume[:, 1:] > 0)
     products = (last[:, :-1] - middle[:, :-1]) * (last[:, :-1] - middle[:, 1:])
@@ -150,7 +150,7 @@ def _half_spread_bps(high: Floats, low: Floats, close: Floats, volume: Floats) -
 
 
 def _half_spread_of_day_bps(day: Day, bar_ns: int) -> float:
-    """What `half_spreads_bps` would estimate from the bars of a day with trades."""
+    """The estimate of `half_spreads_bps` from bars made of a day's trades."""
     trades = recorded_trades(day)[:-1]
     bars, first = np.unique(trades["time_ns"] // bar_ns, return_index=True)
     prices = trades["price_ticks"].astype(float)

@@ -38,8 +38,8 @@ class BarTable:
 
 
 def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
-    """Reads the bars of a file. DataError if it is not a file of bars, or no stock-day is complete enough; MissingPackageError without
-    the extra `history`."""
+    """Reads a file of bars. Raises DataError if it is not one or no stock-day is complete enough, and MissingPackageError without the extra
+    `history`."""
     require_day_files()
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -92,7 +92,7 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
 
 
 def _codes(column: Any) -> tuple[list[str], Any]:
-    """(sorted values, index of each row's value among them)."""
+    """Returns (sorted distinct values, index of each row's value among them)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -106,7 +106,7 @@ def execute(
     reports.import_drawing()
     _make_folder(report)
     benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used, forecasting)
-    # an interrupted command must not leave orders that nobody watches
+    # an interrupted command must not leave unattended orders
     with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
@@ -122,7 +122,7 @@ def execute(
 
 
 def _nanoseconds(option: str, seconds: float) -> int:
-    """Seconds in nanoseconds; ConfigError for a time that is no interval of a day."""
+    """Converts seconds to nanoseconds. Raises ConfigError for a time that is not an interval of a day."""
     from serl.exchange.errors import ConfigError
 
     if not 0 < seconds <= DAY_S:
@@ -131,7 +131,7 @@ def _nanoseconds(option: str, seconds: float) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes the folder of the report before anything is traded; ReportFileError if no file can be written there."""
+    """Creates the folder of the report before anything is traded. Raises ReportFileError if no file can be written there."""
     from serl.agents.pages.errors import ReportFileError
 
     try:
@@ -144,7 +144,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _run_or_tell(executor: "Executor") -> "Execution":
-    """Runs the order; when interrupted it says what is filled so far, because no report will."""
+    """Runs the order. On an interruption, prints what is filled so far, because no report will be written."""
     try:
         return executor.run()
     except KeyboardInterrupt:
@@ -156,7 +156,7 @@ def _run_or_tell(executor: "Executor") -> "Execution":
 
 
 def _forecasting(policy: "Policy", path: Path | None) -> "tuple[Forecaster, str] | None":
-    """The forecaster of a file, and its name. ConfigError unless it is the one whose forecasts the policy observes."""
+    """Loads the forecaster of a file; returns it and its name. Raises ConfigError unless it is the one whose forecasts the policy observes."""
     from serl.agents.execution.environment.forecasts import forecaster_name
     from serl.agents.signals.forecaster_file import read_forecaster
     from serl.exchange.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`serl data`: the training, validation and test parts of data files; `serl bar-costs`: what trading in bars should cost."""
+"""`serl data` shows the training, validation and test parts of data files; `serl bar-costs` estimates the costs of the market of bars."""
 
 import json
 from pathlib import Path
@@ -65,8 +65,8 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
 def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) -> None:
     """Estimate impact_bps and half_spread_bps of the market of bars from DAYS with a book.
 
-    Slices of 0.5 to 5 % of a bar's mean volume take the displayed book; with the impact shown, bars charge them as much in total as the book did.
-    `of mean`: the same per share of the mean volume of a bar; `half spread`: displayed, mean over time; `from bars`: estimated as for
+    Slices of 0.5 to 5 % of a bar's mean volume take the displayed book. With the impact shown, bars charge them as much in total as the book did.
+    `of mean`: impact per share of the mean volume of a bar; `half spread`: displayed, mean over time; `from bars`: estimated as for
     `market.spreads: stock`; `above it`: the mean cost above half the spread.
     """
     from serl.extras import require_day_files

@@ -38,31 +38,31 @@ class Part:
     """One part of a split."""
 
     hours: tuple[Hours, ...]
-    """Hours in which its parent orders may lie."""
+    """The hours that its parent orders must be within."""
     symbols: tuple[str, ...]
     dates: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A file of bars, or a day with a book, and its split."""
+    """A data file, either bars or a day with a book, and its split."""
 
     name: str
     sha256: str
-    """Hash of the file."""
+    """SHA-256 of the file."""
     counts: Mapping[str, int]
     parts: Mapping[str, Part]
     source: BarTable | Day
 
     @property
     def fingerprint(self) -> str:
-        """Identifies data and split; compare only results with the same fingerprint."""
+        """Identifies the data and the split; compare only results with the same fingerprint."""
         parts = {name: dataclasses.asdict(part) for name, part in self.parts.items()}
         return hashlib.sha256(json.dumps([self.sha256, parts], sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def table(self) -> BarTable:
-        """The bars. DataError for a day with a book."""
+        """The bars. Raises DataError for a day with a book."""
         if isinstance(self.source, BarTable):
             return self.source
         raise DataError(f"{self.name}: expected a file of bars, got a day with a book")
@@ -74,14 +74,15 @@ class Dataset:
         return StaticBook([self.source], count)
 
     def replay(self, count: int) -> ReplayMarket:
-        """`count` environments in the replayed book. DataError for bars, which have no book."""
+        """`count` environments in the replayed book. Raises DataError for bars, which have no book."""
         if isinstance(self.source, BarTable):
             raise DataError(f"{self.name}: expected a day with a book, got bars, which contain no orders to replay")
         return ReplayMarket([self.source], count)
 
 
 def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
-    """Reads and splits a file of bars. Raises what read_bars raises, and DataError if there are too few dates to split, or less than a lot is traded a day."""
+    """Reads and splits a file of bars. Raises the errors of read_bars, and DataError if there are too few dates to split or a stock trades less than
+    a lot a day."""
     table = read_bars(path, tick_size)
     dates, symbols = len(table.dates), len(table.symbols)
     test, validation = max(1, round(TEST_SHARE * dates)), max(1, round(VALIDATION_SHARE * dates))
@@ -100,7 +101,7 @@ def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
 
 
 def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
-    """(symbols,) mean over the training dates, 0 for a stock without any."""
+    """(symbols,) mean over the training dates, 0 for a stock without training dates."""
     daily = table.bars.values[:, :, VOLUME].sum(axis=1)
     days = np.bincount(table.symbol[training], minlength=len(table.symbols))
     total = np.bincount(table.symbol[training], daily[training], minlength=len(table.symbols))
@@ -110,7 +111,7 @@ def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
 
 
 def _check_lots(path: Path, table: BarTable, volume: np.ndarray) -> None:
-    """DataError for a stock that trades less than a lot a day: every order would be larger than its volume."""
+    """Raises DataError for a stock that trades less than a lot a day, because every order would be larger than its volume."""
     daily = volume * len(table.bars.starts_ns) * table.bars.bar_ns / SECOND_NS
     for index in np.flatnonzero((daily > 0) & (daily < 1)):
         raise DataError(
@@ -138,7 +139,7 @@ def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:
 
 
 def book_dataset(path: Path, day: Day) -> Dataset:
-    """Splits a day with a book of one symbol that was read from `path`. DataError if the day does not cover the hours of the split."""
+    """Splits a day with the book of one symbol, read from `path`. Raises DataError if the day does not cover the hours of the split."""
     if not path.is_file():
         raise DataError(f"{path}: expected a day file or a zip, got a folder or nothing; the fingerprint needs a file")
     trades = recorded_trades(day)[:-1]
@@ -165,14 +166,14 @@ def volume_lots_per_s(trades: Rows, start_ns: int, end_ns: int) -> float:
 
 
 def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scales:
-    """Scales.fit on one episode in each environment, without our orders. The sampler must draw from training hours."""
+    """Fits scales on one episode in each environment, without our orders. The sampler must draw from training hours."""
     return Scales.fit(
         idle_frames(market, sampler.sample(np.random.Generator(np.random.PCG64(seed)), market.count)).ravel()
     )
 
 
 def idle_frames(market: ExecutionMarket, episodes: Rows) -> Rows:
-    """(steps, N) FRAME after each step of the windows of EPISODE rows (N,), without our orders."""
+    """(steps, N) FRAME rows after each step of the windows of (N,) EPISODE rows, without our orders."""
     market.reset(np.arange(market.count), episodes)
     steps = int(episodes["steps"].min())
     frames = np.zeros((steps, market.count), FRAME)

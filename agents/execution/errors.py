@@ -8,7 +8,7 @@ class DataError(SerlError, ValueError):
 
 
 class LayoutMismatchError(SerlError, ValueError):
-    """A policy was trained for other observations or actions than those of the environment."""
+    """A policy was trained with observations or actions other than those of the environment."""
 
 
 class ProgressError(SerlError, OSError):

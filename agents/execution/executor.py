@@ -1,4 +1,4 @@
-"""Executes a parent order on a served exchange, with any policy, through the same environment as in training."""
+"""Executes a parent order on a served exchange with any policy, through the same environment as in training."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
 
 PRINT = 1
-"""`off_book` of a print: a hidden or reported trade, which no schedule can take part in, and which the markets in process leave out too."""
+"""`off_book` of a print: a hidden or reported trade, in which no schedule can take part; the in-process markets leave it out too."""
 
 
 @dataclasses.dataclass
 class Execution:
-    """Everything that happened in the window. Prices in ticks, exchange time."""
+    """Everything that happened in the window. Prices are in ticks, times are exchange time."""
 
     order: ParentOrder
     policy: str
@@ -31,7 +31,7 @@ class Execution:
     children: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # time, qty
     mids: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     trades: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)  # match id, time, price, qty
-    steps: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # qty and ticks x lots of each decision
+    steps: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # lots and ticks x lots of each decision
     unfilled_lots: int = 0  # at the end of the window, before forced completion
 
     @property
@@ -43,7 +43,7 @@ class Execution:
 def in_the_book(
     trades: Sequence[tuple[int, int, int, int, int, int]], start_ns: int, end_ns: int
 ) -> list[tuple[int, int, int, int]]:
-    """(match id, time, price, qty) of the trades from start on and before the end, as in the VWAP of the markets in process, without prints."""
+    """(match id, time, price, qty) of the trades from the start on and before the end, without prints: as in the VWAP of the in-process markets."""
     return [trade[:4] for trade in trades if start_ns <= trade[1] < end_ns and trade[5] != PRINT]
 
 
@@ -61,8 +61,8 @@ class FixedSampler:
 def execute_order(
     market: ExecutionMarket, order: ParentOrder, policy: Policy, mode: str, forecasts: Forecasts | None = None
 ) -> tuple[ExecutionVectorEnv, list[tuple[int, int]]]:
-    """Works one parent order in a market with one environment: (the environment at the end, (lots, ticks x lots) of each decision). ConfigError if the
-    policy observes other forecasts."""
+    """Works one parent order in a market with one environment. Returns (the environment at the end, (lots, ticks x lots) of each decision). Raises
+    ConfigError if the policy observes other forecasts."""
     settings = environment_settings(policy, mode)
     env = ExecutionVectorEnv(market, FixedSampler(order.episode), forecasts=forecasts, **settings)
     env.reset()
@@ -74,7 +74,7 @@ def execute_order(
 
 
 class Executor:
-    """Runs one parent order; `run` returns after its window, when the exchange has answered all orders."""
+    """Works one parent order; `run` returns after its window, when the exchange has answered all orders."""
 
     def __init__(
         self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None,
@@ -95,7 +95,7 @@ class Executor:
             self.market.on_order_flow = order_flow_log.record
 
     def run(self) -> Execution:
-        """Works the whole window and completes what is left."""
+        """Works the whole window and completes the remaining quantity."""
         market, order = self.market, self.order
         env, steps = execute_order(market, order, self.policy, self.mode, self._forecasts)
         start, end = order.start_ns, order.end_ns

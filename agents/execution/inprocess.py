@@ -1,4 +1,4 @@
-"""A parent order on a historical day without a server. A lockstep exchange must give the same result."""
+"""Works a parent order on a historical day without a server. A lockstep exchange must give the same result."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ EXECUTOR, HISTORY = 0, 1
 
 
 def select_symbol(day: Day, symbol: str) -> Day:
-    """The day with one of its symbols only. ConfigError if the day does not contain it."""
+    """The day with only one of its symbols. Raises ConfigError if the day does not contain it."""
     names = [reference.name for reference in day.reference.symbols]
     if symbol not in names:
         raise ConfigError(f"symbol: expected one of the day's symbols {', '.join(names)}, got {symbol}")
@@ -47,15 +47,17 @@ def select_symbol(day: Day, symbol: str) -> Day:
 def replay_with(
     day: Day, order: ParentOrder, policy: Policy, mode: str, forecasting: tuple[Forecaster, str] | None = None
 ) -> list[tuple[int, int]]:
-    """(lots, ticks x lots) of each decision of any policy in the replay market without latency; the last includes forced completion. forecasting: the
-    forecaster whose forecasts the policy observes, and its name."""
+    """(lots, ticks x lots) of each decision of any policy in the replay market without latency; the last includes forced completion.
+
+    forecasting: the forecaster whose forecasts the policy observes, and its name.
+    """
     own = select_symbol(day, order.symbol)
     forecasts = None if forecasting is None else RecordedForecasts(forecasting[0], [own], forecasting[1])
     return execute_order(ReplayMarket([own], 1, latency_ns=0), order, policy, mode, forecasts)[1]
 
 
 def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]:
-    """The fills of the parent order as (time_ns, price_ticks, qty_lots), forced completion included."""
+    """The fills of a TWAP as (time_ns, price_ticks, qty_lots), forced completion included."""
     names = [symbol.name for symbol in day.reference.symbols]
     symbol = names.index(order.symbol)
     market = Market(names, limits=limits_for([day.commands], participants_max=2))

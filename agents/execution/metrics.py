@@ -1,12 +1,12 @@
 """Execution costs, one function per measure; None where the market has no benchmark. docs/execution.md defines them.
 
-Prices may have any unit (here ticks); results are in basis points, higher is better. sign is +1 for a sell, -1 for a buy.
+Prices may have any unit (here ticks). Results are in basis points; higher is better. sign is +1 for a sell, -1 for a buy.
 """
 
 from collections.abc import Sequence
 
 IS_MEANING = "vs arrival, higher is better"
-"""Added wherever IS is printed: in the literature it is a cost, here a gain."""
+"""Printed with every IS, because in the literature it is a cost, but here a gain."""
 
 
 def average_price(fills: Sequence[tuple[int, int]]) -> float | None:
@@ -23,12 +23,12 @@ def advantage_bps(sign: int, executed: float | None, benchmark: float | None) ->
 
 
 def market_vwap(trades: Sequence[tuple[int, int, int]], own_matches: set[int]) -> float | None:
-    """VWAP of (match id, price, quantity) trades, without our own."""
+    """VWAP of (match id, price, quantity) trades, our own excluded."""
     return average_price([(price, qty) for match_id, price, qty in trades if match_id not in own_matches])
 
 
 def participation(executed_lots: int, trades: Sequence[tuple[int, int, int]], own_matches: set[int]) -> float | None:
-    """Our share of all volume in the window, ours included."""
+    """Our share of all volume in the window, including ours."""
     others = sum(qty for match_id, _, qty in trades if match_id not in own_matches)
     total = others + executed_lots
     return executed_lots / total if total else None

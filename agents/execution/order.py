@@ -1,4 +1,4 @@
-"""Parent orders, and the time-weighted schedule of their child orders."""
+"""Parent orders and the time-weighted schedule of their child orders."""
 
 from dataclasses import dataclass
 
@@ -43,12 +43,12 @@ class ParentOrder:
 
     @property
     def slice_times_ns(self) -> list[int]:
-        """When child orders are sent: at the start of every interval."""
+        """The times at which child orders are sent: the start of every interval."""
         return list(range(self.start_ns, self.end_ns, self.interval_ns))
 
     @property
     def episode(self) -> Rows:
-        """(1,) EPISODE on day 0. ConfigError if the window is not a whole number of intervals."""
+        """(1,) EPISODE row on day 0. Raises ConfigError if the window is not a whole number of intervals."""
         rows = np.zeros(1, EPISODE)
         steps, remainder = divmod(self.end_ns - self.start_ns, self.interval_ns)
         if remainder:

@@ -1,4 +1,4 @@
-"""What other processes follow of an execution while it runs, as JSON lines: its progress and its order flow.
+"""Files in which other processes can follow an execution while it runs, as JSON lines: its progress and its order flow.
 
 clients/dashboard/progress.py and clients/dashboard/flow.py document the formats.
 """
@@ -17,10 +17,10 @@ from serl.agents.execution.served import SECOND_NS
 
 
 class JsonLinesFile:
-    """Each line appears in the file as soon as it is written."""
+    """A JSON lines file in which each line appears as soon as it is written."""
 
     def __init__(self, path: Path) -> None:
-        """ProgressError if the file cannot be written."""
+        """Raises ProgressError if the file cannot be written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", buffering=1)
@@ -39,10 +39,10 @@ class JsonLinesFile:
 
 
 class ProgressFile(JsonLinesFile):
-    """The progress of one parent order, next to the policy's schedule, or a TWAP for policies without one."""
+    """The progress of one parent order, with the policy's schedule, or that of a TWAP for policies without one."""
 
     def __init__(self, path: Path, participant: str, order: ParentOrder, policy: Policy) -> None:
-        """ProgressError if the file cannot be written."""
+        """Raises ProgressError if the file cannot be written."""
         super().__init__(path)
         names = {"participant": participant, "policy": policy.name, "symbol": order.symbol, "side": int(order.side)}
         times = {"qty_lots": order.qty_lots, "start_ns": order.start_ns, "end_ns": order.end_ns}
@@ -62,12 +62,12 @@ class OrderFlowLog(JsonLinesFile):
     """The order flow of one execution, in the format of the traders' flow; the policy's name takes the place of a kind of trader."""
 
     def __init__(self, folder: Path, participant: str, policy: str, symbol: str) -> None:
-        """ProgressError if the file cannot be written."""
+        """Raises ProgressError if the file cannot be written."""
         super().__init__(folder / f"execution-{participant}.jsonl")
         self._policy, self._symbol = policy, symbol
 
     def record(self, time_ns: int, limit_orders: int, market_orders: int, cancels: int, lots: int) -> None:
-        """Appends what was sent at a time after midnight, if anything."""
+        """Appends what was sent at a time (ns after midnight), if anything."""
         counts = [limit_orders, market_orders, cancels, lots]
         if any(counts):
             self.write(second=time_ns // SECOND_NS, sent={self._symbol: {self._policy: counts}})

@@ -18,12 +18,12 @@ from serl.exchange.config import time_of_day_text
 Fills = list[tuple[int, int, int]]
 FILL_FIELDS = ("time_ns", "price_ticks", "qty_lots", "match_id")
 CHILD_FIELDS = ("time_ns", "qty_lots")
-"""Of the lists `fills` and `children` in the JSON file."""
+"""Common fields of the lists `fills` and `children` in the JSON file."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The same order in process on the same day; `day` is the file and its fingerprint."""
+    """The same order worked in process on the same day; `day` is the file and its fingerprint."""
 
     twap: Fills
     steps: list[tuple[int, int]]
@@ -38,7 +38,7 @@ class Benchmark:
 
 
 def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, Any]:
-    """All numbers of the report; where one cannot be computed it is None and `notes` says why."""
+    """All numbers of the report; a number that cannot be computed is None, and `notes` says why."""
     order = execution.order
     own = {match_id for _, _, _, match_id in execution.fills}
     trades = [(match_id, price, qty) for match_id, _, price, qty in execution.trades]
@@ -70,7 +70,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
 
 
 def import_drawing() -> None:
-    """Imports what `write_report` draws with, which takes a second or more: better before an execution than after it."""
+    """Imports the plotting library of `write_report`, which takes a second or more: better before an execution than after it."""
     from matplotlib import pyplot as plt  # noqa: F401
 
 
@@ -89,7 +89,7 @@ def write_report(
 
 
 def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: Origin, picture: bytes) -> str:
-    """The page with the table and the plot."""
+    """The HTML page with the table and the plot."""
     window = "-".join(time_of_day_text(time_ns) for time_ns in (order.start_ns, order.end_ns))
     title = f"{summary['policy']}: {summary['side']} {order.qty_lots:,} {order.symbol}, {window}"
     rows = [[escape(name), escape(value)] for name, value in lines(summary, tick_size)]
@@ -101,7 +101,7 @@ def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: 
 
 
 def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> bytes:
-    """A PNG plot. Top: mid, market VWAP, child orders and fills. Bottom: executed quantity against an even pace."""
+    """A PNG plot. Top: mid, market VWAP, child orders and fills. Bottom: executed quantity compared with an even pace."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -163,7 +163,7 @@ def _title(order: ParentOrder, summary: dict[str, Any]) -> str:
 
 
 def bps(value: float | None) -> str:
-    """Formatted basis points, n/a for None."""
+    """Formats basis points; n/a for None."""
     return "n/a" if value is None else f"{value:+.2f} bps"
 
 

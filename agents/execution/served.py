@@ -17,7 +17,7 @@ from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
 LOOKS_BEFORE_NS = 62 * SECOND_NS
-"""So long before the window the market is followed: forecasts need a minute."""
+"""How long before the window the market is observed, because forecasts need a minute."""
 BUY, SELL = 0, 1
 
 
@@ -26,7 +26,7 @@ class WindowStartedError(SerlError, ValueError):
 
 
 class ServedMarket:
-    """One symbol of an exchange. See `ExecutionMarket`; in addition it keeps everything that happened, for a report.
+    """One symbol of an exchange as an `ExecutionMarket`; it also records everything that happened, for a report.
 
     Times are ns after midnight of the exchange's day. In lockstep our orders arrive at the time of the decision; if this client logged in
     before history, they precede history's messages of the same time.
@@ -50,7 +50,7 @@ class ServedMarket:
         self.children: list[tuple[int, int]] = []  # time, qty
         self.mids: list[tuple[int, float]] = []
         self._own_before = self._trades_before = 0
-        #: called with each of our fills as it is reported: time, price, qty
+        #: called with each of our fills when it is reported: time, price, qty
         self.on_fill: Callable[[int, int, int], None] = lambda time_ns, price_ticks, qty_lots: None
         #: called with what we send at each decision: time, limit orders, market orders, cancels, lots ordered
         self.on_order_flow: Callable[[int, int, int, int, int], None] = lambda *_: None
@@ -61,11 +61,11 @@ class ServedMarket:
             client.subscribe(channel, symbol)
 
     def follow(self, look: Callable[[Observation], None]) -> None:
-        """Shows the market at each multiple of 100 ms, from a minute before the window on."""
+        """Calls `look` with the market at each multiple of 100 ms, from a minute before the window on."""
         self._look = look
 
     def require_not_started(self, start_ns: int) -> None:
-        """WindowStartedError if the exchange's time is after start_ns."""
+        """Raises WindowStartedError if the exchange's time is after start_ns."""
         now_ns = self.client.session.clock[2] - self.midnight_ns
         if now_ns > start_ns:
             raise WindowStartedError(
@@ -74,7 +74,7 @@ class ServedMarket:
             )
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Waits for the start of the window. WindowStartedError if it has passed."""
+        """Waits for the start of the window. Raises WindowStartedError if it has passed."""
         start_ns = int(episodes[0]["start_ns"])
         self.require_not_started(start_ns)
         now_ns = int(self.client.session.clock[2]) - self.midnight_ns
@@ -84,7 +84,7 @@ class ServedMarket:
         self.snapshot(start_ns)
 
     def start(self, episode: Any) -> None:
-        """Starts a parent order, an EPISODE row, whose window starts now; a snapshot follows."""
+        """Starts a parent order, an EPISODE row, whose window starts now. The caller takes a snapshot next."""
         self._side = SELL if episode["sign"] > 0 else BUY
         self._begin_step()
 
@@ -96,7 +96,7 @@ class ServedMarket:
         self.snapshot(int(until_ns[0]))
 
     def force(self, which: Any, children: Rows) -> None:
-        """See ExecutionMarket; with other clocks than lockstep it waits for a second of exchange time."""
+        """See ExecutionMarket. On clocks other than lockstep, waits for a second of exchange time."""
         now_ns = self._now_ns
         self.send(children[0])
         self._wait_until(now_ns + (1 if self._lockstep else SECOND_NS))
@@ -134,7 +134,7 @@ class ServedMarket:
         self.client.mass_cancel(self.symbol)
 
     def _track(self, order: Order) -> Order:
-        """Called with each order that was sent."""
+        """A hook, called with each order that was sent."""
         return order
 
     def _own_matches(self) -> set[int]:
@@ -142,15 +142,15 @@ class ServedMarket:
         return {match_id for _, _, _, match_id in self.own_fills[self._own_before :]}
 
     def _wait_until(self, wake_ns: int) -> None:
-        """Waits, and looks at the market on the way if somebody follows it."""
+        """Waits, and observes the market on the way if `follow` was called."""
         while self._look is not None and self._next_look_ns + 1 < wake_ns:
             time_ns, self._next_look_ns = self._next_look_ns, self._next_look_ns + STEP_NS
-            self._wait(time_ns + 1)  # what happened up to it, and at it
+            self._wait(time_ns + 1)  # includes what happens at that time
             self._look(self._observation(time_ns))
-        self._wait(wake_ns)  # later than the last look: lockstep grants a time once
+        self._wait(wake_ns)  # later than the last observation, because lockstep grants each time once
 
     def _observation(self, time_ns: int) -> Observation:
-        """The market now; lots taken since the last one, up to a time."""
+        """The market now, with the lots taken since the last observation, up to a time."""
         taken = [0, 0]
         while self._trades_seen < len(self.trades) and self.trades[self._trades_seen][1] <= time_ns:
             _, _, _, qty, aggressor, off_book = self.trades[self._trades_seen]
@@ -196,7 +196,7 @@ class ServedMarket:
             self.trades.append((match_id, traded_ns - self.midnight_ns, price, qty, aggressor, off_book))
 
     def snapshot(self, now_ns: int) -> None:
-        """Writes the FRAME and FILL rows: the current book, and what was traded and filled since the step started."""
+        """Writes the FRAME and FILL rows: the current book, and the trades and fills since the step started."""
         self._now_ns = now_ns
         frame, fill = self.frames[0], self.fills[0]
         for name, levels in zip(("bid", "ask"), self._levels(), strict=True):
@@ -238,4 +238,4 @@ class ServedMarket:
                 return order.open_lots, ahead
             if (side, price) == (order.side, order.price_ticks):
                 ahead += qty
-        return 0, 0  # not in lockstep: it was filled while we queried
+        return 0, 0  # only outside lockstep: the order was filled while we queried

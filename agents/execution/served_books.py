@@ -1,4 +1,4 @@
-"""Many parent orders at once on one lockstep exchange: each in its own book, all in the same window of exchange time.
+"""Many parent orders at once on one lockstep exchange, each in its own book, all in the same window of exchange time.
 
 History is one participant that replays part of a day in every book, shifted in time so that all windows start together. So scoring many
 orders takes only as long as replaying one window.
@@ -28,7 +28,7 @@ BEFORE_NS, AFTER_NS = 1_000_000_000, 1_000_000_000
 
 
 class _Book(ServedMarket):
-    """One agent in one book; ServedBooks passes it the messages from the exchange."""
+    """One agent in one book. ServedBooks passes the messages of the exchange to it."""
 
     channels = ("trade",)
 
@@ -39,11 +39,11 @@ class _Book(ServedMarket):
         self._replies: dict[tuple[Any, ...], list[Any]] = {}
 
     def queries(self) -> list[tuple[Any, ...]]:
-        """What `snapshot` needs to know."""
+        """The queries whose replies `snapshot_from` needs."""
         return [(Kind.L2, self._number, LEVELS), *([(Kind.L3, self._number)] if self.open_order else [])]
 
     def snapshot_from(self, replies: dict[tuple[Any, ...], list[Any]], now_ns: int) -> None:
-        """`snapshot`, from the replies to all queries."""
+        """Like `snapshot`, but from the replies to the `queries` of all agents."""
         self._replies = replies
         self.snapshot(now_ns)
 
@@ -74,9 +74,9 @@ class _Book(ServedMarket):
 
 
 class ServedBooks:
-    """N symbols of a lockstep exchange with `agents` parent orders in each; row s * agents + a is agent a in symbol s. See `ExecutionMarket`.
+    """N symbols of a lockstep exchange with `agents` parent orders in each: row s * agents + a is agent a in symbol s. See `ExecutionMarket`.
 
-    All windows are the same. The orders of one decision arrive in the order of the agents."""
+    All orders have the same window. The orders of one decision arrive in the order of the agents."""
 
     def __init__(self, client: Exchange, symbols: Sequence[str], agents: int = 1) -> None:
         self.client, self.count = client, len(symbols) * agents
@@ -92,7 +92,7 @@ class ServedBooks:
             self._by_topic.setdefault(f"trade/{book.symbol}/", []).append(book)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Waits for the start of the window. ConfigError unless all rows start, at the same time."""
+        """Waits for the start of the window. Raises ConfigError unless all rows start, at the same time."""
         start_ns = int(episodes["start_ns"][0])
         if len(which) != self.count or np.any(episodes["start_ns"] != start_ns):
             raise ConfigError(
@@ -142,8 +142,8 @@ class ServedBooks:
 
 
 def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:
-    """A day with one symbol per EPISODE row, O0, O1 ..: the book at the start of its window, then history's commands in the window, with all
-    windows shifted to BEGIN_NS. Halts are left out."""
+    """A day with one symbol per EPISODE row, named O0, O1 and so on: the book at the start of its window, then history's commands in the window, with
+    all windows shifted to BEGIN_NS. Halts are left out."""
     limits = [limits_for([day.commands], participants_max=2) for day in days]
     places = enumerate(episodes["day"].tolist())
     pieces = [_window_commands(days[day], limits[day], episodes[symbol], symbol) for symbol, day in places]
@@ -173,7 +173,7 @@ def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:
 
 
 def _window_commands(day: Day, limits: MarketLimits, episode: Any, symbol: int) -> Rows:
-    """COMMAND rows of one window, including those that build its opening book, which the day's limits let in."""
+    """COMMAND rows of one window, including those that build its opening book, within the limits of the day."""
     start_ns = int(episode["start_ns"])
     end_ns = start_ns + int(episode["interval_ns"] * episode["steps"]) + AFTER_NS
     first, last = np.searchsorted(day.commands["time_ns"], [start_ns, end_ns]).tolist()
@@ -183,7 +183,7 @@ def _window_commands(day: Day, limits: MarketLimits, episode: Any, symbol: int) 
     open_orders = market.orders()
     opening = np.zeros(len(open_orders), COMMAND)
     opening["kind"], opening["time_in_force"] = CommandKind.NEW, TimeInForce.GTC
-    # one ns apart: a replay waits for answers, and in lockstep these come only when time advances
+    # one ns apart: a replay waits for replies, and in lockstep these come only when time advances
     opening["time_ns"] = start_ns - BEFORE_NS + np.arange(len(opening))
     opening["command_id"], opening["qty_lots"] = open_orders["order_id"], open_orders["open_lots"]
     opening["side"], opening["price_ticks"] = open_orders["side"], open_orders["price_ticks"]
@@ -198,14 +198,14 @@ def _window_commands(day: Day, limits: MarketLimits, episode: Any, symbol: int) 
 
 
 def _subtract_filled(rows: Rows, open_orders: Rows) -> None:
-    """Adjusts REPLACE commands, which state the total quantity: the opening book has only what was open at the start of the window."""
+    """Adjusts REPLACE commands, which state the total quantity, because the opening book has only what was open at the start of the window."""
     filled = {int(order["order_id"]): int(order["total_lots"] - order["open_lots"]) for order in open_orders}
     for index in np.flatnonzero(rows["kind"] == CommandKind.REPLACE).tolist():
         rows["qty_lots"][index] -= filled.get(int(rows["order_id"][index]), 0)
 
 
 def aligned_episodes(episodes: Rows) -> Rows:
-    """The EPISODE rows in the day of `aligned_day`."""
+    """The EPISODE rows for the day of `aligned_day`."""
     rows = episodes.copy()
     rows["start_ns"] = BEGIN_NS
     return rows

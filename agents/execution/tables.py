@@ -1,4 +1,4 @@
-"""Executions as tables, from their reports: child orders and fills. docs/tables.md lists their columns."""
+"""Tables of an execution's child orders and fills, from its report. docs/tables.md lists their columns."""
 
 import json
 from pathlib import Path
@@ -12,20 +12,20 @@ from serl.exchange.table import Column, Names, Table, prices, times
 
 
 def execution_orders(report: Path | str) -> Table:
-    """The child orders of an execution, in the order in which they were sent, from the JSON file of its report.
+    """The child orders of an execution in the order in which they were sent, from the JSON file of its report.
 
-    ReportError if it is not the report of an execution; so does execution_fills.
+    Raises ReportError if it is not the report of an execution, as does execution_fills.
     """
     return Table(_columns(Path(report), "children", CHILD_FIELDS))
 
 
 def execution_fills(report: Path | str) -> Table:
-    """The fills of an execution, from the JSON file of its report; prices of a report of an earlier version are NaN."""
+    """The fills of an execution, from the JSON file of its report; prices are NaN in a report of an earlier version."""
     return Table(_columns(Path(report), "fills", FILL_FIELDS))
 
 
 def _columns(path: Path, part: str, fields: tuple[str, ...]) -> dict[str, Column]:
-    """The columns of fills or child orders, lists of integers in the file."""
+    """The columns of fills or child orders, which are lists of integers in the file."""
     try:
         record: dict[str, Any] = json.loads(path.read_text())
         rows = np.array(record[part], np.int64).reshape(-1, len(fields))

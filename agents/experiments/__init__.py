@@ -1,1 +1,1 @@
-"""Market-design experiments: variants of a population, simulated with the same seeds, measured and compared."""
+"""Market-design experiments: simulates variants of a population with the same seeds, measures and compares them."""

@@ -60,7 +60,7 @@ def experiment(
 
 
 def _run(found: "Experiment", kept: "RunFile", threads: int | None, on: str) -> "Results":
-    """The results, with a progress bar on stderr."""
+    """Runs the experiment with a progress bar on stderr; returns the results."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

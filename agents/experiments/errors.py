@@ -4,4 +4,4 @@ from serl.exchange.errors import ConfigError
 
 
 class ExperimentError(ConfigError):
-    """Raised for an invalid experiment: an arm that is no population, an unknown measure."""
+    """Raised for an invalid experiment, such as an arm that is not a valid population or an unknown measure."""

@@ -1,4 +1,4 @@
-"""Experiments: YAML files that define arms, variants of one population that are simulated with the same seeds."""
+"""Experiments: YAML files that define arms, which are variants of one population simulated with the same seeds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from serl.exchange.invalid import describe_invalid
 
 SEEDS = 20
 SEED_MAX = 2**63 - 1
-"""Of the traders' random numbers."""
+"""Largest seed of the traders' random numbers."""
 
 
 class ExperimentConfig(BaseModel):
-    """What is in the file."""
+    """The settings in the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,9 +47,9 @@ class Arm:
     overrides: dict[str | int, Any]
     population: PopulationConfig
     end_ns: int
-    """When its runs end, ns after midnight."""
+    """End of the arm's runs, ns after midnight."""
     symbol: int
-    """The symbol that is measured."""
+    """Number of the measured symbol."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class Experiment:
 
     name: str
     arms: tuple[Arm, ...]
-    """The baseline first."""
+    """All arms; the first is the baseline."""
     seeds: tuple[int, ...]
     measures: tuple[str, ...]
     """Names in MEASURES, and PNL."""
 
     @property
     def baseline(self) -> Arm:
-        """The arm that the others are compared with."""
+        """The arm with which the others are compared."""
         return self.arms[0]
 
     def settings(self) -> dict[str, Any]:
-        """What the results of a run depend on, by arm: the population's fingerprint, the end, and the symbol if it is not the first."""
+        """The settings on which the results of a run depend, by arm: the population's fingerprint, the end, and the symbol if it is not the first."""
         return {
             arm.name: [fingerprint(arm.population), arm.end_ns, *([arm.symbol] if arm.symbol else [])]
             for arm in self.arms
@@ -77,9 +77,9 @@ class Experiment:
 
 
 def load_experiment(source: str, seeds: int | None = None, until: str | None = None) -> Experiment:
-    """Reads an experiment: a YAML file, or the name of one that comes with serl.
+    """Reads an experiment from a YAML file, or by the name of one that comes with serl.
 
-    seeds, until: replace those of the file. ExperimentError or PopulationError if anything in it is invalid.
+    seeds, until: replace those of the file. Raises ExperimentError or PopulationError if anything in the file is invalid.
     """
     values = read_yaml(source, EXPERIMENTS, ExperimentError, "name, population and arms")
     near = Path(source).parent if Path(source).is_file() else Path()
@@ -89,7 +89,7 @@ def load_experiment(source: str, seeds: int | None = None, until: str | None = N
 def parse_experiment(
     values: dict[str, Any], source: str, near: Path = Path(), *, seeds: int | None = None, until: str | None = None
 ) -> Experiment:
-    """An experiment from plain values; `near` is the folder that its population is relative to. Errors as in `load_experiment`."""
+    """An experiment from plain values. near: the folder to which its population's path is relative. Raises the errors of `load_experiment`."""
     config = _validate(values, source)
     base = read_yaml(config.population, POPULATIONS, ExperimentError, "name and groups", near)
     end = config.until if until is None else until
@@ -111,7 +111,7 @@ def parse_experiment(
 def _validate(values: dict[str, Any], source: str) -> ExperimentConfig:
     fields = list(ExperimentConfig.model_fields)
     _check_known(map(str, values), fields, "a setting of an experiment", source)
-    if isinstance(values.get("until"), int):  # YAML reads 10:30 as a number of base 60
+    if isinstance(values.get("until"), int):  # YAML reads 10:30 as a base 60 number
         raise ExperimentError(f'{source}: until: expected a time as text, got a number; put it in quotes, like "10:30"')
     arms = values.get("arms")
     if isinstance(arms, dict):

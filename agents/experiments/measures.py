@@ -1,6 +1,6 @@
-"""What is measured of a simulated day, one function per measure. docs/experiments.md defines them, too.
+"""The measures of a simulated day, one function per measure. docs/experiments.md also defines them.
 
-Prices are compared in basis points (bps), because arms may differ in their tick size. NaN: the day has nothing to measure.
+Prices are compared in basis points (bps), because arms may have different tick sizes. NaN means that the day has nothing to measure.
 """
 
 import math
@@ -23,7 +23,7 @@ PNL = "pnl"
 
 
 def _time_mean(quotes: Quotes, values: NDArray[np.floating[Any]]) -> float:
-    """The mean of a value of each quote (Q,), weighted by the time that it stood, over the time with a bid and an ask."""
+    """The mean of values (Q,), one per quote, weighted by the duration of each quote, over the time with a bid and an ask."""
     weights = quotes.duration_ns[quotes.quoted]
     total = float(weights.sum())
     return float((values[quotes.quoted] * weights).sum() / total) if total else math.nan
@@ -44,7 +44,7 @@ def spread_bps(quotes: Quotes) -> float:
 def effective_spread_bps(quotes: Quotes) -> float:
     """2 s (p - m) / m of every trade, weighted by lots (Huang and Stoll 1996, Dealer versus auction markets).
 
-    s is 1 if the taker buys and -1 if it sells, m the mid just before the taker's order arrives. Auctions are left out: nobody takes.
+    s is 1 if the taker buys and -1 if it sells, m is the mid just before the taker's order arrives. Auctions are left out, because they have no taker.
     """
     return BPS * quotes.effective_spread
 
@@ -55,13 +55,13 @@ def depth_lots(quotes: Quotes) -> float:
 
 
 def empty_share(quotes: Quotes) -> float:
-    """Share of the time in which there is no bid or no ask."""
+    """Share of the time without a bid or without an ask."""
     empty = (quotes.rows[:, BID_TICKS] == 0) | (quotes.rows[:, ASK_TICKS] == 0)
     return float(quotes.duration_ns[empty].sum() / quotes.duration_ns.sum())
 
 
 def minute_returns(quotes: Quotes) -> Floats:
-    """Changes of the log mid over the whole minutes from the open; the last known mid where there is none."""
+    """Changes of the log mid over whole minutes from the open; uses the last known mid where there is none."""
     if not len(quotes.mids_ticks):
         return np.zeros(0)
     grid = np.arange(quotes.open_ns, quotes.end_ns + 1, MINUTE_NS, dtype=np.int64)
@@ -98,7 +98,7 @@ def variance_ratio(quotes: Quotes) -> float:
 
 
 def value_error_bps(quotes: Quotes) -> float:
-    """Root mean square of (mid - v) / v, v the fundamental value, on the value's time grid, from the first mid on."""
+    """Root mean square of (mid - v) / v, with the fundamental value v, on the value's time grid, from the first mid on."""
     if not len(quotes.mids_ticks):
         return math.nan
     times = quotes.open_ns + quotes.value_step_ns * np.arange(len(quotes.value_ticks), dtype=np.int64)
@@ -112,7 +112,7 @@ def value_error_bps(quotes: Quotes) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a day."""
+    """A measure of a day."""
 
     title: str
     unit: str
@@ -132,11 +132,11 @@ MEASURES = {
     "variance_ratio": Measure("variance ratio, 5 min to 1 min", "", variance_ratio),
     "value_error_bps": Measure("distance of mid and value", "bps", value_error_bps),
 }
-"""By name; all but the profit and loss of the traders, PNL."""
+"""All measures by name, except PNL, the profit and loss of the traders."""
 
 
 def group_pnl(population: PopulationConfig, agents: Any, quotes: Quotes) -> dict[str, float]:
-    """Mean profit and loss of a trader of each group, in money: cash, and the position at the last mid, less fees. By `pnl.INDEX.KIND`.
+    """Mean profit and loss per trader of each group, in money, by `pnl.INDEX.KIND`: cash plus the position at the last mid, less fees.
 
     agents: AGENT rows. NaN if there was never a mid.
     """
@@ -150,7 +150,7 @@ def group_pnl(population: PopulationConfig, agents: Any, quotes: Quotes) -> dict
 
 
 def describe(name: str) -> tuple[str, str]:
-    """(title, unit) of a measure, also of one of `group_pnl`."""
+    """(title, unit) of a measure, including those of `group_pnl`."""
     if name in MEASURES:
         return MEASURES[name].title, MEASURES[name].unit
     _, index, kind = name.split(".", 2)

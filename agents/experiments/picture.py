@@ -1,4 +1,4 @@
-"""The picture of an experiment: a panel for each measure, with the mean and interval of each arm."""
+"""The plot of an experiment: a panel for each measure, with the mean and interval of each arm."""
 
 import math
 from typing import Any
@@ -11,11 +11,11 @@ from serl.agents.pages.picture import picture
 
 COLUMNS = 4
 COLOURS = ("#555555", "#c0392b", "#2471a3", "#1e8449", "#8e44ad", "#d68910", "#117a65", "#7b241c")
-"""The baseline's first."""
+"""Colours of the arms; the first is the baseline's."""
 
 
 def draw(experiment: Experiment, results: Results) -> bytes:
-    """PNG: measures of the market in panels of their own, then the profit and loss of all groups of traders in one."""
+    """A PNG plot: one panel per measure of the market, then one panel for the profit and loss of all groups of traders."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -40,7 +40,7 @@ def draw(experiment: Experiment, results: Results) -> bytes:
 
 
 def _panel(axes: Any, experiment: Experiment, cells: list[Cell]) -> None:
-    """A measure: an arm beside the other."""
+    """Draws a measure, with the arms side by side."""
     names = [arm.name for arm in experiment.arms]
     for cell in cells:
         place = names.index(cell.arm)
@@ -56,7 +56,7 @@ def _panel(axes: Any, experiment: Experiment, cells: list[Cell]) -> None:
 
 
 def _groups(axes: Any, experiment: Experiment, cells: list[Cell], groups: list[str]) -> None:
-    """Profit and loss: a line for each group of traders, the arms in colours. The scale is symmetric and logarithmic beyond its middle."""
+    """Draws profit and loss: a row for each group of traders, a colour for each arm. The scale is symmetric, and logarithmic beyond its middle."""
     names = [arm.name for arm in experiment.arms]
     for cell in cells:
         if cell.measure in groups:

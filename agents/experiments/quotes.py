@@ -1,4 +1,4 @@
-"""The quotes and trades of a simulated day: its commands are replayed once, in compiled code."""
+"""The quotes and trades of a simulated day, found by replaying its commands once in compiled code."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 # Columns of quotes
 TIME_NS, BID_TICKS, BID_LOTS, ASK_TICKS, ASK_LOTS = range(5)
-# Indices of totals
+# Indices into totals
 NEXT_COMMAND, LAST_QUOTE, TRADES, VOLUME_LOTS = range(4)
-# Indices of costs
+# Indices into costs
 SPREAD_LOTS, LOTS = range(2)
 
 FILL, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
@@ -29,14 +29,14 @@ FILL, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.
 
 @dataclass(frozen=True)
 class Quotes:
-    """The best prices of one symbol over a day, Q of them, each from its time until the next one's, and its trades."""
+    """The trades of one symbol over a day, and its Q quotes (best prices), each valid until the time of the next."""
 
     rows: Ints
     """(Q, 5): time in ns after midnight, best bid in ticks, its lots, best ask, its lots; 0 where a side is empty."""
     end_ns: int
-    """The last quote's end."""
+    """End of the last quote."""
     trades: int
-    """Executions: one for each order that is hit."""
+    """Number of executions: one for each resting order that is hit."""
     volume_lots: int
     effective_spread: float
     """Mean of 2 s (p - m) / m, weighted by lots; NaN without trades that met a bid and an ask."""
@@ -48,17 +48,17 @@ class Quotes:
 
     @property
     def open_ns(self) -> int:
-        """The first quote's time."""
+        """Time of the first quote."""
         return int(self.rows[0, TIME_NS])
 
     @cached_property
     def duration_ns(self) -> Ints:
-        """(Q,) how long each quote stood."""
+        """(Q,) duration of each quote."""
         return np.diff(np.append(self.rows[:, TIME_NS], self.end_ns))
 
     @cached_property
     def quoted(self) -> NDArray[np.bool_]:
-        """(Q,) whether there is a bid below an ask. While orders are collected for an auction, prices may cross: those are no quotes."""
+        """(Q,) whether there is a bid below an ask. Prices may cross while orders are collected for an auction; these do not count as quotes."""
         bid, ask = self.rows[:, BID_TICKS], self.rows[:, ASK_TICKS]
         return (bid > 0) & (ask > bid)
 
@@ -69,12 +69,12 @@ class Quotes:
 
     @cached_property
     def mids_ticks(self) -> Floats:
-        """(M,) their mids."""
+        """(M,) mids of the quotes that have a bid and an ask."""
         return self.rows[self.quoted][:, [BID_TICKS, ASK_TICKS]].mean(axis=1)
 
 
 def replay_quotes(market: Market, commands: Rows, open_ns: int, symbol: int = 0) -> tuple[Ints, Ints, Floats]:
-    """(quotes, totals, costs) of COMMAND rows that are executed in a market without orders, of one symbol."""
+    """Executes COMMAND rows in a market without orders; returns (quotes, totals, costs) of one symbol."""
     quotes = np.empty((len(commands) + 1, 5), np.int64)
     quotes[0] = open_ns, 0, 0, 0, 0
     totals, costs = np.zeros(4, np.int64), np.zeros(2)
@@ -88,7 +88,7 @@ def replay_quotes(market: Market, commands: Rows, open_ns: int, symbol: int = 0)
 def record_quotes(
     state: Any, symbol: int, commands: Any, events: Any, touch: Any, quotes: Any, totals: Any, costs: Any
 ) -> int:  # fmt: skip
-    """Continues at totals[NEXT_COMMAND]: DONE, or what the market needs (GROW). touch: a buffer of one LEVEL row."""
+    """Continues at totals[NEXT_COMMAND]. Returns DONE, or what the market needs (GROW). touch: a buffer of one LEVEL row."""
     while totals[NEXT_COMMAND] < commands.size:
         index, last = totals[NEXT_COMMAND], totals[LAST_QUOTE]
         bid_ticks, ask_ticks = quotes[last, BID_TICKS], quotes[last, ASK_TICKS]

@@ -1,4 +1,4 @@
-"""The result of an experiment as a table, a page, JSON and a picture."""
+"""The result of an experiment as a table, an HTML page, JSON and a plot."""
 
 from collections.abc import Sequence
 from html import escape
@@ -21,11 +21,11 @@ from serl.exchange.config import time_of_day_text
 
 NAME = "results.html"
 HEADS = ("measure", "arm", "mean", "95 %", "difference", "95 %", "p", "p (Holm)")
-"""Of the page's table."""
+"""Column heads of the page's table."""
 
 
 def number(value: float, digits: int = 4) -> str:
-    """So many digits, or all before the point."""
+    """Formats a value with this many digits, or all digits before the decimal point if these are more."""
     if value == 0.0:
         return "0"
     return (
@@ -46,7 +46,7 @@ def _p(value: float | None) -> str:
 
 
 def cells_text(cell: Cell, is_first: bool) -> list[str]:
-    """The texts of a row under HEADS; the measure stands in its first row only."""
+    """The texts of a row under HEADS; the measure is named only in its first row."""
     mean, difference = cell.mean, cell.difference
     return [
         _name(cell) if is_first else "", cell.arm, "none" if mean is None else number(mean.mean), _interval(mean),
@@ -104,7 +104,7 @@ def _title(experiment: Experiment) -> str:
 
 
 def numbers(experiment: Experiment, results: Results, origin: Origin) -> dict[str, Any]:
-    """Everything, by seed, as plain JSON."""
+    """All numbers, by seed, as plain JSON."""
     return {
         "made": origin.to_json(), "name": experiment.name, "baseline": experiment.baseline.name, "seeds": list(experiment.seeds),
         "arms": [
@@ -142,14 +142,14 @@ def experiment_origin(experiment: Experiment) -> Origin:
 
 
 def write_report(experiment: Experiment, results: Results, folder: Path) -> tuple[Path, Path, Path]:
-    """Writes results.html, .json and .png to a folder; ReportFileError if they cannot be written."""
+    """Writes results.html, .json and .png to a folder; returns their paths. Raises ReportFileError if they cannot be written."""
     origin, picture = experiment_origin(experiment), draw(experiment, results)
     text = html(experiment, summarise(experiment, results), origin, picture)
     return write_with_picture(folder / NAME, text, numbers(experiment, results, origin), picture)
 
 
 def html(experiment: Experiment, cells: Sequence[Cell], origin: Origin, picture: bytes) -> str:
-    """The page around the picture."""
+    """The HTML page, with the plot."""
     baseline = escape(experiment.baseline.name)
     rows = [
         [f"<strong>{escape(text)}</strong>" if cell.is_clear else escape(text) for text in texts]

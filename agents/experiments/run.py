@@ -1,4 +1,4 @@
-"""Simulates and measures every arm with every seed, in threads: the market and the replay are compiled and release the GIL."""
+"""Simulates and measures every arm with every seed, in threads, because the compiled market and replay release the GIL."""
 
 import math
 import os
@@ -16,15 +16,15 @@ from serl.cluster import LOCAL, on_ray
 from serl.exchange.market import Market
 
 STEPS = 50
-"""Parts of a run between which it can be stopped."""
+"""Number of parts of a run, between which it can be stopped."""
 
 
 class RunStopped(Exception):
-    """Raised in a run that is given up."""
+    """Raised inside a run to stop it."""
 
 
 def measure_run(arm: Arm, seed: int, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, float]:
-    """Simulates an arm with a seed; all measures by name, and with one symbol the profit and loss by group (`group_pnl`)."""
+    """Simulates an arm with a seed; returns all measures by name and, with one symbol, the profit and loss by group (`group_pnl`)."""
     population = arm.population
     simulation = Simulation(population, seed)
     market = Market.restore(simulation.market.snapshot(), population.symbol_names, limits=simulation.market.limits)
@@ -52,10 +52,10 @@ def run_experiment(
     """The measures of every arm and seed, the same whatever the number of threads.
 
     Args:
-        done: runs that are not repeated.
-        threads: one per core by default.
-        on: where the runs go, see `serl.cluster`; a cluster has its own number of threads.
-        on_run: called with each new run as it ends, in this thread; also with those that end while an interruption is on its way.
+        done: finished runs, which are not repeated.
+        threads: number of threads; by default one per core.
+        on: where the runs are executed, see `serl.cluster`; a cluster has its own number of threads.
+        on_run: called in this thread with each new run when it ends, including runs that end while an interruption is being handled.
     """
     found: Results = dict(done or {})
     wanted = [(arm, seed) for seed in experiment.seeds for arm in experiment.arms]

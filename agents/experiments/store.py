@@ -30,14 +30,14 @@ class RunFile:
     """FOLDER/runs.jsonl: the arms, then every run as it ends."""
 
     def __init__(self, folder: Path, experiment: Experiment, *, resume: bool) -> None:
-        """Errors as ResultFile; the seeds may be others."""
+        """Raises the errors of ResultFile. The seeds may differ from those in the file."""
         settings = {"versions": versions(), "arms": experiment.settings()}
         self._file = ResultFile(folder / FILE, settings, _from_json, resume=resume)
         self.path = self._file.path
         self.runs: Results = dict(self._file.results)
 
     def append(self, arm: str, seed: int, values: Mapping[str, float]) -> None:
-        """Keeps a run. ResultFileError if it cannot be written."""
+        """Appends a run. Raises ResultFileError if it cannot be written."""
         self._file.append({"arm": arm, "seed": seed, "values": to_json(values)})
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Means of each arm and paired differences to the baseline, with intervals over seeds and corrected p-values."""
+"""Means of each arm and paired differences from the baseline, with intervals over seeds and corrected p-values."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Mean:
     interval: tuple[float, float] | None
     """None with fewer than two seeds."""
     seeds: int
-    """How many have a value."""
+    """Number of seeds that have a value."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Difference(Mean):
     p: float | None
     """Two-sided p-value of no difference; None with fewer than two seeds."""
     p_holm: float | None
-    """The same, corrected for all differences of the experiment."""
+    """The p-value corrected for all differences of the experiment."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Cell:
 
 
 def summarise(experiment: Experiment, results: Results) -> list[Cell]:
-    """Every measure, of every arm, in this order. Holm's correction counts all arms but the baseline, times all measures."""
+    """A cell for every measure and, within it, every arm. Holm's correction counts all arms but the baseline, times all measures."""
     cells = []
     for measure in measured_names(experiment, results):
         for arm in experiment.arms:
@@ -67,7 +67,7 @@ def summarise(experiment: Experiment, results: Results) -> list[Cell]:
 
 
 def measured_names(experiment: Experiment, results: Results) -> list[str]:
-    """The chosen measures; PNL stands for that of every group of any arm."""
+    """The chosen measures; PNL is replaced by the profit and loss of every group of any arm."""
     first = experiment.seeds[0]
     found = {name for arm in experiment.arms for name in results[arm.name, first] if name.startswith(f"{PNL}.")}
     groups = sorted(found, key=lambda name: (int(name.split(".")[1]), name))

@@ -1,1 +1,1 @@
-"""The impact of metaorders: mechanical in a replayed day, with reactions in a simulated market."""
+"""The impact of metaorders: mechanical on a replayed day, with reactions in a simulated market."""

@@ -1,4 +1,4 @@
-"""Metaorders in a replayed day that gives way to them (docs/answering.md)."""
+"""Metaorders on a replayed day that gives way to them (docs/answering.md)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from serl.history.limits import limits_for
 
 EVENT_ROWS = 4096
 HISTORY, STRANGER = 0, 1
-# Places of `position`: the next command, and the next one of history
+# Indices into `position`: the next command, and the next command of history
 NEXT, OF_HISTORY = 0, 1
 
 
@@ -25,7 +25,7 @@ def _execute_all(
     state: Any, commands: Any, history: Any, is_own: Any, row: Any, answers: Any, resting: Any, events: Any, position: Any,
     touch: Any, traded: Any, frame: Any, fills: Any,
 ) -> int:  # fmt: skip
-    """Continues at position[NEXT]; writes touch [command, side] and traded [command]. DONE or GROW."""
+    """Continues at position[NEXT]; writes touch [command, side] and traded [command]. Returns DONE or GROW."""
     answer = answers.books[0]
     while position[NEXT] < commands.size:
         index, before = position[NEXT], frame[0].traded_lots + fills[0].lots
@@ -61,7 +61,7 @@ def _execute_all(
 
 
 def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[Any, Any, int]:
-    """Executes a stranger's commands (`is_own`) among the first ones of the day: (touch [command, side], lots executed [command], lots
+    """Executes a stranger's commands (`is_own`) among the first commands of the day. Returns (touch [command, side], lots executed [command], lots
     that the stranger traded). The stranger's orders must not rest."""
     history = commands[~is_own].copy()
     market = Market(limits=limits_for([history]))

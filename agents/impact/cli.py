@@ -1,4 +1,4 @@
-"""`serl impact`: what a metaorder does to the mid, in a replayed day or in a simulated market."""
+"""`serl impact`: measures what a metaorder does to the mid, on a replayed day or in a simulated market."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def impact(
     With --simulated, metaorders are worked in markets of POPULATION, whose traders react. I / sigma = Y (Q / V)^delta is
     fitted to their impact.
 
-    With --validity, both sides, several sizes and durations are worked, and checks tell whether the response is that of real
+    With --validity, both sides, several sizes and durations are worked, and checks show whether the response is that of real
     markets. --seeds is then also the number of start times in a DAY, --window the hours for them, --duration 600 by default.
 
     With --ofi, no order is sent: moves of the mid are fitted to the order-flow imbalance of the same interval (Cont, Kukanov, Stoikov 2014)
@@ -108,7 +108,7 @@ def impact(
         )
     _require_one(context, day, simulated)
     require_reports()
-    check_path(output.with_suffix(".html"))  # now, not after the measurement
+    check_path(output.with_suffix(".html"))  # fail now, not after the measurement
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)
@@ -139,7 +139,7 @@ def _fit_ofi(
 
 
 def _require_one(context: click.Context, day: Path | None, simulated: str | None) -> None:
-    """UsageError unless exactly one of them is given."""
+    """Raises UsageError unless exactly one of the two is given."""
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
@@ -167,7 +167,7 @@ def _check_validity(
 
 
 def _reject_options(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:
-    """UsageError if the command line has an option of the other kind of market."""
+    """Raises UsageError if the command line has an option of the other kind of market."""
     for name in names:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(
@@ -176,14 +176,14 @@ def _reject_options(context: click.Context, names: tuple[str, ...], needed: str,
 
 
 def _require(context: click.Context, option: str, value: str | None) -> str:
-    """The option's value; UsageError if it was not given."""
+    """The option's value. Raises UsageError if it was not given."""
     if value is None:
         raise click.UsageError(f"expected {option} with a DAY, got none; add it", context)
     return value
 
 
 def _parse_shares(text: str) -> list[float]:
-    """'.01,.1' as numbers; ImpactError if it is anything else."""
+    """Parses numbers like '.01,.1'. Raises ImpactError for anything else."""
     from serl.agents.impact.errors import ImpactError
 
     try:
@@ -198,7 +198,7 @@ def _parse_shares(text: str) -> list[float]:
 
 
 def _step_ns(option: str, seconds: float) -> int:
-    """Seconds in nanoseconds; ImpactError for a time that is no step of a day."""
+    """Converts seconds to nanoseconds. Raises ImpactError for a time that is not a step of a day."""
     from serl.agents.impact.errors import ImpactError
 
     if not 0.001 <= seconds <= 86_400:

@@ -1,4 +1,4 @@
-"""`serl impact --ofi`: how far order-flow imbalance explains the mid, now and later."""
+"""`serl impact --ofi`: measures how far order-flow imbalance explains the mid, now and later."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def measure_ofi(
     day: Path | None, population: str | None, seed: int, interval_s: float, horizons_s: list[float], window: str | None,
     split: str | None, symbol: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
-    """Fits the hours of a day, or of a simulated one, before the split (by default their middle), tests the others, prints and writes the report."""
+    """Fits the hours of a day, or of a simulated day, before the split (by default their middle), tests the others, prints and writes the report."""
     import json
 
     from rich.console import Console
@@ -36,7 +36,7 @@ def measure_ofi(
         config = load_population(population)
         history, data = simulate(config, seed), f"population {config.name} sha256 {fingerprint(config)}"
     else:
-        assert day is not None  # the command checks that it has one of the two
+        assert day is not None  # the command checks that one of the two is given
         history = load_day(day)
         data = f"{day.name}: {day_origin(history)}"
     tape = build_tape(history, symbol=symbol)
@@ -56,7 +56,7 @@ def measure_ofi(
 
 
 def parse_horizons(text: str) -> list[float]:
-    """'1,10,60' as seconds; ImpactError if it is anything else."""
+    """Parses seconds like '1,10,60'. Raises ImpactError for anything else."""
     from serl.agents.impact.errors import ImpactError
 
     try:

@@ -1,4 +1,4 @@
-"""`serl impact --validity`: does a market respond to parent orders as real markets do?"""
+"""`serl impact --validity`: checks whether a market responds to parent orders as real markets do."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def measure_validity(
     day: Path | None, population: str | None, shares: list[float], seeds: range, duration_s: float, window: str | None,
     symbol: str | None, output: Path, as_json: bool, answering: str | None = None,
 ) -> None:  # fmt: skip
-    """Measures the population, the replayed day, or both, and the day that gives way with the coefficient `answering`; prints the checks and
+    """Measures the population, the replayed day, or both, and with `answering` the day that gives way with this coefficient; prints the checks and
     writes the report."""
     import json
 

@@ -13,7 +13,7 @@ from serl.exchange.config import time_of_day_text
 
 PERIOD_NS = 30 * MINUTE_NS
 FITTED_MIN, TESTED_MIN, PERIOD_MIN = 30, 10, 10
-"""Least numbers of intervals: fitted, tested, and in a half hour of its own."""
+"""Minimum numbers of intervals: fitted, tested, and in a half hour with its own regression."""
 BEST, NORMALISED, INTEGRATED = "OFI", "OFI / depth", "all levels"
 
 
@@ -23,13 +23,13 @@ class Intervals:
 
     symbol: str
     edges_ns: Ints
-    """[n + 1]"""
+    """[n + 1] edges of the intervals."""
     ofi_lots: Floats
     """[n, N] sum over the interval's messages, by level."""
     depth_lots: Floats
-    """[n, N] quantity of a side: mean of both sides and of the books after each message of the interval; without messages, of the one before."""
+    """[n, N] quantity of a side: mean over both sides and the books after each message of the interval; without messages, the book before it."""
     mid_ticks: Floats
-    """[n + 1] at the edges."""
+    """[n + 1] mid at the edges."""
     later_ticks: Floats
     """[horizon, n] move of the mid from the interval's end until the horizon after it; NaN after the window."""
     horizons_s: tuple[float, ...]
@@ -57,26 +57,27 @@ class Period:
 
 @dataclass(frozen=True)
 class OfiImpact:
-    """What order-flow imbalance explains of the mid."""
+    """How far order-flow imbalance explains the mid."""
 
     intervals: Intervals
     split_ns: int
-    """Intervals until here are fitted, intervals after it tested."""
+    """Intervals until this time are fitted, intervals after it are tested."""
     lines: dict[str, tuple[Line, ...]]
-    """By regressor: the move in the same interval, then the one until each horizon after it."""
+    """By regressor: the fit of the move in the same interval, then of the move until each horizon after it."""
     periods: tuple[Period, ...]
     depth_exponent: Line | None
-    """ln beta of the half hours on ln depth: -1 in the stylised book of the paper. None without three of positive beta."""
+    """The regression of ln beta on ln depth over half hours; its slope is -1 in the stylised book of the paper. None with fewer than three half hours
+    with positive beta."""
     weights: Floats
-    """[N] of the levels in `all levels`."""
+    """[N] weights of the levels in `all levels`."""
     dropped: int
-    """Intervals with an empty side."""
+    """Number of intervals with an empty side."""
 
 
 def cut_intervals(
     tape: Tape, window: tuple[int, int], interval_ns: int, horizons_s: Sequence[float] = ()
 ) -> Intervals:  # fmt: skip
-    """The whole intervals between the first and the last message of [start, end); errors as Tape.window."""
+    """Cuts the whole intervals between the first and the last message of [start, end). Raises the errors of Tape.window."""
     part = tape.window(*window)
     first, last = part.span()
     skipped = -(-(first - window[0]) // interval_ns)
@@ -97,7 +98,7 @@ def cut_intervals(
 
 
 def _sums(values: Floats, at: Ints) -> Floats:
-    """[interval, level] sums of rows at[i] .. at[i + 1]; NaN where one of them is."""
+    """[interval, level] sums of rows from at[i] to at[i + 1] (exclusive); NaN where one of the rows is NaN."""
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(np.nan_to_num(values), axis=0)])
     unknown = np.concatenate([[0], np.cumsum(np.isnan(values).any(axis=1))])
     return np.where(np.diff(unknown[at])[:, np.newaxis] > 0, np.nan, np.diff(sums[at], axis=0))
@@ -112,7 +113,7 @@ def _later(tape: Tape, ends_ns: Ints, horizon_s: float, last_ns: int) -> Floats:
 def fit_ofi(intervals: Intervals, split_ns: int) -> OfiImpact:
     """Fits the intervals that end, with their horizon, by `split_ns`, and tests those that start there or later.
 
-    ImpactError if either are too few, or no order changes the best prices.
+    Raises ImpactError if there are too few of either, or no order changes the best prices.
     """
     starts, ends = intervals.edges_ns[:-1], intervals.edges_ns[1:]
     fit, test = ends <= split_ns, starts >= split_ns
@@ -149,9 +150,9 @@ def _check(intervals: Intervals, fit: Bools, test: Bools, split_ns: int) -> None
 
 
 def _regressors(intervals: Intervals, fit: Bools) -> tuple[dict[str, Floats], Floats]:
-    """[n] each; and the weights of the levels, which are those of the first principal component of what is fitted.
+    """The regressors, [n] each, and the weights of the levels, which are the first principal component of the fitted intervals.
 
-    OFI over the mean depth of all levels, and the component ("integrated OFI"): Cont, Cucuringu, Zhang (2021).
+    OFI is divided by the mean depth of all levels; this and the component ("integrated OFI") follow Cont, Cucuringu, Zhang (2021).
     """
     flow, depth = intervals.ofi_lots, intervals.depth_lots
     found = {BEST: flow[:, 0], NORMALISED: flow[:, 0] / depth[:, 0]}

@@ -1,4 +1,4 @@
-"""The price impact of order-flow imbalance as tables, a page, JSON and a picture."""
+"""The price impact of order-flow imbalance as tables, an HTML page, JSON and a plot."""
 
 import math
 from html import escape
@@ -52,7 +52,7 @@ def period_table(found: OfiImpact) -> Table:
 
 
 def conclusions(found: OfiImpact) -> list[str]:
-    """What the numbers say, in sentences."""
+    """The conclusions from the numbers, in sentences."""
     same = max(found.lines.items(), key=lambda both: both[1][0].r2_tested)
     later = [
         (line.r2_tested, name, horizon)
@@ -101,7 +101,7 @@ def to_json(found: OfiImpact) -> dict[str, Any]:
 
 
 def write_ofi(found: OfiImpact, data: str, seed: int | None, path: Path) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     origin, image = current_origin(data, seed), draw(found)
     parts = [f"<p>{escape(said)}</p>" for said in [*conclusions(found), NOTE]]
     for shown in (line_table(found), period_table(found)):

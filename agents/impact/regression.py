@@ -1,4 +1,4 @@
-"""Least squares with one regressor: standard errors of Newey and West, and R² on data that was not fitted."""
+"""Least squares with one regressor: Newey-West standard errors, and R² on data that was not fitted."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -10,22 +10,23 @@ from serl.agents.realism.tape import Bools, Floats
 
 @dataclass(frozen=True)
 class Line:
-    """y = intercept + beta x, fitted on some observations and tested on later ones."""
+    """The line y = intercept + beta x, fitted on some observations and tested on later ones."""
 
     intercept: float
     beta: float
     standard_error: float
-    """Of beta: Newey and West (1987)."""
+    """Standard error of beta, by Newey and West (1987)."""
     lags: int
-    """Autocovariances in the standard error."""
+    """Number of autocovariances in the standard error."""
     fitted: int
-    """Observations fitted."""
+    """Number of fitted observations."""
     r2: float
-    """On them."""
+    """R² on the fitted observations."""
     tested: int
-    """Later observations."""
+    """Number of tested, later observations."""
     r2_tested: float
-    """On them: 1 - sum (y - forecast)^2 / sum (y - mean of the fitted y)^2; negative if that mean is the better forecast. NaN without any."""
+    """1 - sum (y - forecast)^2 / sum (y - mean of the fitted y)^2 on the tested observations; negative if that mean is the better forecast, NaN
+    without observations."""
 
     @property
     def t(self) -> float:
@@ -39,10 +40,10 @@ def automatic_lags(observations: int) -> int:
 
 
 def fit_line(x: Floats, y: Floats, fit: Bools, test: Bools, overlap: float = 0.0) -> Line:
-    """Fits the observations `fit` and tests it on `test`; observations that are not finite are left out of both.
+    """Fits a line on the observations `fit` and tests it on `test`; leaves out observations that are not finite.
 
-    x, y [n] are in the order of time. overlap: how many observations one y spans beyond its own; the standard error has at least as many lags.
-    ValueError if x does not vary in the observations that are fitted.
+    x, y [n] are in order of time. overlap: how many observations one y spans beyond its own; the standard error has at least as many lags. Raises
+    ValueError if x does not vary in the fitted observations.
     """
     known = np.isfinite(x) & np.isfinite(y)
     fit, test = fit & known, test & known
@@ -63,7 +64,7 @@ def fit_line(x: Floats, y: Floats, fit: Bools, test: Bools, overlap: float = 0.0
 def newey_west(centred: Floats, residual: Floats, lags: int) -> float:
     """Standard error of the slope on `centred` (x minus its mean): Newey and West, Econometrica 55 (1987), with Bartlett weights.
 
-    Both [n] are 0 where an observation is missing, so that neighbours of a gap are no neighbours (Datta and Du 2012).
+    Both [n] are 0 where an observation is missing, so that observations on both sides of a gap are not neighbours (Datta and Du 2012).
     """
     score = centred * residual
     variance = score @ score

@@ -1,8 +1,7 @@
 """The impact of a metaorder in a replay: a day with our child orders among its commands, minus the same day without them.
 
-Both runs share everything else, so the difference of the mids is the effect of our orders. Nobody in a replay reacts: this
-is the mechanical impact, liquidity that we took and history did not replace (docs/history.md). In a day that answers, history also gives
-way (docs/answering.md).
+Both runs share everything else, so the difference of the mids is the effect of our orders. Nobody in a replay reacts, so this is the mechanical
+impact: liquidity that we took and history did not replace (docs/history.md). With `answers`, history also gives way (docs/answering.md).
 """
 
 from dataclasses import dataclass
@@ -49,16 +48,16 @@ class MidPath:
     """The mid and the executed lots, command by command."""
 
     time_ns: Ints
-    """[command]"""
+    """[command] time of the command."""
     mid_ticks: Floats
     """[command] after the command; NaN where a side is empty."""
     traded_lots: Ints
-    """[command] executed by the command."""
+    """[command] lots executed by the command."""
     is_own: Bools
     """[command] whether the command is ours."""
 
     def mid_before(self, grid_ns: Ints) -> Floats:
-        """The last known mid before each time; NaN before the first one."""
+        """The last known mid before each time; NaN before the first mid."""
         known = np.flatnonzero(np.isfinite(self.mid_ticks))
         place = np.searchsorted(self.time_ns[known], grid_ns, side="left") - 1
         return np.where(place >= 0, self.mid_ticks[known[np.maximum(place, 0)]], np.nan)
@@ -73,13 +72,13 @@ class MetaorderImpact:
     qty_lots: int
     filled_lots: int
     impact_ticks: Floats
-    """[time] mid with the order minus mid without it, times +1 for a buy and -1 for a sell."""
+    """[time] mid with the order minus mid without it, times +1 for a buy or -1 for a sell."""
     at_end_ticks: float
     """Impact at the end of the window."""
     mean_ticks: float
     """Mean impact over the grid times in the window."""
     child_ticks: Floats
-    """[lag] mean impact over child orders, this long after each."""
+    """[lag] mean impact over child orders, a lag after each."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _mid_path(commands: Rows, touch: Ints, traded: Ints) -> MidPath:
 
 
 def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay | None = None) -> tuple[MidPath, int]:
-    """Executes a TWAP among history's commands, in a day that gives way if `answering` is given: the mid's path and the lots filled."""
+    """Executes a TWAP among history's commands, on a day that gives way if `answering` is given. Returns the mid's path and the lots filled."""
     merged = insert_twap(commands, order)
     if answering is None:
         path, market = execute_commands(merged)
@@ -147,7 +146,7 @@ def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay |
 
 
 def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
-    """History's commands plus an equal market order of ours at the start of every interval, ahead of history's."""
+    """Adds equal market orders of ours to history's commands: one at the start of every interval, ahead of history's commands."""
     times = np.array(order.slice_times_ns, np.int64)
     targets = np.array(twap_targets(order.qty_lots, len(times)), np.int64)
     qty = np.diff(targets, prepend=0)
@@ -171,8 +170,9 @@ def replay_impact(
 ) -> ReplayImpact:  # fmt: skip
     """Replays the day without and with a TWAP of each share of the window's executed lots.
 
-    Each parent order sends a child of whole lots every interval_ns; the unfilled rest of a child is not retried. answers: as in
-    ReplayMarket. ConfigError for a day that the coefficient cannot be fitted on, ImpactError for shares or steps that are not positive; EmptyWindow, NoTrades or NoTwoSidedBook for the window.
+    Each parent order sends a child of whole lots every interval_ns; the unfilled rest of a child is not retried. answers: see `answering_days`.
+    Raises ConfigError for a day on which the coefficient cannot be fitted, ImpactError for shares or steps that are not positive, and EmptyWindow,
+    NoTrades or NoTwoSidedBook for the window.
     """
     if not qty_shares or min(qty_shares) <= 0:
         raise ImpactError(

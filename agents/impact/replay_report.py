@@ -1,4 +1,4 @@
-"""The impact of metaorders in a replay as a table, a page, JSON and a picture."""
+"""The impact of metaorders in a replay as a table, an HTML page, JSON and a plot."""
 
 import math
 from pathlib import Path
@@ -29,7 +29,7 @@ def summary_table(found: ReplayImpact, title: str) -> Table:
 
 
 def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
-    """All numbers, and the data that they come from."""
+    """All numbers, and the data from which they come."""
     return {
         "data": {"name": name, "origin": origin, "symbol": found.symbol},
         "answering": None if found.answering is None else found.answering.describe(),
@@ -56,14 +56,14 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
 
 
 def write_replay_impact(found: ReplayImpact, name: str, data: str, path: Path) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     origin, picture = current_origin(f"{name}: {data}", None), draw(found)
     numbers = {"made": origin.to_json(), **to_json(found, name, data)}
     return write_with_picture(path, html(found, origin, picture), numbers, picture)
 
 
 def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
-    """The page around the picture."""
+    """The HTML page, with the plot."""
     rows = [
         [f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}"]
         + [f"{ticks:+.2f}" for ticks in (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)]

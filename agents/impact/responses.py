@@ -1,4 +1,4 @@
-"""What parent orders do to the mid of markets that are run with and without them: the responses that validity checks judge."""
+"""The responses of the mid to parent orders, from markets that are run with and without them; the input of validity checks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.tape import SECOND_NS, Floats, Ints
 
 STEPS = 24
-"""Times at which the mid is read in a duration of the order."""
+"""Number of times at which the mid is read per duration of the order."""
 FOLLOWED = 6
-"""The mid is read until this many durations after the start, so for five after the end."""
+"""The mid is read until this many durations after the start, that is five after the end."""
 TIME = np.arange(FOLLOWED * STEPS + 1) / STEPS
 """[time] durations after the start."""
 FACTORS = (1 / 3, 1.0, 3.0)
-"""The second largest order is also worked over these multiples of the duration; each is a multiple of a step."""
+"""Multiples of the duration over which the second largest order is also worked; each is a multiple of a step."""
 CHILDREN = 48
-"""Child orders of a parent order: two a step, so that every reading follows one."""
+"""Number of child orders of a parent order: two per step, so that every reading follows one."""
 SETTLE_NS = SECOND_NS
-"""The mid is read this long after each of the times, so after a child order of the same time."""
+"""The mid is read this long after each of the times, and so after a child order of the same time."""
 RUNS_MIN = 5
 SIDES = (1, -1)
 """Buy, sell."""
@@ -27,26 +27,26 @@ SIDES = (1, -1)
 
 @dataclass(frozen=True)
 class Responses:
-    """Responses of one market to orders of each size and side; a run is a seed, or a start time in a replayed day."""
+    """Responses of one market to orders of each size and side. A run is a seed, or a start time on a replayed day."""
 
     market: str
     run_name: str
-    """What runs are, in the plural."""
+    """The name of runs, in the plural."""
     shares: Floats
-    """[size] the order's share of the volume that trades in its time without it, increasing."""
+    """[size] the order's share of the volume that trades during its time without it, increasing."""
     duration_s: float
     volume_lots: float
-    """Mean volume in that time."""
+    """Mean volume during that time."""
     sigma_ticks: float
-    """Root mean square move of the mid in that time, summed from its steps."""
+    """Root mean square move of the mid during that time, summed from its steps."""
     impact_ticks: Floats
     """[run, side, size, time] mid with the order minus mid without it, times its side."""
     by_duration_ticks: Floats
-    """[run, side, factor] the same at the end of the second largest order, worked over FACTORS of the duration."""
+    """[run, side, factor] the impact at the end of the second largest order, worked over FACTORS of the duration."""
     filled: Floats
     """[size] mean filled share."""
     note: str = ""
-    """How the market was made to respond; empty for those that are what they are."""
+    """The coefficients by which a replayed day gives way; empty for other markets."""
 
     @property
     def runs(self) -> int:
@@ -67,12 +67,12 @@ class Trial:
 
     @property
     def readings(self) -> Ints:
-        """Indices of TIME at which the mid is read: all, or the end alone where the duration is another one."""
+        """Indices of TIME at which the mid is read: all, or only the end if the duration differs from the common one."""
         return np.arange(len(TIME)) if self.factor == 1.0 else np.array([round(self.factor * STEPS)])
 
 
 def plan_trials(runs: int, sizes: int) -> list[Trial]:
-    """Every size and side in every run, and the second largest size over the other durations; run by run."""
+    """Plans, run by run, a trial of every size and side, and trials of the second largest size over the other durations."""
     orders = [(size, 1.0) for size in range(sizes)] + [(sizes - 2, factor) for factor in FACTORS if factor != 1.0]
     return [Trial(run, side, size, factor) for run in range(runs) for side in SIDES for size, factor in orders]
 
@@ -80,7 +80,7 @@ def plan_trials(runs: int, sizes: int) -> list[Trial]:
 def collect_responses(
     read: Iterable[tuple[Trial, Floats, float]], base_ticks: Floats, sizes: int
 ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """(impact_ticks, by_duration_ticks, filled) of trials with their mids [reading] and filled shares.
+    """Collects (impact_ticks, by_duration_ticks, filled) from trials with their mids [reading] and filled shares.
 
     base_ticks: [run, time] the mids without an order.
     """
@@ -99,7 +99,7 @@ def collect_responses(
 
 
 def check_settings(shares: list[float], runs: int, duration_s: float) -> Floats:
-    """The sizes, increasing; ImpactError for less than two of them, too few runs or no time for the child orders."""
+    """Returns the sizes, increasing. Raises ImpactError for fewer than two sizes, too few runs, or too little time for the child orders."""
     sizes = np.unique(np.array(shares, np.float64))
     if len(sizes) < 2 or sizes[0] <= 0:
         raise ImpactError(f"qty-share: expected two or more different positive sizes, got {shares}; give e.g. .03,.1")

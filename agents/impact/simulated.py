@@ -1,4 +1,4 @@
-"""The impact of an extra metaorder in a simulated market, with common random numbers: the same seed with and without it."""
+"""The impact of an extra metaorder in a simulated market, with common random numbers: the market runs with the same seed with and without it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class ImpactRun:
     filled_lots: int
     duration_s: float
     impact_ticks: float
-    """Mid with it minus mid without it, times its side, just after its last child order."""
+    """Mid with the metaorder minus mid without it, times its side, just after its last child order."""
     later_ticks: float
-    """The same after its duration has passed once more; NaN after the close."""
+    """The impact after the metaorder's duration has passed once more; NaN after the close."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SimulatedImpact:
 def with_metaorder(
     population: PopulationConfig, side: int, lots: int, participation: float, duration_s: float, child_lots: int = 100
 ) -> PopulationConfig:  # fmt: skip
-    """The population plus one trader that works the metaorder; with 0 lots it does nothing."""
+    """The population plus one trader that works the metaorder, or does nothing for 0 lots."""
     group = {
         "trader": "metaorder",
         "latency_us": 1.0,
@@ -68,7 +68,7 @@ def with_metaorder(
 
 
 def _simulate_day(population: PopulationConfig, seed: int) -> tuple[Tape, int, Ints]:
-    """(tape, lots filled for the last trader, times of its commands)."""
+    """Returns (tape, lots filled for the last trader, times of its commands)."""
     simulation = Simulation(population, seed)
     simulation.advance(population.close_ns)
     last = population.traders - 1
@@ -90,7 +90,7 @@ def measure_simulated_impact(
     """Runs a metaorder of each share of the day's volume in a market of each seed; odd seeds buy, even seeds sell.
 
     By default a metaorder is a share of the volume (POV, `participation`) until it is filled; with `duration_s` it is worked
-    evenly over that time (TWAP). ImpactError if one is not filled by the close; RealismError as in fit_impact_law.
+    evenly over that time (TWAP). Raises ImpactError if one is not filled by the close, and RealismError as fit_impact_law.
     """
     if len(population.symbols) != 1:
         raise ImpactError(

@@ -1,4 +1,4 @@
-"""The impact of metaorders in a simulated market as a table, a page, JSON and a picture."""
+"""The impact of metaorders in a simulated market as a table, an HTML page, JSON and a plot."""
 
 import math
 from html import escape
@@ -36,7 +36,7 @@ def summary_table(found: SimulatedImpact, name: str) -> Table:
 
 
 def to_json(found: SimulatedImpact, population: PopulationConfig) -> dict[str, Any]:
-    """All numbers, and the population that they come from."""
+    """All numbers, and the population from which they come."""
     law = found.law
     return {
         "population": {"name": population.name, "sha256": fingerprint(population)},
@@ -74,7 +74,7 @@ def _interval(low: float, high: float) -> list[float | None]:
 
 
 def law_lines(law: ImpactLaw) -> list[str]:
-    """delta and Y with their intervals, and why there are none."""
+    """delta and Y with their intervals, or the reason why there are none."""
     named = (("delta", law.delta), ("Y", law.prefactor))
     lines = [f"{name} = {one.value:.3f} {interval_text(*one.interval, 3)}" for name, one in named]
     if law.runs < CLUSTERS_MIN:
@@ -83,14 +83,14 @@ def law_lines(law: ImpactLaw) -> list[str]:
 
 
 def write_simulated_impact(found: SimulatedImpact, population: PopulationConfig, path: Path) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     origin = current_origin(f"population {population.name} sha256 {fingerprint(population)[:16]}", found.runs[0].seed)
     numbers, picture = {"made": origin.to_json(), **to_json(found, population)}, plot_impact_law(found.law)
     return write_with_picture(path, html(found, population.name, origin, picture), numbers, picture)
 
 
 def html(found: SimulatedImpact, name: str, origin: Origin, picture: bytes) -> str:
-    """The page around the picture."""
+    """The HTML page, with the plot."""
     law = found.law
     shown = summary_table(found, name)
     rows = list(zip(*(map(str, column.cells) for column in shown.columns), strict=True))

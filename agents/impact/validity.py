@@ -1,8 +1,9 @@
-"""Whether a market responds to parent orders as real markets do: checks of its responses, each with an interval and a verdict.
+"""Checks whether a market responds to parent orders as real markets do; each check has an interval and a verdict.
 
-What is expected: impact grows like the square root of the size at any duration and within the order (Toth et al. 2011, arXiv
-1105.1694; Sato and Kanazawa 2024, arXiv 2411.13965), peaks at its end and has decayed to about two thirds at the end of the day
-(Bucci et al. 2018, arXiv 1901.05332). Runs are resampled as a whole: sizes and sides of a run share its random numbers.
+Expected in real markets: impact grows like the square root of the size at any duration and within the order (Toth et al. 2011,
+arXiv 1105.1694; Sato and Kanazawa 2024, arXiv 2411.13965), peaks at the order's end, and has decayed to about two thirds at the
+end of the day (Bucci et al. 2018, arXiv 1901.05332). Runs are resampled as a whole, because sizes and sides of a run share its
+random numbers.
 """
 
 import math
@@ -19,14 +20,14 @@ from serl.agents.students_t import expanded
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
 UNUSABLE_MAX = 0.01
-"""An interval is unbounded if more than this share of the resamples has no value, such as a ratio to an impact below 0."""
+"""An interval is unbounded if more than this share of the resamples has no value, for example a ratio to an impact below 0."""
 AFTER = (1, 2, 5)
-"""Decay is measured this many durations after the end."""
+"""Durations after the end at which decay is measured."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One number of a market's response, and whether it is where those of real markets are."""
+    """One number of a market's response, and whether it is in the range of real markets."""
 
     name: str
     unit: str
@@ -36,25 +37,25 @@ class Check:
     """Bounds of the 95 % interval over runs; infinite if it is not defined."""
     high: float
     least: float
-    """Bounds of where the number should be."""
+    """Bounds of the range in which the number should be."""
     most: float
 
     @property
     def verdict(self) -> str:
-        """HOLDS if the interval lies where it should, FAILS if it lies outside, UNKNOWN if it does either in part."""
+        """HOLDS if the interval is within the range, FAILS if it is outside, UNKNOWN if it is partly inside."""
         if self.least < self.low and self.high < self.most:
             return HOLDS
         return FAILS if self.high <= self.least or self.low >= self.most else UNKNOWN
 
 
 def fit_size_law(found: Responses, bootstraps: int = 1000, seed: int = 1) -> ImpactLaw | None:
-    """The law of impact at the order's end over size, mean of both sides; None if a mean impact is not positive."""
+    """Fits the law of impact at the order's end over size, for the mean of both sides; None if a mean impact is not positive."""
     impact = found.impact_ticks[:, :, :, STEPS].mean(axis=1) / found.sigma_ticks
     return _fit(found.shares, impact, bootstraps, seed)
 
 
 def check_validity(found: Responses, bootstraps: int = 1000, seed: int = 1) -> list[Check]:
-    """All checks of one market's responses. Means of both sides, and over sizes where a check has one number for all."""
+    """All checks of one market's responses, for means over both sides, and over sizes where a check has one number for all sizes."""
     weights = np.vstack(
         [
             np.full(found.runs, 1 / found.runs),
@@ -97,7 +98,7 @@ def check_validity(found: Responses, bootstraps: int = 1000, seed: int = 1) -> l
 
 
 def _check(quantiles: tuple[float, float], name: str, unit: str, values: Floats, least: float, most: float) -> Check:
-    """A check of a value, the first one, with its resamples, the others."""
+    """Makes a check. values: the value, then its resamples."""
     resampled = values[1:]
     known = resampled[np.isfinite(resampled)]
     if not np.isfinite(values[0]) or len(known) < (1 - UNUSABLE_MAX) * len(resampled) or not len(known):
@@ -107,7 +108,7 @@ def _check(quantiles: tuple[float, float], name: str, unit: str, values: Floats,
 
 
 def _lowest(checks: list[Check]) -> Check:
-    """The check that is the least certain to be above its bound: all hold if it holds."""
+    """The check that is least certain to be above its bound: if it holds, all hold."""
     return min(checks, key=lambda check: check.low)
 
 
@@ -117,7 +118,7 @@ def _ratio(upper: Floats, lower: Floats) -> Floats:
 
 
 def _fit(sizes: Floats, impact: Floats, bootstraps: int, seed: int) -> ImpactLaw | None:
-    """fit_impact_law of impacts [run, size]; None if a mean is not positive."""
+    """Applies fit_impact_law to impacts [run, size]; returns None if a mean is not positive."""
     runs = np.repeat(np.arange(len(impact)), len(sizes))
     try:
         return fit_impact_law(
@@ -128,7 +129,7 @@ def _fit(sizes: Floats, impact: Floats, bootstraps: int, seed: int) -> ImpactLaw
 
 
 def _slopes(law: ImpactLaw | None, bootstraps: int) -> Floats:
-    """The exponent and its resamples, shifted as in Estimate; NaN for those in which a mean is not positive."""
+    """The exponent and its resamples, shifted as in Estimate; NaN for resamples in which a mean is not positive."""
     values = np.full(1 + bootstraps, np.nan)
     if law is not None:
         delta = law.delta

@@ -1,5 +1,5 @@
-"""Responses of a replayed day to the parent orders of a validity check, at several start times. Nobody reacts in a replay, unless it is
-one that answers (docs/answering.md)."""
+"""Responses of a replayed day to the parent orders of a validity check, at several start times. Nobody reacts in a replay, but the day may give
+way (docs/answering.md)."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,10 +30,10 @@ def replayed_responses(
     day: Day, shares: list[float], starts: int, duration_s: float, window: tuple[int, int] | None = None,
     symbol: str | None = None, on_replay: Callable[[], None] = lambda: None, answers: str = NONE,
 ) -> Responses:  # fmt: skip
-    """The same orders in a replayed day, at `starts` evenly spaced times; the last reading is at the window's end.
+    """Works the same orders on a replayed day at `starts` evenly spaced times; the last reading is at the window's end.
 
-    Sizes are shares of what history executes in the time of the order. window: ns after midnight; None: from a minute after the
-    first command to the last. answers: as in ReplayMarket. EmptyWindow if it is too short, NoTwoSidedBook without a mid; ImpactError as in check_settings.
+    Sizes are shares of what history executes during the order. window: ns after midnight; None: from a minute after the first command to the last.
+    answers: see `answering_days`. Raises EmptyWindow if the window is too short, NoTwoSidedBook without a mid, and ImpactError as check_settings.
     """
     sizes = check_settings(shares, starts, duration_s)
     name, commands, _ = symbol_commands(day, symbol)
@@ -68,7 +68,7 @@ def replayed_responses(
 
 
 def _start_times(commands: Rows, window: tuple[int, int] | None, starts: int, duration_s: float) -> Ints:
-    """[start] evenly spaced; EmptyWindow if a start and its readings do not fit."""
+    """[start] evenly spaced times. Raises EmptyWindow if a start and its readings do not fit."""
     first_ns, last_ns = window or (int(commands["time_ns"][0]) + 60 * SECOND_NS, int(commands["time_ns"][-1]))
     latest_ns = last_ns - int(reading_times(0, duration_s)[-1])
     if latest_ns <= first_ns:

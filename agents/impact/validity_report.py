@@ -1,4 +1,4 @@
-"""Validity checks as tables, a page, JSON and a picture; several markets side by side."""
+"""Validity checks as tables, an HTML page, JSON and a plot, with several markets side by side."""
 
 import math
 from html import escape
@@ -24,7 +24,7 @@ REPLAY_NOTE = (
 
 
 def check_table(markets: list[Responses], checks: list[list[Check]]) -> Table:
-    """One row per check; for each market the number with its interval, and the verdict."""
+    """One row per check, with the number, its interval and the verdict for each market."""
     shown = Table(title=f"orders over {markets[0].duration_s:g} s, 95 % intervals over runs", show_lines=True)
     shown.add_column("check")
     shown.add_column("expected", no_wrap=True)
@@ -54,7 +54,7 @@ def size_table(found: Responses) -> Table:
 def write_validity(
     markets: list[Responses], checks: list[list[Check]], data: str, seed: int, path: Path
 ) -> tuple[Path, Path, Path]:  # fmt: skip
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     origin, image = current_origin(data, seed), draw(markets, seed)
     numbers = {"made": origin.to_json(), **to_json(markets, checks)}
     tables = [check_table(markets, checks), *map(size_table, markets)]
@@ -66,7 +66,7 @@ def write_validity(
 
 
 def to_json(markets: list[Responses], checks: list[list[Check]]) -> dict[str, Any]:
-    """All numbers: of each market its checks and its mean responses."""
+    """All numbers: the checks and mean responses of each market."""
     return {"markets": [_market(*both) for both in zip(markets, checks, strict=True)]}
 
 

@@ -1,4 +1,4 @@
-"""Responses of a population to parent orders: each seed without an order, and with one of each size and side."""
+"""Responses of a population to parent orders: each seed is simulated without an order, and with one order of each size and side."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -28,7 +28,7 @@ from serl.agents.traders.simulate import Simulation
 Job = TypeVar("Job")
 
 LEAD_NS = np.arange(29, 0, -1) * 10 * SECOND_NS
-"""The mid is looked for this long before the first reading, too: a thin book can be empty on a side for a moment."""
+"""How long before the first reading the mid is also looked at, because a thin book can have an empty side for a moment."""
 
 
 def simulated_responses(
@@ -38,7 +38,7 @@ def simulated_responses(
     """Runs every seed without an order, with one of each size and side, and with one over other durations.
 
     Sizes are shares of the mean volume in the time of the order. Markets run in parallel on all cores. on_market is called
-    after each of them. ImpactError for settings that cannot be measured, such as a day that ends before the last reading.
+    after each of them. Raises ImpactError for settings that cannot be measured, such as a day that ends before the last reading.
     """
     sizes = check_settings(shares, len(seeds), duration_s)
     times_ns = _times(population, duration_s)
@@ -72,7 +72,7 @@ def markets_needed(sizes: int, seeds: int) -> int:
 
 
 def _times(population: PopulationConfig, duration_s: float) -> Ints:
-    """[time] when the mid is read; ImpactError if the population has several symbols or closes before."""
+    """[time] times at which the mid is read. Raises ImpactError if the population has several symbols or closes before."""
     if len(population.symbols) != 1:
         raise ImpactError(
             f"population {population.name}: expected one symbol, got {len(population.symbols)}; give a population with one"

@@ -1,1 +1,1 @@
-"""Executors and market makers in one simulated market, rules and learnt ones, who meet in every pairing."""
+"""A league of executors and market makers, both rules and learnt ones, which meet in every pairing in one simulated market."""

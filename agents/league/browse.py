@@ -1,4 +1,4 @@
-"""The route of a league's page in the dashboard: its report, which the browser reads again as it grows."""
+"""The route of a league's page in the dashboard: the report, which the browser reloads as it grows."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from serl.agents.pages.page import POLICY
 
 REFRESH_S = 5
 PAGE_POLICY = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The report has its style in the page, which the dashboard's own policy forbids."""
+"""The content security policy of the report, whose style is inline, which the dashboard's own policy forbids."""
 
 
 def routes(folder: Path) -> list[BaseRoute]:

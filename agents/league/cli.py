@@ -1,4 +1,4 @@
-"""`serl league`: executors against market makers."""
+"""`serl league`: plays executors against market makers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +77,7 @@ def league(
 
 
 def _play(season: "Season") -> None:
-    """With a progress bar on stderr; the page is written anew after each part."""
+    """Plays the season with a progress bar on stderr; rewrites the page after each part."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

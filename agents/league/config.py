@@ -12,7 +12,7 @@ from serl.agents.making.config import MakingConfig
 
 
 class LeagueConfig(LearningSettings):
-    """The market, parent orders, and what makers may do."""
+    """Settings of the market, the parent orders, and the makers."""
 
     population: str = Field("liquid", description="a shipped population or a YAML file, of a market without rules")
     simulated_days: int = Field(16, gt=0, le=1000, description="seeds of each part")
@@ -29,7 +29,7 @@ class LeagueConfig(LearningSettings):
 
     @model_validator(mode="after")
     def _decides_in_whole_intervals(self) -> "LeagueConfig":
-        intervals = self.duration_s / self.interval_s  # of 60 / 0.1 a whole number only nearly
+        intervals = self.duration_s / self.interval_s  # 60 / 0.1 is not exactly a whole number
         if not math.isclose(intervals, round(intervals), rel_tol=1e-9):
             raise ValueError(
                 f"duration_s: expected a multiple of interval_s ({self.interval_s:g}), got {self.duration_s:g}"
@@ -53,7 +53,7 @@ class LeagueConfig(LearningSettings):
         return open_source(market)
 
     def orders(self, part: Part) -> RandomOrders:
-        """Parent orders on simulated days of a part. Raises `ConfigError` for a population that environments cannot have."""
+        """Parent orders on simulated days of a part. Raises `ConfigError` for a population that environments cannot use."""
         return RandomOrders(
             self.source(part).hours(part), self.duration_s, self.interval_s, self.share_min, self.share_max
         )

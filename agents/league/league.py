@@ -1,7 +1,7 @@
-"""A league: every executor meets every maker in the same windows; learners train against the other side.
+"""A league: every executor meets every maker in the same windows. Learners train against the other side.
 
-A learner plays one of its opponents in each environment, so that it learns to answer all of them. Rounds alternate: the executor learns against
-the makers so far, then the maker against the executors so far; a learner starts from its weights of the round before (self-play).
+A learner plays against one of its opponents in each environment, so that it learns to respond to all of them. In each round, the executor learns
+against the makers so far, then the maker against the executors so far; a learner starts from its weights of the round before (self-play).
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ from serl.agents.positions.evaluate import interval
 from serl.agents.traders.population import load_population
 
 LEARNT = {"actions": "paced", "offset_ticks": 5.0}
-"""Actions of learnt executors."""
+"""Action settings of learnt executors."""
 REWARD = ScheduleAdvantage(1.0, 3.0)
 
 
 class Cell(NamedTuple):
-    """What an executor and a maker made of the same n windows."""
+    """The results of an executor and a maker in the same n windows."""
 
     executor: str
     maker: str
@@ -44,13 +44,13 @@ class Cell(NamedTuple):
     """(n,) simulated days."""
 
     def means(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Of both, the mean over days and half of its 95 % interval (Student's t)."""
+        """For each of the two, the mean over days and half of its 95 % interval (Student's t)."""
         traded = np.isfinite(self.pa_bps)
         return interval(self.pa_bps[traded], self.days[traded]), interval(self.profit_ticks, self.days)
 
 
 def pooled(cells: Sequence[Cell]) -> Cell:
-    """The mean of cells with the same windows, of players that were trained with different seeds."""
+    """The mean of cells with the same windows, for players trained with different seeds."""
     advantage, profit = (
         np.mean([getattr(cell, name) for cell in cells], axis=0) for name in ("pa_bps", "profit_ticks")
     )
@@ -58,7 +58,7 @@ def pooled(cells: Sequence[Cell]) -> Cell:
 
 
 class League:
-    """The market of a league, which its sides share: only one of them plays at a time."""
+    """The market of a league. Its sides share it, so only one of them plays at a time."""
 
     def __init__(self, config: LeagueConfig) -> None:
         self.config = config
@@ -72,16 +72,16 @@ class League:
         return self._train if part == "train" else self._test
 
     def executor_side(self, maker: Maker, part: Part) -> ExecutorSide:
-        """The market in which a maker quotes."""
+        """The market for executors in which a maker quotes."""
         return ExecutorSide(self.market, maker, self.config.making(part), self._orders(part), self.config.ratio)
 
     def executor_env(self, maker: Maker, scales: Scales) -> ExecutionVectorEnv:
-        """To train an executor against a maker."""
+        """An environment to train an executor against a maker."""
         side = self.executor_side(maker, "train")
         return ExecutionVectorEnv(side, self._train, layout=Layout(), scales=scales, reward=REWARD, **LEARNT)
 
     def maker_env(self, policies: Sequence[Policy]) -> MakingVectorEnv:
-        """To train a maker against executors, one in each environment."""
+        """An environment to train a maker against executors, one in each environment."""
         windows, seat = MakerWindows(self._train, self.config.ratio), ExecutorSeat(self.market)
         executors = [
             (ExecutionVectorEnv(seat, self._train, **environment_settings(policy, policy.modes[0])), policy)
@@ -91,11 +91,11 @@ class League:
         return MakingVectorEnv(side, windows, self.config.making("train"))
 
     def fit_scales(self, maker: Maker) -> Scales:
-        """Units of an executor's observations, on training days, without its orders."""
+        """Fits the units of an executor's observations on training days, without its orders."""
         return fit_scales(self.executor_side(maker, "train"), self._train)
 
     def meet(self, policy: Policy, maker: Maker, windows: int, seed: int) -> Cell:
-        """An executor and a maker in so many windows of test days, which the seed determines."""
+        """Plays an executor against a maker in `windows` windows of test days, which the seed determines."""
         side = self.executor_side(maker, "test")
         env = ExecutionVectorEnv(side, self._test, **environment_settings(policy, policy.modes[0]))
         episodes = self._test.sample(np.random.default_rng(seed), windows)

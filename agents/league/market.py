@@ -13,7 +13,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.exchange.records import Rows
 
 ORDERS = np.dtype([("decides", "<i8"), ("child", CHILD), ("quotes", DECISION)], align=True)
-"""Whether the executor decides now, its child orders, and the maker's quotes."""
+"""The orders of one step: whether the executor decides now, its child orders, and the maker's quotes."""
 
 
 class LeagueMarket(DynamicMarket):

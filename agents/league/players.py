@@ -1,4 +1,4 @@
-"""Learnt makers and executors, and how they train."""
+"""Learnt makers and executors, and their training."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ MAKER = PPOConfig(rollout_steps=100, minibatch=800, gamma=0.99, gae_lambda=0.95,
 
 @dataclasses.dataclass
 class LearntMaker:
-    """A network that quotes."""
+    """A maker whose quotes come from a network."""
 
     policy: LearntPolicy
     name: str
@@ -37,7 +37,7 @@ class LearntMaker:
 
 @dataclasses.dataclass(frozen=True)
 class Mixed:
-    """One of several makers in each environment."""
+    """Plays one of several makers in each environment."""
 
     makers: Sequence[Maker]
     name: str = "mixed"
@@ -49,15 +49,15 @@ class Mixed:
 
 
 Keep = Callable[[str, Callable[[], LearntPolicy]], LearntPolicy]
-"""Returns what a learner, of this name, has learnt: calls its training, or knows it."""
+"""Returns the policy of the learner with a name: runs its training, or returns the policy if it was trained before."""
 
 
 def self_play(
     league: League, executors: Sequence[Policy], makers: Sequence[Maker], rounds: int, executor: PPOConfig, maker: PPOConfig,
     keep: Keep = lambda _name, train: train(),
 ) -> tuple[list[LearntPolicy], list[LearntMaker]]:  # fmt: skip
-    """The learners of each round. In a round an executor learns against all makers so far, then a maker against all executors so far; each begins
-    with the weights of its round before."""
+    """Trains the learners of each round. In a round, an executor learns against all makers so far, then a maker against all executors so far; each
+    starts from its weights of the round before."""
     scales: Scales = league.fit_scales(Mixed(makers))
     policies: list[LearntPolicy] = []
     quoting: list[LearntMaker] = []
@@ -75,5 +75,5 @@ def self_play(
 
 
 def learnt_name(number: int) -> str:
-    """Of the learners of a round, from 1 on."""
+    """The name of the learners of a round, which counts from 1."""
     return f"PPO, round {number}"

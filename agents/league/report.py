@@ -1,4 +1,4 @@
-"""The cross tables of a season: in the terminal, as a page, JSON and a picture."""
+"""The cross tables of a season: in the terminal, as an HTML page, JSON and a plot."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from serl.agents.pages.picture import picture
 
 NAME = "league.html"
 Mean = tuple[float, float]
-"""With half of its 95 % interval."""
+"""(mean, half of its 95 % interval)."""
 
 
 class Measure(NamedTuple):
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
     of: Callable[[Cell], Mean]
     digits: int
     colours: str
-    """A colour map of matplotlib."""
+    """Name of a matplotlib colour map."""
 
 
 MEASURES = (
@@ -44,7 +44,7 @@ NOTE = (
 
 
 def _text(measure: Measure, cell: Cell | None) -> str:
-    """Empty for a match that is still to be played."""
+    """Formats a cell; empty for a match that is not played yet."""
     if cell is None:
         return ""
     value, half = measure.of(cell)
@@ -54,7 +54,7 @@ def _text(measure: Measure, cell: Cell | None) -> str:
 
 
 def _rows(season: Season, cells: Cells, measure: Measure) -> list[list[str]]:
-    """[executor][name, then its text against each maker]"""
+    """Table rows, one per executor: its name, then its text against each maker."""
     return [
         [executor, *(_text(measure, cells.get((executor, maker))) for maker in season.maker_names)]
         for executor in season.executor_names
@@ -62,7 +62,7 @@ def _rows(season: Season, cells: Cells, measure: Measure) -> list[list[str]]:
 
 
 def terminal_tables(season: Season) -> list[Table]:
-    """One for each side."""
+    """One table for each side."""
     found, cells = [], season.cells
     for measure in MEASURES:
         shown = Table(title=measure.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -75,7 +75,7 @@ def terminal_tables(season: Season) -> list[Table]:
 
 
 def write_report(season: Season) -> tuple[Path, Path, Path]:
-    """Writes league.html, .json and .png to the season's folder; their paths."""
+    """Writes league.html, .json and .png to the season's folder; returns their paths."""
     config = season.config
     market = config.league
     data = (
@@ -91,7 +91,7 @@ def write_report(season: Season) -> tuple[Path, Path, Path]:
 
 
 def numbers(season: Season, origin: Origin) -> dict[str, Any]:
-    """The settings, and the means of all matches with halves of their intervals; null for NaN."""
+    """The settings, and the means of all matches with half of their intervals; null for NaN."""
     cells = [
         {"executor": executor, "maker": maker, "windows": len(cell.days)}
         | {measure.key: dict(zip(("mean", "half"), map(_finite, measure.of(cell)), strict=True)) for measure in MEASURES}
@@ -105,7 +105,7 @@ def _finite(value: float) -> float | None:
 
 
 def draw(season: Season) -> bytes:
-    """PNG: a heat map of each table."""
+    """A PNG with a heat map of each table."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -124,7 +124,7 @@ def draw(season: Season) -> bytes:
 
 
 def _heat_map(axes: Any, measure: Measure, values: Any, rows: list[str], columns: list[str]) -> None:
-    """Advantages around 0, profits from 0 on."""
+    """Draws a heat map; the colour scale of advantages is centred at 0, that of profits starts at 0."""
     largest = float(np.nanmax(np.abs(values), initial=1e-9))
     axes.imshow(
         values, cmap=measure.colours, vmin=-largest if measure.colours == "RdYlGn" else 0, vmax=largest, aspect="auto"

@@ -1,4 +1,4 @@
-"""A season: which players meet and learn in a league, and its matches, which are kept as they are played."""
+"""A season of a league: its players and learners, and its matches, which are stored as they are played."""
 
 import itertools
 import math
@@ -30,19 +30,19 @@ from serl.result_file import ResultFile
 
 FILE = "matches.jsonl"
 TRAINING_DAYS = (0, 1, 2)
-"""On which closed-form makers measure the market."""
+"""Days on which closed-form makers measure the market."""
 RULES = -1
-"""In place of a training seed, in matches of rules."""
+"""Replaces the training seed in matches of rules."""
 EXECUTORS = ("twap", "pov", "ac", "aggressive", "passive", "patience")
 """Rules that need no data."""
 Cells = dict[tuple[str, str], Cell]
-"""By the names of executor and maker."""
+"""Cells by the names of executor and maker."""
 Match = tuple[int, Cell]
-"""With the seed of its learners, or RULES."""
+"""(seed of its learners or RULES, cell)."""
 
 
 class SeasonConfig(LearningSettings):
-    """The players of a league, and how much they play and learn."""
+    """Settings: the players of a league, and how much they play and learn."""
 
     league: LeagueConfig = LeagueConfig()
     executors: tuple[str, ...] = Field(("twap", "passive", "patience"), min_length=1)
@@ -59,7 +59,7 @@ class Season:
     """A season in a folder. Attributes: played: the matches so far."""
 
     def __init__(self, config: SeasonConfig, folder: Path, *, resume: bool) -> None:
-        """Errors as ResultFile; ConfigError for players that do not exist, or that have the same name, and for a market that a league cannot have."""
+        """Raises the errors of ResultFile, and ConfigError for unknown players, players with the same name, or a market that a league cannot use."""
         self.config, self.folder = config, folder
         self.executors: list[Policy] = [_executor(text) for text in config.executors]
         for policy in self.executors:
@@ -73,7 +73,8 @@ class Season:
             "files": {text: sha256(Path(text).read_bytes()).hexdigest() for text in config.executors if text not in EXECUTORS},
         }  # fmt: skip
         if not resume and not (folder / FILE).exists():
-            _ = self._league  # what it refuses leaves no folder behind, which the next command would refuse
+            # checked first: an error must not leave a folder behind, which the next command would refuse
+            _ = self._league
         self._file = ResultFile(folder / FILE, settings, _from_json, resume=resume)
         self.played = [one for one in self._file.results if not isinstance(one, str)]
         self._learnt = {one for one in self._file.results if isinstance(one, str)}
@@ -93,18 +94,18 @@ class Season:
 
     @property
     def parts(self) -> int:
-        """Matches and trainings in all."""
+        """Total number of matches and trainings."""
         rules = len(self.executors) * len(self.makers)
         return rules + self.config.seeds * (self._matches_of_learners + 2 * self.config.rounds)
 
     @property
     def _matches_of_learners(self) -> int:
-        """Of one seed."""
+        """Number of matches of the learners of one seed."""
         return len(self.executor_names) * len(self.maker_names) - len(self.executors) * len(self.makers)
 
     @property
     def parts_done(self) -> int:
-        """Those that are over."""
+        """Number of finished matches and trainings."""
         return len(self.played) + len(self._learnt)
 
     @property
@@ -116,7 +117,7 @@ class Season:
         return {names: pooled(cells) for names, cells in found.items()}
 
     def play(self, on_part: Callable[[], None] = lambda: None) -> None:
-        """Plays and learns what is missing. on_part: called after each match and each training."""
+        """Plays the missing matches and trains the missing learners. on_part: called after each match and each training."""
         league = self._league
         self._meet(league, RULES, itertools.product(self.executors, self.makers), on_part)
         for seed in range(self.config.seeds):
@@ -146,7 +147,7 @@ class Season:
     def _learn(
         self, league: League, seed: int, on_part: Callable[[], None]
     ) -> tuple[Sequence[LearntPolicy], Sequence[LearntMaker]]:
-        """The learners of a seed, from their files where they have learnt already."""
+        """The learners of a seed; those trained before are loaded from their files."""
         config = self.config
 
         def keep(name: str, train: Callable[[], LearntPolicy]) -> LearntPolicy:
@@ -169,7 +170,7 @@ class Season:
         return self_play(league, self.executors, self.makers, config.rounds, executor, maker, keep)
 
     def close(self) -> None:
-        """Closes the file, and the market."""
+        """Closes the file and the market."""
         self._file.close()
         if "_league" in vars(self):
             self._league.close()
@@ -184,7 +185,7 @@ def _executor(text: str) -> Policy:
 
 
 def _check_trained(policy: Policy, league: LeagueConfig) -> None:
-    """ConfigError for the policy of a file that cannot work orders in a league, or that learnt on the days on which players meet."""
+    """Raises ConfigError for a policy file that cannot work orders in a league, or that was trained on the days on which players meet."""
     file: Any = policy
     interface = policy.interface
     if interface is None:
@@ -202,7 +203,7 @@ def _check_trained(policy: Policy, league: LeagueConfig) -> None:
 
 
 def _distinct(side: str, rules: list[str], learners: list[str]) -> list[str]:
-    """The names of all players of a side. ConfigError if two have the same."""
+    """The names of all players of a side. Raises ConfigError if two are equal."""
     names = [*rules, *learners]
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
@@ -219,7 +220,7 @@ def _to_json(seed: int, cell: Cell) -> dict[str, Any]:
 
 
 def _from_json(row: dict[str, Any]) -> Match | str:
-    """A match, or the name of a player who has learnt."""
+    """A match, or the name of a player that has been trained."""
     if "learnt" in row:
         return str(row["learnt"])
     advantage = np.array([np.nan if value is None else value for value in row["pa_bps"]])

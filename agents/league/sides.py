@@ -1,6 +1,6 @@
-"""The two sides of a league's markets: each is the market of one environment, in which a player of the other side acts too.
+"""The two sides of a league's markets. Each side is the market of one environment, in which a player of the other side also acts.
 
-All windows have the same number of decisions and begin together. A maker decides at each of its intervals, an executor at every `ratio`-th one.
+All windows have the same number of decisions and begin together. A maker decides at each of its intervals, an executor at every `ratio`-th.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ FILLED_FIELDS = "lots", "notional"
 
 
 def maker_windows(episodes: Rows, ratio: int) -> Rows:
-    """The windows of makers beside EPISODE rows of executors."""
+    """The windows of makers for EPISODE rows of executors."""
     rows = episodes.copy()
     rows["interval_ns"] //= ratio
     rows["steps"] *= ratio
@@ -31,7 +31,7 @@ def maker_windows(episodes: Rows, ratio: int) -> Rows:
 
 
 class MakerWindows:
-    """A `Sampler` of makers' windows, beside parent orders that another one draws; `drawn` has the last of these."""
+    """A `Sampler` of makers' windows that match parent orders from another sampler; `drawn` has the last of these orders."""
 
     def __init__(self, orders: Sampler, ratio: int) -> None:
         self._orders, self._ratio = orders, ratio
@@ -44,14 +44,14 @@ class MakerWindows:
 
 
 class Interval:
-    """What an executor sees since its last decision: the frames, with all trades of the interval, and its fills in it."""
+    """What an executor sees since its last decision: the frames with all trades of the interval, and its fills in the interval."""
 
     def __init__(self, market: LeagueMarket) -> None:
         self.league, self.count = market, market.count
         self.frames, self.fills = np.zeros(self.count, FRAME), np.zeros(self.count, FILL)
 
     def add(self, begins: bool) -> None:
-        """Adds the last step of the markets; begins: to nothing."""
+        """Adds the last step of the markets. begins: starts a new interval with it."""
         market = self.league
         kept = 0 if begins else 1
         traded = {name: kept * self.frames[name] for name in TRADED_FIELDS}
@@ -63,7 +63,7 @@ class Interval:
             self.fills[name] += before
 
     def send(self, quotes: Rows, children: Rows | None, until_ns: Any) -> None:
-        """Steps all markets by the maker's quotes, and the executor's children if it decides."""
+        """Steps all markets with the maker's quotes, and with the executor's child orders if it decides."""
         orders = np.zeros(self.count, ORDERS)
         orders["quotes"] = quotes
         if children is not None:
@@ -72,7 +72,7 @@ class Interval:
         self.add(begins=children is not None)
 
     def finish(self, which: Any, children: Rows) -> None:
-        """Executes what is left of parent orders, and closes the makers' positions at the market's price."""
+        """Completes parent orders, and closes the makers' positions at the market's price."""
         orders = np.zeros(len(which), ORDERS)
         orders["decides"], orders["child"] = 1, children
         orders["quotes"]["takes"] = 1
@@ -81,7 +81,7 @@ class Interval:
 
 
 class ExecutorSeat(Interval):
-    """The market of the ExecutionVectorEnvs beside a `MakerSide`, which does all that they would ask for."""
+    """The market of the ExecutionVectorEnvs of a `MakerSide`, which itself does everything that they request."""
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket."""
@@ -94,9 +94,9 @@ class ExecutorSeat(Interval):
 
 
 class MakerSide:
-    """The market of a MakingVectorEnv in which executors work parent orders, in each environment one of them.
+    """The market of a MakingVectorEnv in which executors work parent orders, one executor in each environment.
 
-    executors: environments over the same seat, and who decides in them. orders: also the sampler of the MakingVectorEnv.
+    executors: environments with the same seat, and the policies that decide in them. orders: must also be the sampler of the MakingVectorEnv.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class MakerSide:
         self._step = 0
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Starts new windows in all markets, with the parent orders that were drawn with them. Raises `ConfigError` for windows of others."""
+        """Starts new windows in all markets, with the parent orders that were drawn with them. Raises `ConfigError` for other windows."""
         drawn = self._orders.drawn
         if drawn is None or not np.array_equal(maker_windows(drawn, self._ratio), episodes):
             raise ConfigError(
@@ -134,14 +134,14 @@ class MakerSide:
         self._step += 1
 
     def _settle(self) -> None:
-        """Ends the executors' interval, if there was one. All of them keep the accounts of all environments, which are the same."""
+        """Ends the executors' interval, if there was one. Each executor environment keeps the accounts of all environments, which are the same."""
         for env, _ in self._executors if self._step else ():
             env.accounts.settle(self._seat.fills, self._seat.frames)
             env.observer.record_step(self._seat.frames)
             env.accounts.parents["step"] += 1
 
     def flatten(self, which: Any) -> None:
-        """See AgentMarket; parent orders end, too."""
+        """See AgentMarket. Also completes parent orders."""
         self._settle()
         rest = np.zeros(len(which), CHILD)
         rest["market_lots"] = self._executors[0][0].accounts.parents["remaining_lots"][which]
@@ -153,7 +153,7 @@ class MakerSide:
 
 
 class MakerSeat:
-    """The market of the MakingVectorEnv beside an `ExecutorSide`, which begins and ends its windows."""
+    """The market of the MakingVectorEnv of an `ExecutorSide`, which itself starts and ends the windows."""
 
     def __init__(self, interval: Interval) -> None:
         self.interval, market = interval, interval.league
@@ -162,14 +162,14 @@ class MakerSeat:
         self.children: Rows | None = None
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """The executor's side has done it."""
+        """Does nothing; the executor's side has already done this."""
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See AgentMarket."""
         self.interval.send(children, self.children, until_ns)
 
     def flatten(self, which: Any) -> None:
-        """The executor's side does it."""
+        """Does nothing; the executor's side does this."""
 
     def close(self) -> None:
         """See AgentMarket."""
@@ -182,11 +182,11 @@ class ExecutorSide(Interval):
     def __init__(self, market: LeagueMarket, maker: Maker, config: MakingConfig, orders: Sampler, ratio: int) -> None:
         super().__init__(market)
         self._maker, self._ratio, self._seat = maker, ratio, MakerSeat(self)
-        # the last step of its windows is to close, with the executor
+        # the last step of the maker's windows closes its position, together with the executor's order
         self._making = MakingVectorEnv(self._seat, MakerWindows(orders, ratio), config, closing_steps=1)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket; all windows begin together."""
+        """See ExecutionMarket. All windows must begin together."""
         assert len(which) == self.count, "windows begin together"
         self.league.reset(which, episodes)
         self.add(begins=True)
@@ -201,17 +201,17 @@ class ExecutorSide(Interval):
             self._making.step(self._making.actions_of(self._maker.offsets(self._making)))
 
     def force(self, which: Any, children: Rows) -> None:
-        """See ExecutionMarket; makers close, too."""
+        """See ExecutionMarket. Also closes the makers' positions."""
         ledger, market = self._making.ledger, self.league
         ledger.hold(market.positions)
         self.finish(which, children)
         ledger.record(market.frames, market.positions, market.maker_fills["lots"].astype(float))
 
     def maker_results(self) -> dict[str, Any]:
-        """(N,) each, of the makers' windows: see Ledger.results."""
+        """(N,) each: results of the makers' windows; see Ledger.results."""
         return self._making.ledger.results(self.league.positions)
 
 
 def children_of(env: ExecutionVectorEnv, policy: Policy) -> Rows:
-    """(N,) CHILD rows of a policy for what its environment shows."""
+    """(N,) CHILD rows of a policy for the current observations of its environment."""
     return env.accounts.children(*env.split_actions(policy.actions(env)), env.market.frames)

@@ -1,4 +1,4 @@
-"""The compiled step of one simulated market with an executor and a market maker, whose commands arrive at the same time: the executor's first."""
+"""The compiled step of one simulated market with an executor and a market maker. Their commands arrive at the same time, the executor's first."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import Rows
 
 EXECUTOR, MAKER = OUR_PARTICIPANT, OUR_PARTICIPANT + 1
-"""Participants. Fills of both are apart from the trades of the simulated traders."""
+"""Participant numbers. The fills of both are kept apart from the trades of the simulated traders."""
 
 
 @inner
@@ -68,8 +68,8 @@ def advance(
     children: Rows, quotes: Rows, until_ns: Any, latency_ns: int, events: Rows, frames: Rows, fills: Rows, positions: Rows, kept: Rows,
     kept_count: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `simulated_step.advance`, in a market without rules. An executor that does not decide leaves its order where it is. fills: (N, 2), the
-    executor's and the maker's."""
+    """Like `simulated_step.advance`, in a market without rules. An executor that does not decide keeps its resting order. fills: (N, 2), those of the
+    executor and the maker."""
     place = first
     while place < last:
         env = which[place]

@@ -1,1 +1,1 @@
-"""Learners: PPO over vector environments, policies as files, training in two markets, evaluation on held-out orders."""
+"""Learning: PPO in vector environments, baselines, policy files, training in two markets, evaluation on held-out orders."""

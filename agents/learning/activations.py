@@ -1,5 +1,5 @@
-"""tanh by numpy, which takes a seventh of the time of PyTorch's. All layers nn.Tanh of networks use it: of the same shape, they compute the same, bit by
-bit. Where their own code calls PyTorch's function, it remains that one."""
+"""tanh by numpy, which takes a seventh of the time of PyTorch's. All nn.Tanh layers of networks use it, so for the same shape they compute the same,
+bit for bit. Code of a network that calls PyTorch's function keeps that one."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 
 def tanh_in_place(values: Tensor) -> None:
-    """Replaces values without a gradient by their tanh."""
+    """Replaces values, which have no gradient, by their tanh."""
     array = values.numpy()
     np.tanh(array, out=array)
 
@@ -32,7 +32,7 @@ class _Tanh(Function):
 
 
 def tanh(inputs: Tensor) -> Tensor:
-    """tanh of floating-point numbers; of anything else, what PyTorch makes of it."""
+    """tanh of floating-point numbers; falls back to PyTorch for anything else."""
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         return torch.tanh(inputs)
     found: Tensor = _Tanh.apply(inputs)
@@ -40,7 +40,7 @@ def tanh(inputs: Tensor) -> Tensor:
 
 
 class Tanh(nn.Tanh):
-    """A layer in place of PyTorch's."""
+    """A replacement for PyTorch's layer."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """See tanh."""
@@ -48,7 +48,7 @@ class Tanh(nn.Tanh):
 
 
 def with_own_tanh(module: nn.Module) -> nn.Module:
-    """The module, in which every layer nn.Tanh is replaced by ours."""
+    """Replaces every nn.Tanh layer of a module by ours; returns the module."""
     for parent in list(module.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Tanh:

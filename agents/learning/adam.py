@@ -1,7 +1,6 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters at once.
 
-The parameters are views of one vector and their gradients views of another, so that clipping and a step are one pass of compiled code over a
-vector each.
+The parameters are views of one vector and their gradients views of another, so that clipping and a step take one pass of compiled code each.
 """
 
 import math
@@ -53,7 +52,7 @@ def flatten(parameters: Sequence[nn.Parameter]) -> tuple[Tensor, Tensor]:
 
 
 class Adam:
-    """Optimises a vector (n,) of values by its gradient (n,). The vector consists of groups of the given sizes, each with its own learning
+    """Optimises a vector of values (n,) with its gradient (n,). The vector consists of groups of the given sizes, each with its own learning
     rate."""
 
     def __init__(self, values: Tensor, gradient: Tensor, group_sizes: Sequence[int]) -> None:
@@ -84,6 +83,6 @@ class Adam:
         return {"first": first, "second": second, "count": torch.tensor(self._count)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restores moments and step count; the owner of the parameters restores those, in place."""
+        """Restores moments and step count. The owner of the parameters restores the parameters, in place."""
         self._moments.copy_(torch.stack([state["first"], state["second"]]))
         self._count = int(state["count"])

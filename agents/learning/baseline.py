@@ -1,6 +1,6 @@
-"""What the baselines (OPD, HALOP-style, MacMic-style) share: settings, policies and their files, foresight for oracles, rewards.
+"""Shared code of the baselines (OPD, HALOP-style, MacMic-style): settings, policies and their files, foresight for oracles, rewards.
 
-A baseline works N parent orders with the same number of decisions from start to end; no environment starts a new episode before all are
+A baseline works N parent orders with the same number of decisions from start to end; no environment starts a new episode before all have
 finished.
 """
 
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 class BaselineConfig(LearningSettings):
-    """Settings that every baseline has."""
+    """Common settings of all baselines."""
 
     steps: int = Field(500_000, gt=0, description="total environment steps")
     seed: int = Field(0, ge=0)
@@ -40,14 +40,14 @@ class BaselineConfig(LearningSettings):
 
 
 class Baseline(Protocol):
-    """A learner over one ExecutionVectorEnv."""
+    """A learner in one ExecutionVectorEnv."""
 
     steps: int
     """Environment steps so far, over all environments."""
 
     def update(self) -> dict[str, Any]:
-        """Works N orders and learns from them; statistics with `return` (mean PA in bps) and `episodes`. DivergedError for numbers that are
-        not finite."""
+        """Works N orders and learns from them. Returns statistics with `return` (mean PA in bps) and `episodes`. Raises DivergedError for numbers
+        that are not finite."""
 
     def policy(self, metadata: dict[str, Any]) -> BaselinePolicy:
         """The current policy."""
@@ -57,7 +57,7 @@ class BaselinePolicy:
     """A deterministic trained policy with the interface of `serl.agents.learning.policy.Policy`."""
 
     kind: ClassVar[str]
-    """Kind of its files."""
+    """Kind of its policy files."""
 
     def __init__(self, network: nn.Module, config: Any, interface: Interface, metadata: dict[str, Any]) -> None:
         self.network, self.config, self.interface, self.metadata = network, config, interface, metadata
@@ -65,11 +65,11 @@ class BaselinePolicy:
 
     @classmethod
     def from_file(cls, tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> Self:
-        """The policy that `save` wrote."""
+        """Builds the policy from the content of a file that `save` wrote."""
         raise AssertionError("subclasses read their own files")
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See the Policy of execution; all orders must start together. LayoutMismatchError if the environment has another layout."""
+        """See execution's Policy. All orders must start together. Raises LayoutMismatchError if the environment has another layout."""
         self.interface.require(Interface.from_env(env))
         if np.all(env.accounts.parents["step"] == 0):
             self.reset(env.num_envs)
@@ -92,7 +92,7 @@ class BaselinePolicy:
 
 
 def require_execution_env(env: VectorEnv, mode: str, name: str) -> ExecutionVectorEnv:
-    """The environment, if it is an ExecutionVectorEnv with this action mode and offsets in whole ticks; else ConfigError."""
+    """Returns the environment as an ExecutionVectorEnv. Raises ConfigError unless it is one with this action mode and offsets in whole ticks."""
     if not isinstance(env, ExecutionVectorEnv):
         raise ConfigError(f"{name}: expected an execution environment, got {type(env).__name__}")
     if env.actions != mode:
@@ -105,7 +105,7 @@ def require_execution_env(env: VectorEnv, mode: str, name: str) -> ExecutionVect
 
 
 def decisions_per_order(episodes: Rows) -> int:
-    """How many decisions each parent order has. LearningError if they differ."""
+    """The number of decisions of each parent order. Raises LearningError if it differs between orders."""
     steps = np.unique(episodes["steps"])
     if len(steps) != 1:
         raise LearningError(f"expected parent orders with the same number of decisions, got {steps.tolist()}")
@@ -114,14 +114,14 @@ def decisions_per_order(episodes: Rows) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Foresight:
-    """What the market does in the windows of N parent orders if these are not traded."""
+    """The market in the windows of N parent orders if these are not traded."""
 
     mids: Floats
-    """(N, S + 1) ticks, at every decision and at the end; the last known mid where the book is empty."""
+    """(N, S + 1) mids in ticks at every decision and at the end; the last known mid where the book is empty."""
     vwaps: Floats
-    """(N, S) ticks, of the trades in each step; the mid at its start where there are none."""
+    """(N, S) VWAPs in ticks of the trades in each step; the mid at its start where there are none."""
     lots: Floats
-    """(N, S) traded in each step."""
+    """(N, S) lots traded in each step."""
 
     def vwap(self) -> Floats:
         """(N,) VWAP of the whole windows, ticks."""
@@ -131,9 +131,9 @@ class Foresight:
 
 
 def oracle_foresight(env: ExecutionVectorEnv, episodes: Rows) -> Foresight:
-    """Runs the market of an environment through the windows of EPISODE rows (N,) without our orders. Reset the environment afterwards.
+    """Runs the market of an environment through the windows of (N,) EPISODE rows without our orders. Reset the environment afterwards.
 
-    This allows oracles in every market. Bars, recorded books and replays repeat exactly, and so do simulated markets, because an episode
+    This makes oracles possible in every market: bars, recorded books and replays repeat exactly, and so do simulated markets, because an episode
     contains the traders' seed. The foresight excludes our own market impact.
     """
     market, steps = env.market, decisions_per_order(episodes)
@@ -154,10 +154,10 @@ def oracle_foresight(env: ExecutionVectorEnv, episodes: Rows) -> Foresight:
 
 
 def gain_on_twap(sign: Any, qty: Any, fills: Rows, excess_lots: Any, before: Any, after: Any) -> Floats:
-    """(N,) bps of `qty` lots that a step gains over selling (buying) evenly at the mid.
+    """(N,) gains of a step over selling (buying) evenly at the mid, in bps of `qty` lots.
 
-    s [notional - lots m_t + (x - x_twap) (m_{t+1} - m_t)] / (m_t qty), where x - x_twap = `excess_lots` is how much more than a TWAP is left
-    after the step. Summed over the steps this is the gain over a TWAP at the mids (except that the denominator has m_t instead of a fixed
+    s [notional - lots m_t + (x - x_twap) (m_{t+1} - m_t)] / (m_t qty), where x - x_twap = `excess_lots` is how much more than with a TWAP is left
+    after the step. Summed over the steps, this is the gain over a TWAP at the mids (except that the denominator has m_t instead of a fixed
     mid). The market move on what both still hold cancels, so the reward has much less noise than a price relative to the arrival mid.
     """
     gain = fills["notional"] - fills["lots"] * before + excess_lots * (after - before)
@@ -166,7 +166,7 @@ def gain_on_twap(sign: Any, qty: Any, fills: Rows, excess_lots: Any, before: Any
 
 
 def require_finite(what: str, *values: Any) -> None:
-    """DivergedError if any of the values is not finite."""
+    """Raises DivergedError if any of the values is not finite."""
     for value in values:
         if not np.isfinite(value).all():
             raise DivergedError(f"{what} is not finite; use smaller learning rates, or check the market's prices")

@@ -1,4 +1,4 @@
-"""A training run of a baseline in a folder. An interruption saves the policy; only runs of PPO can be resumed."""
+"""A training run of a baseline in a folder. An interruption saves the policy, but only PPO runs can be resumed."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ BASELINES: dict[str, Callable[[VectorEnv, Any], Baseline]] = {"opd": OPD, "halop
 
 
 class BaselineTraining:
-    """A run in a folder, over one environment."""
+    """A run in a folder, in one environment."""
 
     def __init__(
         self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None
@@ -34,18 +34,18 @@ class BaselineTraining:
         self.learner = BASELINES[config.algorithm](envs[0], config.learner)
 
     def start_from(self, path: Path) -> None:
-        """LearningError: only PPO starts from a policy."""
+        """Raises LearningError, because only PPO can start from a policy."""
         raise LearningError(f"start_from: expected algorithm ppo, got {self.config.algorithm}; leave {path} out")
 
     def resume(self) -> None:
-        """LearningError: runs of baselines have no checkpoints."""
+        """Raises LearningError, because runs of baselines have no checkpoints."""
         raise LearningError(
             f"{self.folder}: only runs of ppo can be resumed, got {self.config.algorithm}; start a new run"
         )
 
     def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> BaselinePolicy:
-        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, when interrupted, and as it
-        was before a DivergedError."""
+        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, when interrupted, and, after a
+        DivergedError, as it was before."""
         try:
             while self.learner.steps < self.config.learner.steps:
                 report({**self.learner.update(), "steps": self.learner.steps})
@@ -70,7 +70,7 @@ def build_training(
     metadata: dict[str, Any] | None = None,
     on: str = LOCAL,
 ) -> Training | BaselineTraining:
-    """A run of the selected algorithm. on: where PPO collects rollouts, see `serl.cluster`."""
+    """Builds a run of the selected algorithm. on: where PPO collects rollouts; see `serl.cluster`."""
     learner = parted_learner(config, envs, on)
     if config.algorithm != "ppo":
         return BaselineTraining(config, envs, folder, metadata)

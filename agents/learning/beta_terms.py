@@ -1,6 +1,6 @@
-"""Log density and entropy of Beta distributions with their derivatives, in one pass of compiled code.
+"""Log densities and entropies of Beta distributions with their derivatives, in one pass of compiled code.
 
-PyTorch needs a pass for each lgamma, digamma and trigamma of each shape, and the last is slow; here the three come from one recurrence.
+PyTorch needs a pass for each lgamma, digamma and trigamma of each shape, and the trigamma is slow; here the three come from one recurrence.
 """
 
 import math
@@ -19,7 +19,7 @@ SHIFT = 6
 
 
 class BetaTerms(Function):
-    """(B, 2k) outputs and (B, k) samples in (0, 1) to (B,) log densities and (B,) entropies, summed over k, of Betas with the shapes
+    """Maps (B, 2k) outputs and (B, k) samples in (0, 1) to (B,) log densities and (B,) entropies, summed over k, of Betas with the shapes
     1 + softplus(outputs), alpha before beta."""
 
     @staticmethod
@@ -34,7 +34,7 @@ class BetaTerms(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_log_prob: Tensor, of_entropy: Tensor) -> tuple[Tensor, None]:
-        """The gradient of the outputs."""
+        """The gradient with respect to the outputs."""
         log_prob_slopes, entropy_slopes = ctx.saved_tensors
         return of_log_prob.unsqueeze(-1) * log_prob_slopes + of_entropy.unsqueeze(-1) * entropy_slopes, None
 
@@ -71,7 +71,7 @@ def _shape(output: Any) -> Any:
 
 @inlined
 def _gammas(x: Any) -> Any:
-    """(x (x + 1) .. (x + SHIFT - 1), whose logarithm is still to be taken off the next; lgamma, digamma and trigamma of x) for x >= 1: Stirling's
+    """For x >= 1, (product x (x + 1) .. (x + SHIFT - 1), lgamma before the product's logarithm is subtracted, digamma, trigamma of x), from Stirling's
     series at x + SHIFT (Abramowitz and Stegun 1964, 6.1.40, 6.3.18 and 6.4.12) and the recurrence from there."""
     product, slope, curvature = x, 1.0, 0.0
     for i in range(1, SHIFT):

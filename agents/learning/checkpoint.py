@@ -1,8 +1,8 @@
-"""Checkpoints: everything that training needs to continue as if it had never stopped.
+"""Checkpoints: everything that training needs to continue as if it had not stopped.
 
 Checkpoints are taken between rollouts and do not contain the state of the environments. Instead, all environments start new episodes at
-every checkpoint, with seeds derived from the learner's seed and steps. An uninterrupted run and a resumed one therefore do the same, and
-their weights are equal bit for bit (with the same PyTorch, on the same type of machine).
+every checkpoint, with seeds derived from the learner's seed and steps. So an uninterrupted run and a resumed one do the same, and their
+weights are equal bit for bit (with the same PyTorch, on the same type of machine).
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ NETWORK, OPTIMISER, BEST = "network.", "optimiser.", "best."
 
 
 def save(learner: PPO, training: dict[str, Any], path: Path, best: Mapping[str, Tensor] = MappingProxyType({})) -> None:
-    """Writes weights, optimiser state, random state and steps of a learner, the best weights so far if training stops early, and the caller's
-    own JSON."""
+    """Writes weights, optimiser state, random state and steps of a learner, the best weights so far if training uses early stopping, and the
+    caller's own JSON."""
     tensors = {NETWORK + name: tensor for name, tensor in learner.network.state_dict().items()}
     tensors |= {OPTIMISER + name: tensor for name, tensor in learner.optimiser.state_dict().items()}
     tensors |= {BEST + name: tensor for name, tensor in best.items()}
@@ -32,7 +32,7 @@ def save(learner: PPO, training: dict[str, Any], path: Path, best: Mapping[str, 
 
 
 def restore(learner: PPO, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Restores a learner with the same settings; returns the caller's JSON and the best weights. PolicyFileError if the networks differ."""
+    """Restores a learner with the same settings; returns the caller's JSON and the best weights. Raises PolicyFileError if the networks differ."""
     tensors, metadata = files.read(path, KIND)
     weights, optimiser, best = (
         {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

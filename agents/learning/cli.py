@@ -1,4 +1,4 @@
-"""`serl train`: learn a policy."""
+"""`serl train`: trains a policy."""
 
 from pathlib import Path
 

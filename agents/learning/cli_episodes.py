@@ -1,4 +1,4 @@
-"""`serl episodes`: data for offline learners, and a policy that imitates the best of them."""
+"""`serl episodes`: exports data for offline learners, and clones the best episodes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,7 +131,7 @@ def _record(
 def clone(dataset: str, best: float, epochs: int, seed: int, output: Path) -> None:
     """Train a policy that imitates the best episodes of DATASET, a name or folder of `serl episodes export`.
 
-    `serl evaluate` and `serl execute` take the policy, as any other.
+    `serl evaluate` and `serl execute` accept it like any other policy.
     """
     from serl.extras import require
 

@@ -108,7 +108,7 @@ def evaluate(
 def _evaluate_market(
     market: "MarketConfig", policies: tuple[str, ...], curve: Path | None, episodes: int, seed: int, on: str
 ) -> "tuple[Evaluation, str]":
-    """The evaluation in one market, and a line about the origin of its orders and policies."""
+    """Evaluates in one market; returns the evaluation and a line about the origin of its orders and policies."""
     from serl.agents.learning.environments import Scenario
 
     scenario = Scenario(market)
@@ -120,14 +120,14 @@ def _evaluate_market(
 
 
 def fit_rule(name: str, scenario: "Scenario") -> "Policy":
-    """The rule of a name in FITTED, fitted on the training part."""
+    """Fits the rule with a name in FITTED on the training part."""
     from serl.agents.learning.fitted_rules import fit_almgren_chriss, fit_patience, training_score
 
     return fit_patience(training_score(scenario)) if name == RULE else fit_almgren_chriss(scenario)
 
 
 def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":
-    """From NAME, NAME:MODE, a file or a folder. ConfigError for anything else, or a mode that the policy does not support."""
+    """Parses NAME, NAME:MODE, a file or a folder. Raises ConfigError for anything else, or a mode that the policy does not support."""
     from serl.agents.execution.policies.choose import NAMES, make_policy
     from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.policies.volume import Vwap
@@ -157,7 +157,7 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
 
 
 def _policy_file(path: Path) -> Path:
-    """The file of a trained policy, given the file or the folder of its run."""
+    """The file of a trained policy, given this file or the folder of its run."""
     if not path.is_dir():
         return path
     from serl.agents.learning.training import POLICY
@@ -181,7 +181,7 @@ def _evaluate_with_progress(
 
 
 def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
-    """The origin of orders and trained policies."""
+    """Describes the origin of the orders and the trained policies."""
     config, source = scenario.config, scenario.source.describe()
     where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
     files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
@@ -205,7 +205,7 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
 
 
 def _bar_costs(scenario: "Scenario") -> str:
-    """What trading costs in bars; nothing for other markets."""
+    """Describes the trading costs of bars; empty for other markets."""
     from serl.agents.execution.environment.bars import StaticBars
 
     config = scenario.config
@@ -216,7 +216,7 @@ def _bar_costs(scenario: "Scenario") -> str:
 
 
 def trained_with(metadata: dict[str, Any]) -> str:
-    """The model of fills of the bars that a policy was trained in; nothing for other markets."""
+    """The model of fills of the bars that a policy was trained in; empty for other markets."""
     trained = [one for one in metadata.get("data", []) if str(one.get("data", "")).endswith(".parquet")]
     fills = {one["market"].get("fills", FILLS_BEFORE) for one in trained if "market" in one}
     return f", trained with fills {' and '.join(sorted(fills))}" if fills else ""

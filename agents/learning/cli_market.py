@@ -1,4 +1,4 @@
-"""Options of commands that work orders in a market: `serl evaluate` and `serl episodes`."""
+"""Options of the commands that work orders in a market: `serl evaluate` and `serl episodes`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ SEED = click.option(
 
 
 def market_settings(config: Path | None) -> "MarketConfig":
-    """The market of settings of training, or the default one. Loading settings imports PyTorch, so it is done only for --config."""
+    """The market of a training's settings, or the default market. Loading settings imports PyTorch, so this is done only for --config."""
     from serl.agents.learning.market_config import MarketConfig
 
     if config is None:

@@ -1,8 +1,8 @@
 """Behaviour cloning of the better episodes of a dataset ("%BC" of Chen et al. 2021, Decision Transformer, arXiv 2106.01345, section 5.1).
 
-Of all episodes, the share with the highest returns is imitated: the network of a policy learns, by least squares, the actions that were taken in
-them. Squares are those of the action that the policy will take, its distribution's central one. A tenth of the orders is held out: training ends
-after `patience` epochs without a smaller error on them, and the best weights are kept. Decisions after an order is filled do not count.
+The share of episodes with the highest returns is imitated: a policy network learns their actions by least squares. The error is that of the action
+that the policy will take, its distribution's central one. A tenth of the orders is held out: training ends after `patience` epochs without a smaller
+error on them, and keeps the best weights. Decisions after an order is filled do not count.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from serl.agents.learning.policy import Policy
 from serl.agents.learning.settings import LearningSettings
 
 HELD_OUT = 10
-"""One order in so many is held out."""
+"""One in this many orders is held out."""
 
 
 class CloneConfig(LearningSettings):
@@ -38,7 +38,7 @@ class CloneConfig(LearningSettings):
 
 
 def best_episodes(returns: Any, share: float) -> Any:
-    """Numbers of the episodes with the highest returns (n,), at least one."""
+    """Indices of the episodes with the highest returns, at least one. returns: (n,)."""
     count = max(1, round(share * len(returns)))
     return np.sort(np.argsort(-returns, kind="stable")[:count])
 
@@ -47,8 +47,8 @@ def clone(
     episodes: Episodes, config: CloneConfig, network: NetworkConfig | None = None,
     report: Callable[[int, float], None] = lambda epoch, error: None,
 ) -> Policy:  # fmt: skip
-    """The policy that imitates the best episodes. Calls `report` after each epoch with its number and the held-out mean square error. DatasetError
-    unless the data are of the training part, or if there are too few orders to hold some out."""
+    """Trains a policy that imitates the best episodes. Calls `report` after each epoch with its number and the held-out mean square error. Raises
+    DatasetError unless the data are from the training part, or if there are too few orders to hold some out."""
     if episodes.about["part"] != "train":
         raise DatasetError(
             f"expected a dataset of the training part, got {episodes.about['part']}; a policy must not learn from what it is evaluated on"
@@ -80,7 +80,7 @@ def clone(
 
 
 def _held_out(orders: Any, random: np.random.Generator) -> Any:
-    """(n,) whether each of the decisions, of which (n,) are the orders, is held out; all of an order or none."""
+    """(n,) whether each decision is held out: all decisions of an order, or none. orders: (n,) order of each decision."""
     numbers = np.unique(orders)
     if len(numbers) < 2:
         raise DatasetError(
@@ -100,7 +100,7 @@ def _fit(
     actor: ActorCritic, observations: Tensor, wanted: Tensor, held: Any, config: CloneConfig, random: np.random.Generator,
     report: Callable[[int, float], None],
 ) -> tuple[dict[str, Tensor], int, float]:  # fmt: skip
-    """The best weights, the number of epochs, and the held-out error of the best."""
+    """Returns the best weights, the number of epochs, and the held-out error of the best weights."""
     adam = Adam(actor.vector, actor.gradient, actor.group_sizes)
     taught, checked = np.flatnonzero(~held), torch.from_numpy(np.flatnonzero(held))
     best, best_error, since, epoch = actor.state_dict(), float("inf"), 0, 0

@@ -11,7 +11,7 @@ from serl.agents.execution.environment.interface import Interface
 
 
 class ConcatVectorEnv(VectorEnv):
-    """The given vector environments as one, in order. LayoutMismatchError unless all have the observations and actions of the first.
+    """The given vector environments as one, in order. Raises LayoutMismatchError unless all have the observations and actions of the first.
 
     Their episodes must not be truncated. `unwrapped` is the first one."""
 
@@ -35,7 +35,7 @@ class ConcatVectorEnv(VectorEnv):
         return self.envs[0].unwrapped
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes in all of them, each with its own seed."""
+        """Starts new episodes in all environments; each vector environment has its own seed."""
         seeds = [None] * len(self.envs)
         if seed is not None:
             seeds = np.random.SeedSequence(seed).generate_state(len(self.envs)).tolist()
@@ -43,7 +43,7 @@ class ConcatVectorEnv(VectorEnv):
         return np.concatenate(observations), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of all of them; info is empty."""
+        """Steps all environments; info is empty."""
         split = np.split(np.asarray(actions), self._ends)
         steps = [env.step(own_actions)[:4] for env, own_actions in zip(self.envs, split, strict=True)]
         observations, rewards, terminated, truncated = (np.concatenate(values) for values in zip(*steps, strict=True))

@@ -1,4 +1,4 @@
-"""PPO for custom networks: any module that returns policy outputs and values, like those that a researcher proposes."""
+"""PPO for custom networks: any module that returns policy outputs and values, such as those that a researcher proposes."""
 
 import math
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
 
 CHECKED_ROWS = 3
-"""Observations in the trial run of a network that was loaded from a file."""
+"""Number of observations in the trial run of a network loaded from a file."""
 
 
 class CustomNetwork(nn.Module):
-    """Wraps a module, (B, size) to (B, outputs) and (B,) values, with the interface of an ActorCritic. Of `config` it uses the settings of
-    the action distribution.
+    """Wraps a module, which maps (B, size) to (B, outputs) and (B,) values, with the interface of an ActorCritic. Uses only the settings of the
+    action distribution from `config`.
 
-    Parameters that only the values depend on learn at the critic's rate, all others at the actor's. The order of all parameters, and with it
-    the result of training, is that of an ActorCritic where the module has the layers of one."""
+    Parameters that only the values depend on learn at the critic's rate, all others at the actor's. If the module has the layers of an
+    ActorCritic, its parameters have the same order, so the result of training is the same."""
 
     memory: None = None
 
@@ -45,7 +45,7 @@ class CustomNetwork(nn.Module):
         """See ActorCritic."""
 
     def start_at_zero(self) -> None:
-        """See ActorCritic. NotExportableError unless a linear layer gives the policy's outputs."""
+        """See ActorCritic. Raises NotExportableError unless a linear layer returns the policy's outputs."""
         traced = trace_graph(self.module)  # its constants are the module's own parameters
         result = traced.graph["given"][0]
         name, arguments = traced.graph["nodes"][result["node"]][:2] if "node" in result else ("an input", [])
@@ -58,7 +58,7 @@ class CustomNetwork(nn.Module):
                 traced.get_buffer(argument["tensor"]).zero_()
 
     def initial_state(self, count: int) -> Tensor:
-        """(count, 0): there is no memory."""
+        """(count, 0), because there is no memory."""
         return torch.zeros(count, 0)
 
     def encode(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,20 +83,20 @@ class CustomNetwork(nn.Module):
         return self.outputs_and_values(features)[1]
 
     def export(self) -> "CustomNetwork":
-        """The same network as plain data, see graphs.py. NotExportableError if that is not possible."""
+        """The same network as plain data; see graphs.py. Raises NotExportableError if that is not possible."""
         network = CustomNetwork(trace_graph(self.module), self.config, *self._shape)
         network.load_state_dict({"log_std": self.log_std.detach()}, strict=False)
         return network
 
     def to_json(self) -> dict[str, Any]:
-        """The network's part of a policy file's metadata; exported networks only."""
+        """The network's part of a policy file's metadata; only for exported networks."""
         return {"network": self.config.model_dump(), "graph": self.module.graph}
 
 
 def value_parameters(module: nn.Module, size: int) -> list[nn.Parameter]:
-    """The parameters that the values of a module for `size` observations depend on, and the policy's outputs do not."""
+    """The parameters that the values of a module depend on but the policy's outputs do not. size: numbers in an observation."""
     parameters = list(module.parameters())
-    if not parameters:  # a graph, which does not learn
+    if not parameters:  # a graph, which does not train
         return []
     outputs, values = module(torch.zeros(CHECKED_ROWS, size))
     policy, value = (
@@ -119,7 +119,7 @@ def action_distribution(config: NetworkConfig, low: Any, high: Any) -> Any:
 def load_custom_network(
     metadata: dict[str, Any], tensors: dict[str, Tensor], observation_size: int, low: Any, high: Any
 ) -> CustomNetwork:
-    """The exported network of a policy file. NotExportableError if its graph does not fit these sizes."""
+    """Loads the exported network of a policy file. Raises NotExportableError if its graph does not fit these sizes."""
     config, prefix = NetworkConfig(**metadata["network"]), "module."
     constants = {name.removeprefix(prefix): values for name, values in tensors.items() if name.startswith(prefix)}
     graph = Graph(metadata["graph"], constants)
@@ -131,7 +131,7 @@ def load_custom_network(
 
 
 class CustomPPO(PPO):
-    """PPO with a custom network, which `build(observation size, outputs)` makes."""
+    """PPO with a custom network, made by `build(observation size, outputs)`."""
 
     def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig, build: Any) -> None:
         self._build = build

@@ -22,12 +22,12 @@ EDGE = 1e-6
 
 
 class Distribution(Protocol):
-    """A family of distributions of (k,) actions between low and high."""
+    """A family of distributions over (k,) actions between low and high."""
 
     output_size: int
-    """Network outputs that parametrise a distribution."""
+    """Number of network outputs that parametrise a distribution."""
     log_std_size: int
-    """Parameters that do not depend on the observation: k for Gaussians, else 0."""
+    """Number of parameters that do not depend on the observation: k for Gaussians, else 0."""
 
     def sample(self, outputs: Tensor, log_std: Tensor, random: np.random.Generator) -> Tensor:
         """(B, k) latents."""
@@ -39,7 +39,8 @@ class Distribution(Protocol):
         """(B, k) actions in the box."""
 
     def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """(..,) log density of the action scaled to the unit box or, if squashed, to (-1, 1), of bins the log probability; (..,) entropies."""
+        """Returns (..,) log densities of the action, scaled to the unit box or, if squashed, to (-1, 1) (for bins, log probabilities), and (..,)
+        entropies."""
 
 
 class _Box:
@@ -72,7 +73,7 @@ class Gaussian(_Box):
         return torch.minimum(torch.maximum(latents, self.low), self.low + self.width)
 
     def log_prob_and_entropy(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """See Distribution; of the action before clipping."""
+        """See Distribution; for the action before clipping."""
         scaled, total = (latents - outputs) * (-log_std).exp(), log_std.sum() + len(log_std) * HALF_LOG_2PI
         return (-0.5 * scaled * scaled).sum(-1) - total, (total + 0.5 * len(log_std)).expand(outputs.shape[:-1])
 
@@ -92,7 +93,7 @@ class Squashed(Gaussian):
 
 
 class Beta(_Box):
-    """Independent Beta distributions on the box with both parameters above 1, so that there is one mode."""
+    """Independent Beta distributions on the box, with both parameters above 1 so that there is one mode."""
 
     log_std_size = 0
 
@@ -101,7 +102,7 @@ class Beta(_Box):
         self.output_size = 2 * len(low)
 
     def shapes(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, k) alpha and beta."""
+        """(B, k) alpha and (B, k) beta."""
         both = 1 + functional.softplus(outputs)
         alpha, beta = both.chunk(2, dim=-1)
         return alpha, beta

@@ -1,8 +1,8 @@
-"""Early stopping: the stopping time of a training run is chosen on validation orders, because PPO on few days keeps improving on those days long
+"""Early stopping: chooses the stopping time of a training run on validation orders, because PPO on few days keeps improving on those days long
 after it has become worse on others.
 
-At every checkpoint the present policy works the same validation orders. The run keeps the best policy so far and ends when `patience`
-checkpoints in a row have not been better.
+At every checkpoint the current policy works the same validation orders. The run keeps the best policy so far and ends after `patience`
+checkpoints in a row that are not better.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ class StoppingConfig(LearningSettings):
 
 
 class EarlyStopping:
-    """Keeps the best weights. `state` is JSON for a checkpoint, `weights` its tensors."""
+    """Keeps the best weights. In a checkpoint, `state` is the JSON and `weights` are the tensors."""
 
     def __init__(self, config: StoppingConfig, score: Callable[[], float]) -> None:
-        """score: mean PA in bps of the present policy on the validation orders."""
+        """score: returns the mean PA in bps of the current policy on the validation orders."""
         self._config, self._score = config, score
         self.best_bps = self.last_bps = -np.inf
         self.best_steps, self.scored_steps, self.worse = 0, -1, 0
@@ -45,7 +45,7 @@ class EarlyStopping:
         return self.worse >= self._config.patience
 
     def at_checkpoint(self, steps: int, weights: dict[str, Tensor]) -> None:
-        """Scores the policy after so many steps, once: a resumed run begins with the checkpoint that it ended with."""
+        """Scores the policy after `steps` steps, once: a resumed run begins with the checkpoint at which it ended."""
         if steps == self.scored_steps:
             return
         self.scored_steps, self.last_bps = steps, self._score()
@@ -61,15 +61,15 @@ class EarlyStopping:
         return {name: getattr(self, name) for name in names}
 
     def restore(self, state: dict[str, Any], weights: dict[str, Tensor]) -> None:
-        """Continues where a checkpoint was taken."""
+        """Restores the state and the weights of a checkpoint."""
         for name, value in state.items():
             setattr(self, name, value)
         self.weights = weights
 
 
 def validation_scorer(market: MarketConfig, config: StoppingConfig) -> Callable[[Policy], float]:
-    """Mean PA in bps of a policy on the validation orders of a market, as `serl evaluate` measures it. ConfigError if training hours of the
-    settings share time with them."""
+    """Returns a function that scores a policy: mean PA in bps on the validation orders of a market, as `serl evaluate` measures it. Raises
+    ConfigError if training hours of the settings share time with them."""
     scenario = _validation_scenario(market, config.orders)
     episodes = scenario.sampler.sample(np.random.Generator(np.random.PCG64(config.seed)), config.orders)
     advantages = undisturbed_score(scenario, episodes)
@@ -77,7 +77,7 @@ def validation_scorer(market: MarketConfig, config: StoppingConfig) -> Callable[
 
 
 def _validation_scenario(market: MarketConfig, orders: int) -> Scenario:
-    """The validation part. Hours of the settings are those of training: other simulated days may have the same, but not the same recorded day."""
+    """The validation part. Hours in the settings are training hours: other simulated days may use the same hours, the same recorded day may not."""
     changes = {"part": VALIDATION, "environments": min(market.environments, orders)}
     validation = with_overrides(market, changes)
     if market.hours is None or market.kind == "dynamic":

@@ -35,7 +35,7 @@ from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
 SCALED_WITH = 32
-"""Parent orders with which `serl/Execution-v0` fits the units of observations, so that they do not depend on the number of environments."""
+"""Number of parent orders on which `serl/Execution-v0` fits the units of observations, so that these do not depend on the number of environments."""
 
 
 class Scenario:
@@ -45,8 +45,8 @@ class Scenario:
         self, config: MarketConfig, days: Sequence[Day] | None = None, *, source: Source | None = None, reward: Reward | None = None,
         agents: int = 1,
     ) -> None:  # fmt: skip
-        """days, source, reward: used instead of those of the settings. agents: how many share a parent order; in replayed books they trade in
-        the same book, in other markets each trades in its own copy."""
+        """days, source, reward: replace those of the settings. agents: how many agents share a parent order; in replayed books they trade in the
+        same book, in other markets each trades in its own copy."""
         self.config, self.agents, self._reward = config, agents, reward
         self.source = source or open_source(config, days)
         if agents > 1 and config.kind == "replay" and isinstance(self.source, Books):
@@ -64,7 +64,7 @@ class Scenario:
 
     @property
     def market_name(self) -> str:
-        """The kind of the market; for bars, with the model of what a resting order fills."""
+        """The kind of the market; for bars, with the model of fills of resting orders."""
         of_bars = isinstance(self.market, StaticBars)
         if of_bars:
             return f"{self.config.kind} market of bars, fills {self.config.fills}"
@@ -73,11 +73,11 @@ class Scenario:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Parent orders in the part of the data that the settings name."""
+        """A sampler of parent orders in the part of the data that the settings name."""
         return self.sampler_of(self.config.part)
 
     def sampler_of(self, part: str) -> Sampler:
-        """Parent orders in a part of the data."""
+        """A sampler of parent orders in a part of the data."""
         config = self.config
         hours = self.source.hours(part)
         orders = RandomOrders(hours, config.duration_s, config.interval_s, config.share_min, config.share_max)
@@ -90,8 +90,8 @@ class Scenario:
 
     @cached_property
     def forecasts(self) -> Forecasts | None:
-        """Those of the settings. SignalError for a file that is no forecaster; ConfigError for bars, or if the forecaster was trained on hours of
-        recorded days that are not for training."""
+        """The forecasts of the settings. Raises SignalError if the file is not a forecaster, and ConfigError for bars, or if the forecaster was
+        trained on hours of recorded days outside the training part."""
         path = self.config.forecaster
         if path is None:
             return None
@@ -115,7 +115,7 @@ class Scenario:
                 )
 
     def check_not_trained_on(self, policy: Policy) -> None:
-        """ConfigError if the policy of a file learnt, by what the file says, in the hours of the days on which policies are compared."""
+        """Raises ConfigError if a policy was trained, according to its file, in the hours of the days on which policies are compared."""
         file: Any = policy
         if self.config.part == TRAIN or policy.interface is None:
             return
@@ -129,7 +129,7 @@ class Scenario:
 
     @property
     def reward(self) -> Reward:
-        """That of each agent."""
+        """The reward of each agent."""
         config = self.config
         if self._reward is not None:
             return self._reward
@@ -140,7 +140,7 @@ class Scenario:
         return PriceAdvantage()
 
     def fit_scales(self) -> Scales:
-        """Units of observations, always fitted on the training part, without our orders."""
+        """Fits the units of observations, always on the training part and without our orders."""
         return fit_scales(self.market, self.sampler_of(TRAIN))
 
     def env(self, scales: Scales) -> ExecutionVectorEnv:
@@ -152,7 +152,7 @@ class Scenario:
         )  # fmt: skip
 
     def env_for(self, policy: Policy, mode: str) -> ExecutionVectorEnv:
-        """An environment with the observations of a policy, in one of its action modes."""
+        """An environment with the observations of a policy and one of its action modes."""
         return self._env(**environment_settings(policy, mode))
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:

@@ -1,8 +1,8 @@
-"""Whole episodes of policies, as an offline learner needs them: observations, actions and rewards of every decision.
+"""Records whole episodes of policies for offline learners: observations, actions and rewards of every decision.
 
-All policies are recorded in one environment, `serl/Execution-v0` with the settings of the market and action mode `hybrid`, in which every child order
-of one decision can be said. A policy with other observations or another mode decides from a view of the same market and accounts. Its decision is
-written in the actions of the environment, limited to their box, and it is this action that is executed: replayed, it gives the same episode.
+All policies are recorded in one environment, `serl/Execution-v0` with the settings of the market and action mode `hybrid`, which can express every
+child order of a decision. A policy with other observations or another mode decides from a view of the same market and accounts. Its decision is
+converted to an action of the environment, clipped to the box, and this action is executed: replaying it gives the same episode.
 """
 
 from collections.abc import Callable
@@ -34,26 +34,26 @@ class Recording:
     orders: Rows
     """(n,) EPISODE rows."""
     observations: NDArray[np.float32]
-    """(n, s + 1, size), the last after the end."""
+    """(n, s + 1, size); the last is after the end."""
     actions: NDArray[np.float32]
     """(n, s, 3) in [-1, 1], as `serl/Execution-v0` takes them."""
     rewards: Floats
     """(n, s) in bps of the order."""
     remaining_lots: NDArray[np.int64]
-    """(n, s + 1) before each decision, and after forced completion."""
+    """(n, s + 1) remaining lots before each decision and after forced completion."""
     mids_ticks: Floats
-    """(n, s + 1) at the same times."""
+    """(n, s + 1) mids at the same times."""
     results: dict[str, Floats]
-    """(n,) each, see Accounts.results; and `arrival_mid_ticks`."""
+    """(n,) each: Accounts.results, and `arrival_mid_ticks`."""
 
 
 def recorded_scenario(config: MarketConfig) -> Scenario:
-    """The scenario in which episodes of a market are recorded: its environment is that of `serl/Execution-v0`, with the same units."""
+    """The scenario in which episodes of a market are recorded. Its environment is that of `serl/Execution-v0`, with the same units."""
     return Scenario(with_overrides(config, {"actions": MODE, "environments": SCALED_WITH}))
 
 
 class _Observers(Observer):
-    """The observer of an environment, which keeps that of a view at the same step."""
+    """The observer of an environment, which keeps the observer of a view at the same step."""
 
     def __init__(self, count: int, own: Observer, of_view: Observer) -> None:
         super().__init__(count, own.layout, own.scales, own.forecasts)
@@ -71,7 +71,7 @@ class _Observers(Observer):
 
 
 def _view_for(env: ExecutionVectorEnv, contender: Contender) -> ExecutionVectorEnv:
-    """What a policy sees of an environment: its own observations and actions, over the same market and accounts."""
+    """A policy's view of an environment: the policy's own observations and actions, on the same market and accounts."""
     settings = environment_settings(contender.policy, contender.mode)
     forecasts = env.forecasts if settings.get("layout", Layout()).horizons_s else None
     view = ExecutionVectorEnv(env.market, env.sampler, fee_bps=env.accounts.fee_bps, forecasts=forecasts, **settings)
@@ -91,8 +91,8 @@ def _in_box(env: ExecutionVectorEnv, view: ExecutionVectorEnv, decided: Floats) 
 def record_orders(
     scenario: Scenario, scales: Scales, contender: Contender, orders: Rows, report: Callable[[int], None] = lambda done: None
 ) -> Recording:  # fmt: skip
-    """Works the EPISODE rows (n,), which all have the same number of decisions, in a scenario of `recorded_scenario`. Calls `report` with
-    the number of orders done."""
+    """Works (n,) EPISODE rows, which all have the same number of decisions, in a scenario of `recorded_scenario`. Calls `report` with the number
+    of finished orders."""
     env = scenario.env(scales)
     view = _view_for(env, contender)
     low = env.single_action_space.low

@@ -16,7 +16,7 @@ class PolicyFileError(LearningError):
 
 
 class DatasetError(LearningError):
-    """A folder is not a dataset that serl wrote."""
+    """A folder is not a dataset written by serl."""
 
 
 class EvaluationFileError(LearningError):

@@ -1,12 +1,12 @@
 """Evaluates policies on the same held-out parent orders. docs/execution.md defines the measures.
 
-Every contender works the same EPISODE rows in the same market. One more run trades nothing within the window: PA of all contenders is taken
-against its VWAP, and its mids show the market without us (common random numbers). The shortfall is IS = IMPACT + RISK: IMPACT is the
+Every contender works the same EPISODE rows in the same market. One more run trades nothing within the window: the PA of all contenders is
+relative to its VWAP, and its mids show the market without us (common random numbers). The shortfall is IS = IMPACT + RISK: IMPACT is the
 difference of the mids at each decision, weighted by the quantity traded there; RISK is the rest, the market's own moves and the spread.
 
-Two rows stand in every table: a TWAP, and the patience rule, which a trained policy must beat: PA_rule is PA minus the rule's on the
-same order. PA counts what was paid, with spread, impact and fees; PA_mid counts what is traded between two decisions at the mean of the mids at
-both (what is forced, at the mid at the end), as papers do whose markets have no spread. FEES, in markets that have some, are those in PA.
+Every table has two reference rows: a TWAP, and the patience rule, which a trained policy must beat. PA_rule is PA minus the rule's PA on the same
+order. PA uses the prices paid, with spread, impact and fees. PA_mid prices what is traded between two decisions at the mean of the mids at both
+(forced completion at the mid at the end), as in papers whose markets have no spread. FEES, in markets with fees, are those included in PA.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class Contender:
 
 
 RULE = Contender("patience", Patience(), "hybrid")
-"""The rule as it is without training days to fit it on."""
+"""The patience rule with its default settings, for use without training days to fit it on."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class Outcome:
     """The outcome of n orders of s decisions."""
 
     results: dict[str, Floats]
-    """(n,) each, see Accounts.results; and `mid_price_ticks`, the mean mid of what was traded."""
+    """(n,) each: Accounts.results, and `mid_price_ticks`, the mean mid of what was traded."""
     actions: Floats
     """(decisions, k) actions of orders with a remaining quantity."""
     mids_ticks: Floats
-    """(n, s) at each decision."""
+    """(n, s) mids at each decision."""
     lots: Floats
-    """(n, s) lots traded by each decision; the last includes forced completion."""
+    """(n, s) lots traded in each decision; the last includes forced completion."""
 
 
 def execute_orders(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> Outcome:
-    """Works the EPISODE rows (n,), as many at a time as there are environments. ConfigError unless all have the same number of decisions."""
+    """Works (n,) EPISODE rows, as many at a time as there are environments. Raises ConfigError unless all have the same number of decisions."""
     steps = int(episodes["steps"][0])
     if np.any(episodes["steps"] != steps):
         raise ConfigError(
@@ -101,7 +101,7 @@ def execute_orders(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> O
 
 
 def _mid_price(episodes: Rows, afi: Floats, lots: Floats, mids_ticks: Floats, end_mids_ticks: Floats) -> Floats:
-    """(n,) mean mid of the traded lots (n, s); the forced ones, which the last decision's include, count at the mid at the end."""
+    """(n,) mean mid of the traded lots (n, s). Forced lots, which the last decision includes, count at the mid at the end."""
     after = np.concatenate((mids_ticks[:, 1:], end_mids_ticks[:, None]), axis=1)
     between = 0.5 * (np.where(np.isnan(mids_ticks), after, mids_ticks) + np.where(np.isnan(after), mids_ticks, after))
     forced = np.minimum(afi * episodes["qty_lots"], lots[:, -1])
@@ -112,7 +112,7 @@ def _mid_price(episodes: Rows, afi: Floats, lots: Floats, mids_ticks: Floats, en
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its confidence interval; without one, its ends are NaN."""
+    """A value with its confidence interval; the ends are NaN if there is none."""
 
     value: float
     low: float
@@ -121,12 +121,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Row:
-    """A contender's line in the table."""
+    """A contender's row in the table."""
 
     name: str
     estimates: dict[str, Estimate]
     columns: dict[str, Floats]
-    """(n,) each, see `costs`; NaN in those of PA where the market did not trade in the window."""
+    """(n,) each; see `costs`. Columns of PA are NaN where the market did not trade in the window."""
     actions: Floats
     """(decisions, k)"""
     remaining: Floats
@@ -142,7 +142,7 @@ class Evaluation:
     rows: list[Row]
     orders: int
     without_trades: int
-    """Orders without PA, because the market did not trade in their window."""
+    """Number of orders without PA, because the market did not trade in their window."""
     clusters: int
     unit: str
     """What the bootstrap resamples: dates, symbol-days, or blocks of these."""
@@ -154,8 +154,8 @@ def evaluate(
     report: Callable[[int, int], None] = lambda done, total: None, rule: Contender = RULE, on: str = LOCAL,
 ) -> Evaluation:  # fmt: skip
     """Evaluates a TWAP with market orders, the rule, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the
-    number of runs finished and in total. on: the place of the runs, one for each contender (`serl.cluster.check_place`); a cluster opens the
-    market of the scenario's settings anew. ConfigError for a policy that was trained in the hours of the orders."""
+    number of finished runs and the total. on: where the runs, one for each contender, are executed (`serl.cluster.check_place`); a cluster opens
+    the market again from the scenario's settings. Raises ConfigError for a policy that was trained in the hours of the orders."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
     for contender in contenders:
         scenario.check_not_trained_on(contender.policy)
@@ -206,8 +206,8 @@ def _work_anew(market: MarketConfig, contender: Contender, rows: Rows) -> Outcom
 
 
 def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
-    """(n,) cluster of each order for the bootstrap, and the kind of cluster: dates, because all stocks of a date move together; if there are
-    few, symbol-days; if there are few of these too, blocks of a window's length within them."""
+    """(n,) cluster of each order for the bootstrap, and the kind of cluster: dates, because all stocks of a date move together; symbol-days, if
+    there are few dates; blocks of a window's length within symbol-days, if there are few of these too."""
     window = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
     blocks = np.unique(np.stack((episodes["day"], window)), axis=1, return_inverse=True)[1].ravel()
     candidates = [
@@ -221,8 +221,8 @@ def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArra
 def costs(
     episodes: Rows, outcome: Outcome, without_us: Outcome, twap: Outcome, rule: Outcome | None = None
 ) -> dict[str, Floats]:
-    """(n,) each: the columns of MEASURES, from the outcome of the orders, of the same windows without trading, of a TWAP, and of the rule; without
-    that, `pa_rule` is missing."""
+    """(n,) each: the columns of MEASURES, from the outcomes of the orders, of the same windows without trading, of a TWAP and of the rule. Without
+    the rule, `pa_rule` is missing."""
     sign, price, vwap = episodes["sign"], outcome.results["price_ticks"], without_us.results["vwap_ticks"]
     arrival = without_us.mids_ticks[:, 0]
     moved = np.nan_to_num(outcome.mids_ticks - without_us.mids_ticks)
@@ -239,7 +239,7 @@ def costs(
 
 
 def gain_loss_ratio(advantages: Floats) -> float:
-    """mean(PA given PA > 0) / |mean(PA given PA < 0)|; NaN without both."""
+    """mean(PA given PA > 0) / |mean(PA given PA < 0)|; NaN unless both exist."""
     gains, losses = advantages[advantages > 0], advantages[advantages < 0]
     return float(gains.mean() / abs(losses.mean())) if len(gains) and len(losses) else float("nan")
 
@@ -269,7 +269,7 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
 
 
 def measured(name: str, columns: dict[str, Floats]) -> float:
-    """A measure without its interval; NaN are left out."""
+    """A measure without its interval; ignores NaN."""
     column, measure = MEASURES[name]
     return _finite_measure(measure, columns[column])
 
@@ -277,9 +277,9 @@ def measured(name: str, columns: dict[str, Floats]) -> float:
 def bootstrap_estimates(
     columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES), *, clusters_min: int = 1
 ) -> dict[str, Estimate]:  # fmt: skip
-    """Each of the measures that has a column, with its 95 % interval from BOOTSTRAPS resamples of whole clusters (see `expanded`: with few clusters
-    wider than their central 95 %); NaN are left out. With fewer clusters than `clusters_min` the ends are NaN: all draws lie between the smallest
-    and the largest of three clusters, which the truth does in 75 % of cases."""
+    """Each measure that has a column, with its 95 % interval from BOOTSTRAPS resamples of whole clusters (with few clusters wider than the central
+    95 % of the resamples, see `expanded`); ignores NaN. With fewer clusters than `clusters_min` the ends are NaN: with three clusters, for example,
+    all draws are between the smallest and the largest, and the true value is so in only 75 % of cases."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [

@@ -1,4 +1,4 @@
-"""Evaluations of policies as tables. docs/tables.md lists their columns."""
+"""Tables of the evaluations of policies. docs/tables.md lists their columns."""
 
 import json
 from pathlib import Path
@@ -16,10 +16,9 @@ SHARES = ("afi", "ffr")
 
 
 def evaluation(source: Evaluation | Path | str) -> Table:
-    """A row for each market, policy and measure, with its 95 % interval: of an evaluation, of the evaluation.json that `serl evaluate` wrote,
-    or of the folder with it.
+    """A row for each market, policy and measure, with its 95 % interval.
 
-    EvaluationFileError if the file is not one.
+    source: an evaluation, the evaluation.json that `serl evaluate` wrote, or its folder. Raises EvaluationFileError if the file is not one.
     """
     markets = markets_json([Section(source, "")]) if isinstance(source, Evaluation) else _read_markets(Path(source))
     found: list[tuple[Any, ...]] = []
@@ -37,7 +36,7 @@ def evaluation(source: Evaluation | Path | str) -> Table:
 
 
 def evaluation_orders(evaluation: Evaluation) -> Table:
-    """A row for each policy and parent order of an evaluation in Python: its costs, NaN where the market did not trade."""
+    """A row with the costs of each policy and parent order of an evaluation in Python; NaN where the market did not trade."""
     rows, orders = evaluation.rows, np.arange(evaluation.orders)
     columns: dict[str, Column] = {
         "market": Names.encode([evaluation.market] * (len(rows) * len(orders))),

@@ -1,4 +1,4 @@
-"""Safetensors files with JSON metadata in their header; they cannot contain code."""
+"""Safetensors files with JSON metadata in the header. They cannot contain code."""
 
 import json
 from pathlib import Path
@@ -18,18 +18,18 @@ RENAMED_SINCE_1 = {
     "checkpoint": {"network.free": "network.log_std"},
     "halop": {"queue": "dqn"},
 }
-"""By kind: prefixes of tensor names in files of version 1, and what they are called now."""
+"""By kind of file: prefixes of tensor names in version 1, and their current names."""
 
 
 def write(path: Path, kind: str, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-    """Writes the file atomically. UnwritableFileError if the folder is not writable."""
+    """Writes the file atomically. Raises UnwritableFileError if the folder is not writable."""
     text = json.dumps({"kind": kind, "version": VERSION, **metadata})
     with atomic_file(path) as file:
         file.write(save({name: tensor.contiguous() for name, tensor in tensors.items()}, {KEY: text}))
 
 
 def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, metadata) of a file of one of the kinds, with the tensor names of this version. PolicyFileError for any other file."""
+    """Reads (tensors, metadata) of a file of one of the kinds, with the tensor names of this version. Raises PolicyFileError for any other file."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))

@@ -1,13 +1,14 @@
 """The rules that a trained policy must beat, fitted on training orders only.
 
-`fit_patience` looks for the patience rule (reactive.py) with the highest mean PA: one setting at a time over GRID, beginning with the default, until
-no change helps. It is taken if it beats the TWAP, which is a patience rule too, by more than ERRORS standard errors (paired by order), and else the TWAP
-is: delays earn or lose whatever the market did in those days. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
+`fit_patience` searches for the patience rule (reactive.py) with the highest mean PA: it varies one setting at a time over GRID, beginning with the
+default, until no change helps. It returns this rule if it beats the TWAP, which is also a patience rule, by more than ERRORS standard errors (paired
+by order), and otherwise the TWAP, because a delay gains or loses whatever the market did on those days. `fit_almgren_chriss` estimates σ and η of
+Almgren and Chriss:
 
 - σ: root mean square move of the mid between decisions, per root second; the median over orders.
-- η, in bars: impact_bps x 1e-4 x mid over the volume traded per second, what these charge; in books: τ / (2 ρ) with ρ lots per tick displayed
-  on a side, what a slice pays that walks through a book of even depth. The median over orders and steps.
-- λ is a preference and not a fact of the market: the one with which κT is URGENCY (κ per second, T the window).
+- η, in bars: impact_bps x 1e-4 x mid over the volume traded per second, which is what bars charge; in books: τ / (2 ρ) with ρ lots per tick displayed
+  on a side, which is what a slice pays in a book of even depth. The median over orders and steps.
+- λ is a preference and not a property of the market: the value for which κT is URGENCY (κ per second, T the window).
 """
 
 import dataclasses
@@ -35,14 +36,14 @@ TWAP_RULE = Patience(rest_slices=0.0, late_slices=-1.0)
 ERRORS = 2.0
 URGENCY = 1.0
 BAR_ORDERS, BOOK_ORDERS, BATCHES = 16384, 256, 64
-"""Training orders on which a rule is fitted, by the market; in bars, at most so many batches of as many as there are environments."""
+"""Number of training orders on which a rule is fitted, in bars and in books; in bars, at most BATCHES batches of one order per environment."""
 SECOND_NS = 1_000_000_000
 
 Score = Callable[[Policy, str], Floats]
 
 
 def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0) -> Score:
-    """(orders,) PA in bps of (policy, action mode) on training orders, against the VWAP of the market without us."""
+    """Returns a function from (policy, action mode) to (orders,) PA in bps on training orders, against the VWAP of the market without us."""
     bar_orders = min(BAR_ORDERS, BATCHES * scenario.market.count)
     orders = orders or (bar_orders if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
     episodes = training_orders(scenario, orders, seed)
@@ -50,7 +51,7 @@ def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0)
 
 
 def undisturbed_score(scenario: Scenario, episodes: Rows) -> Score:
-    """(n,) PA in bps of (policy, action mode) on EPISODE rows, against the VWAP of the market without us."""
+    """Returns a function from (policy, action mode) to (n,) PA in bps on EPISODE rows, against the VWAP of the market without us."""
     without_us = execute_orders(scenario.env_for(Hold(), "market"), Hold(), episodes).results["vwap_ticks"]
 
     def score(policy: Policy, mode: str) -> Floats:
@@ -100,14 +101,14 @@ def fit_almgren_chriss(scenario: Scenario, seed: int = 0) -> AlmgrenChriss:
 
 
 def _bar_impact(frames: Any, interval_s: float, impact_bps: float) -> float:
-    """η in ticks times seconds per lot of the market of bars; frames (steps, N). Without impact, that of 1e-3 bps."""
+    """η of the market of bars, in ticks times seconds per lot; frames (steps, N). If bars have no impact, η for an impact of 1e-3 bps."""
     mid = np.stack([mids(row) for row in frames])
     lots_per_s = np.maximum(frames["traded_lots"], 1) / interval_s
     return float(np.nanmedian(max(impact_bps, 1e-3) * 1e-4 * mid / lots_per_s))
 
 
 def _book_impact(frames: Any, interval_s: float) -> float:
-    """η in ticks times seconds per lot of books with an even depth; frames (steps, N)."""
+    """η of books with even depth, in ticks times seconds per lot; frames (steps, N)."""
     found = []
     for side in ("bid", "ask"):
         ticks, lots = frames[f"{side}_ticks"], frames[f"{side}_lots"]

@@ -1,4 +1,4 @@
-"""Folds of the training days: train on all but one, score on that one. Neither validation nor test days are touched."""
+"""Folds of the training days: train on all but one, score on that one. Validation and test days are not used."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FOLD = "fold"
 
 
 def _fold_of(part: str, config: MarketConfig) -> int | None:
-    """The fold that matters for a part; None for a part that has no folds. ConfigError for the part `fold` without a fold."""
+    """The fold that applies to a part; None for a part without folds. Raises ConfigError for the part `fold` without a fold."""
     if part == FOLD and config.fold is None:
         raise ConfigError("part: expected `fold` only with a fold, got none; set market.fold")
     if config.fold is not None and config.fold >= config.folds:
@@ -23,10 +23,10 @@ def _fold_of(part: str, config: MarketConfig) -> int | None:
 
 
 def fold_of_hours(hours: Sequence[Hours], dates: Sequence[int], part: str, config: MarketConfig) -> Sequence[Hours]:
-    """The hours of a part, given all hours of it (of training, for `fold`) and the date of each.
+    """The hours of a part, given all its hours (for `fold`, those of training) and the date of each.
 
-    Folds are runs of consecutive dates, so that neighbouring days are mostly in the same fold. With fewer dates than folds, each stretch is
-    cut into as many pieces of equal length instead.
+    Folds are runs of consecutive dates, so that neighbouring days are mostly in the same fold. If there are fewer dates than folds, each stretch is
+    cut into as many pieces of equal length as there are folds.
     """
     fold = _fold_of(part, config)
     if fold is None:
@@ -41,8 +41,8 @@ def fold_of_hours(hours: Sequence[Hours], dates: Sequence[int], part: str, confi
 
 
 def scored_data(day: Path, part: str, config: MarketConfig) -> list[Path]:
-    """The files to score a part on. The number of a fold means the same hours only among the same files, so a fold is cut from all training
-    data; any other part is that of `day`. ConfigError for a fold if `day` is not among the training data."""
+    """The files to score a part on: all training data for a fold, because a fold's number means the same hours only among the same files; `day` for
+    any other part. Raises ConfigError for a fold if `day` is not among the training data."""
     if part != FOLD:
         return [day]
     if day.resolve() not in {path.resolve() for path in config.data}:
@@ -54,7 +54,7 @@ def scored_data(day: Path, part: str, config: MarketConfig) -> list[Path]:
 
 
 def _pieces(hours: Hours, config: MarketConfig) -> list[tuple[Hours, int]]:
-    """A stretch cut into one piece per fold, with the number of its fold. ConfigError if a piece is too short for an order."""
+    """Cuts a stretch into one piece per fold; returns each with the number of its fold. Raises ConfigError if a piece is too short for an order."""
     length_ns = (hours.end_ns - hours.start_ns) // config.folds
     if length_ns < config.duration_s * 1e9:
         raise ConfigError(
@@ -69,7 +69,7 @@ def _pieces(hours: Hours, config: MarketConfig) -> list[tuple[Hours, int]]:
 
 
 def fold_seeds(part: str, config: MarketConfig) -> Sequence[int]:
-    """Numbers of simulated days, `simulated_days` of them: those in the fold, or outside it for training. There are always more to simulate."""
+    """`simulated_days` numbers of simulated days: those in the fold or, for training, outside it. There are always more days to simulate."""
     fold, count = _fold_of(part, config), config.simulated_days
     if fold is None:
         return range(count)

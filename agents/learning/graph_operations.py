@@ -1,4 +1,4 @@
-"""The operations of graphs (graphs.py): their names, how they run, and how large their results may be."""
+"""The operations of graphs (graphs.py): their names, their execution, and limits on the size of their results."""
 
 import math
 import operator
@@ -14,11 +14,11 @@ from serl.agents.learning.activations import Tanh, tanh
 from serl.agents.learning.errors import NotExportableError
 
 NODES_MAX, NUMBERS_MAX = 500, 2**19
-"""Operations, and numbers in all their results together, for a batch of one."""
+"""Limits of operations, and of numbers in all results together, for a batch of one."""
 PRODUCTS_MAX = 2**24
-"""Products in all matrix multiplications together, for a batch of one: about a millisecond."""
+"""Limit of products in all matrix multiplications together, for a batch of one: about a millisecond."""
 CONSTANTS_MAX = 2**14
-"""Constants that a file stores as text, for a graph that is not a network."""
+"""Limit of constants that a file stores as text, for a graph that is not a network."""
 INTEGER_MAX = 2**31
 OBSERVATIONS = "observations"
 OPTIONS = frozenset(
@@ -41,7 +41,7 @@ OPTIONS = frozenset(
 )
 """Allowed keyword arguments."""
 ARGUMENTS_MAX = {"relu": 1, "silu": 1, "mish": 1, "elu": 2, "leaky_relu": 2}
-"""Arguments before `inplace`, with which an operation would change observations or constants."""
+"""Number of arguments before `inplace`, which would let an operation change observations or constants."""
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide, "neg": torch.neg, "pow": torch.pow, "matmul": torch.matmul,
     "getitem": operator.getitem, "linear": functional.linear, "layer_norm": functional.layer_norm,
@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 BROADCAST = frozenset(
     {"add", "sub", "mul", "truediv", "pow", "clamp", "minimum", "maximum", "where", "gt", "ge", "lt", "le"}
 )
-"""Operations whose result has the common shape of their tensors."""
+"""Operations whose result has the broadcast shape of their tensors."""
 ARITHMETIC = {"add", "sub", "mul", "truediv", "neg", "pow"}
 """Operations that are also allowed on Python numbers."""
 ALIASES = {"view": "reshape", "div": "truediv", "true_divide": "truediv", "clip": "clamp", "concat": "cat"}
@@ -72,7 +72,7 @@ LAYERS: dict[type[nn.Module], tuple[str, tuple[str, ...]]] = {
     nn.SiLU: ("silu", ()), nn.Mish: ("mish", ()), nn.Softplus: ("softplus", ("beta", "threshold")),
     nn.LeakyReLU: ("leaky_relu", ("negative_slope",)), nn.Softmax: ("softmax", ("dim",)), nn.Flatten: ("flatten", ("start_dim", "end_dim")),
 }  # fmt: skip
-"""Operation of each layer, and the layer's attributes that are its further arguments."""
+"""The operation of each layer, and the layer's attributes that are further arguments of the operation."""
 IDENTITY_LAYERS = (nn.Identity, nn.Dropout)
 
 
@@ -93,15 +93,15 @@ def _common_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _listed(index: Any) -> int:
-    """How often the lists of an index can repeat a number."""
+    """How many times the lists in an index can repeat a number."""
     if isinstance(index, tuple):
         return math.prod(map(_listed, index))
     return sum(map(_listed, index)) if isinstance(index, list) else 1
 
 
 def numbers_at_most(name: str, arguments: list[Any], named: dict[str, Any]) -> int:
-    """The numbers in the result of an operation, before it runs; 0 for those that never return more numbers than they get.
-    (On PyTorch's device `meta` a first operation takes a second of imports.) NotExportableError if that depends on values."""
+    """The most numbers that the result of an operation can have, before it runs; 0 for operations that never return more numbers than they get.
+    Raises NotExportableError if this depends on values. (PyTorch's device `meta` is not used: its first operation takes a second of imports.)"""
     tensors = list(tensors_in([*arguments, *named.values()]))
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if name in ("cat", "stack"):
@@ -121,13 +121,13 @@ def numbers_at_most(name: str, arguments: list[Any], named: dict[str, Any]) -> i
 
 
 class Limits:
-    """Runs operations unless their results, or the multiplications for them, would be too many."""
+    """Runs operations unless they would have too many results or multiplications."""
 
     def __init__(self, rows: int) -> None:
         self._numbers, self._products = NUMBERS_MAX * max(1, rows), PRODUCTS_MAX * max(1, rows)
 
     def __call__(self, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
-        """The result. NotExportableError for too many."""
+        """The result. Raises NotExportableError if a limit is exceeded."""
         count = numbers_at_most(name, arguments, named)
         if name in ("matmul", "linear"):
             self._products -= count * arguments[0].shape[-1]

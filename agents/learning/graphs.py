@@ -1,5 +1,5 @@
 """Functions of tensors, especially networks, as plain data: operations from a fixed list, and constants. A trusted process can load and run
-such data from an untrusted one.
+such data from an untrusted process.
 
 `trace_graph` traces the operations of a module or function by symbolic execution (torch.fx). Operations outside the list, and control flow
 that depends on tensor values, raise NotExportableError. A node is [operation, arguments, options]; arguments are numbers, strings, None,
@@ -35,11 +35,11 @@ Operate = Callable[[str, list[Any], dict[str, Any]], Any]
 """Interprets an operation: its name, arguments and options."""
 
 TRACING = threading.Lock()
-"""torch.fx replaces methods of nn.Module, for all threads, while it traces; of two traces at once, the later would restore those of the other."""
+"""torch.fx replaces methods of nn.Module for all threads while it traces; of two traces at once, the later would restore the methods of the other."""
 
 
 class _Tracer(fx.Tracer):
-    """Traces its own thread alone: the networks of others compute as ever."""
+    """Traces only its own thread; networks of other threads compute as usual."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,24 +48,24 @@ class _Tracer(fx.Tracer):
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The call of a module, by any thread."""
+        """Intercepts the call of a module, in any thread."""
         if threading.get_ident() != self._thread:
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """An attribute that any thread has read."""
+        """Intercepts the read of an attribute, in any thread."""
         if threading.get_ident() != self._thread:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        """Known layers are single operations; the tracer enters all other modules."""
+        """Whether a module is a known layer, which is a single operation; the tracer enters all other modules."""
         return type(module) in LAYERS or isinstance(module, IDENTITY_LAYERS)
 
 
 class _GraphBuilder:
-    """Translates nodes of torch.fx to the nodes of a graph."""
+    """Translates torch.fx nodes to the nodes of a graph."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self.nodes, self.tensors = module, list[list[Any]](), dict[str, Tensor]()
@@ -77,7 +77,7 @@ class _GraphBuilder:
         return {"tensor": key}
 
     def _argument(self, value: Any) -> Any:
-        """An argument as plain data."""
+        """Converts an argument to plain data."""
         if isinstance(value, fx.Node):
             return self._references[value]
         if isinstance(value, list | torch.Size):
@@ -152,8 +152,8 @@ class _GraphBuilder:
 
 
 def trace_graph(function: nn.Module | Callable[[Any], Any]) -> "Graph":
-    """The graph of a module or function that maps observations to one or several tensors, with the same results. NotExportableError if it
-    has none."""
+    """Traces a module or function that maps observations to one or several tensors into a graph with the same results. Raises NotExportableError
+    if that is not possible."""
     tracer = _Tracer()
     try:
         with TRACING:
@@ -170,7 +170,8 @@ def trace_graph(function: nn.Module | Callable[[Any], Any]) -> "Graph":
 
 
 class Graph(nn.Module):
-    """Runs a graph: observations (B, d) to a tuple of tensors. NotExportableError for a graph outside the limits and lists of this module."""
+    """Runs a graph, which maps observations (B, d) to a tuple of tensors. Raises NotExportableError for a graph that exceeds the limits or uses
+    operations outside the list."""
 
     def __init__(self, graph: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__()
@@ -187,10 +188,11 @@ class Graph(nn.Module):
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
         self._shapes: tuple[tuple[int, ...], ...] | None = None
-        """Shapes of the results without their rows, once they are checked."""
+        """Shapes of the results without the row dimension, once checked."""
         self._shares_rows = False
         self._checked_rows: set[int] = set()
-        """Numbers of rows for which the results have been found small enough, and each of one row: a result may grow with the square of the rows."""
+        """Numbers of rows for which the results were checked: they are small enough (a result may grow with the square of the rows), and each depends
+        on its own row only."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Graph":
@@ -202,7 +204,7 @@ class Graph(nn.Module):
         return {"graph": self.graph, "numbers": {name: values.tolist() for name, values in self.state_dict().items()}}
 
     def require_few_constants(self, what: str) -> None:
-        """NotExportableError if a file cannot store the constants as text."""
+        """Raises NotExportableError if a file cannot store the constants as text."""
         if (count := sum(values.numel() for values in self.state_dict().values())) > CONSTANTS_MAX:
             raise NotExportableError(f"{what}: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
 
@@ -223,7 +225,7 @@ class Graph(nn.Module):
         return Ellipsis
 
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """(B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
+        """Maps (B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
         rows = len(observations)
         try:
             found = self._run(observations, None if rows in self._checked_rows else Limits(rows))
@@ -233,7 +235,7 @@ class Graph(nn.Module):
             shapes = tuple(tuple(values.shape) for values in found)
         except NotExportableError:
             raise
-        except Exception as error:  # a graph of another process may fail for some sizes only
+        except Exception as error:  # a graph of another process may fail for some sizes
             raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
         expected = None if self._shapes is None else tuple((rows, *shape) for shape in self._shapes)
         if expected is not None and shapes != expected:
@@ -241,11 +243,11 @@ class Graph(nn.Module):
         return found
 
     def _run(self, observations: Tensor, limits: "Limits | None") -> tuple[Tensor, ...]:
-        """`forward` within limits, None for those that have been checked."""
+        """Runs `forward` within limits; None if these have been checked already."""
         return self._evaluate({**self._buffers, OBSERVATIONS: observations}, limits or result)
 
     def _evaluate(self, tensors: Mapping[str, Tensor | None], operate: Operate) -> tuple[Tensor, ...]:
-        """The results of the graph for the observations and constants in `tensors`, by an interpretation of its operations."""
+        """Evaluates the graph for the observations and constants in `tensors`, with `operate` as the interpretation of its operations."""
         results: list[Any] = []
         for name, arguments, options in self.graph["nodes"]:
             positional = [self._value(argument, tensors, results) for argument in arguments]
@@ -254,8 +256,8 @@ class Graph(nn.Module):
         return tuple(self._value(argument, tensors, results) for argument in self.graph["given"])
 
     def _require_own_rows(self, rows: int, size: int) -> None:
-        """NotExportableError if the results of a row depend on other rows of (rows, size) observations: a decision would see those of others, which may be
-        later on the same day. It may depend on the number of rows whether they do."""
+        """Raises NotExportableError if the results of a row depend on other rows of (rows, size) observations: a decision would see the observations of
+        others, which may be later on the same day. Whether they do may depend on the number of rows."""
         if self._shares_rows or rows < 2:
             return
         constants = {name: values for name, values in self._buffers.items() if values is not None}
@@ -268,8 +270,8 @@ class Graph(nn.Module):
                     )
 
     def check(self, rows: int, size: int, *expected: tuple[int, ...], shares_rows: bool = False) -> None:
-        """NotExportableError unless it runs on (rows, size) observations and returns finite numbers of the expected shapes. shares_rows: results of a row
-        may depend on the other rows, now and later."""
+        """Raises NotExportableError unless the graph runs on (rows, size) observations and returns finite numbers of the expected shapes. shares_rows:
+        allows the results of a row to depend on the other rows, now and later."""
         observations = torch.zeros(rows, size)
         try:
             with torch.inference_mode():

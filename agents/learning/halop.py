@@ -1,12 +1,12 @@
 """HALOP-style limit-price placement with a hybrid action (after Pan et al., IJCAI 2022, arXiv 2207.11152).
 
-Only the abstract and the introduction of the paper were available to us, not its network sizes and losses; nothing here reproduces its results.
+Only the abstract and the introduction of the paper were available to us, not its network sizes and losses. Nothing here reproduces its results.
 
-At every decision an even slice of the remaining quantity rests at one price until the next decision; what is left at the end crosses the
-book. The price is found in two stages. A continuous actor (soft actor-critic, Haarnoja et al., arXiv 1801.01290: squashed Gaussian, twin
+At every decision an even slice of the remaining quantity rests at one price until the next decision; the remainder at the end crosses the
+book. The price is chosen in two stages. A continuous actor (soft actor-critic, Haarnoja et al., arXiv 1801.01290: squashed Gaussian, twin
 critics, learned temperature) proposes an offset from the same-side touch in bps, which selects the candidate ticks c - k .. c + k. A duelling
 double DQN (arXiv 1511.06581, 1509.06461) picks one of the candidates; it observes the tick size in bps and the queue at each candidate. For
-the critics the choice of the DQN is part of the market. Both learn from one replay buffer.
+the critics, the choice of the DQN is part of the market. Both stages learn from one replay buffer.
 """
 
 import math
@@ -37,7 +37,7 @@ from serl.exchange.errors import ConfigError
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0
 TICK_UNIT_BPS = 5.0
-"""Unit of the tick size in a state."""
+"""Unit of the tick size in a state, bps."""
 
 
 class HALOPConfig(BaselineConfig):
@@ -139,7 +139,7 @@ class HALOPNetwork(nn.Module):
 
 
 class HALOPPolicy(BaselinePolicy):
-    """Takes the actor's central offset and the best candidate around it."""
+    """Chooses the actor's central offset and the best candidate around it."""
 
     kind = "halop"
 
@@ -175,7 +175,7 @@ class HALOP:
             HALOPNetwork(observed, ticks, config, torch.Generator().manual_seed(config.seed)) for _ in range(2)
         )
         self.temperature = torch.zeros((), requires_grad=True)
-        """Its logarithm."""
+        """Logarithm of the temperature."""
         state_size = observed + 2 * ticks + 2
         self.buffer = ReplayBuffer(config.buffer, state_size, 0, 0, 0, state_size, 0)
         """State, offset, candidate, reward, next state, whether the order continues."""
@@ -202,7 +202,7 @@ class HALOP:
 
     @torch.no_grad()
     def _step(self, states: Tensor) -> Tensor:
-        """Makes one decision of all orders and adds it to the replay buffer; the next states."""
+        """Makes one decision of all orders and adds it to the replay buffer; returns the next states."""
         env, config, network, random = self.env, self.config, self.network, self.random
         count, choices = env.num_envs, 2 * config.candidates + 1
         offsets, _ = network.sample_offset(states, self._noise(count))
@@ -222,8 +222,8 @@ class HALOP:
         return next_states
 
     def _rewards(self, fills: Any, slices: Floats, before: Floats) -> Floats:
-        """What each decision gains over selling (buying) its slice at the mid, in bps of an even slice. Like `gain_on_twap`, but what older
-        slices left over is not marked to market, because its moves say nothing about the price chosen now."""
+        """The gain of each decision over selling (buying) its slice at the mid, in bps of an even slice. Like `gain_on_twap`, but without marking
+        to market what older slices left over, because moves on it are independent of the price chosen now."""
         episodes, after = self.env.accounts.episodes, mids(self.env.market.frames)
         unfilled = np.maximum(slices - fills["lots"], 0)
         even = episodes["qty_lots"] / episodes["steps"]
@@ -233,7 +233,7 @@ class HALOP:
         return torch.from_numpy(self.random.standard_normal(count, np.float32))
 
     def _gradient_step(self) -> tuple[float, float, float]:
-        """One gradient step of critics, DQN, actor and temperature, then of the target networks; the losses of the first three."""
+        """Takes one gradient step of critics, DQN, actor and temperature, then updates the target networks; returns the losses of the first three."""
         config, network, target = self.config, self.network, self._target
         states, offsets, candidates, rewards, next_states, not_done = self.buffer.sample(self.random, config.batch)
         temperature = self.temperature.detach().exp()

@@ -16,7 +16,7 @@ WEIGHT_MIN = 0.05
 
 
 class HybridConfig(LearningSettings):
-    """The rule of the weights, and their initial values."""
+    """Settings: the rule for the weights and their initial values."""
 
     rule: Literal["adaptive", "fixed", "static", "dynamic", "sequence"] = Field(
         "adaptive", description="static, dynamic: one market only; sequence: first static only, then dynamic only"
@@ -44,7 +44,7 @@ class MarketWeights:
         return [0.0, 1.0] if rule == "sequence" else list(map(float, self.values))
 
     def update(self, statistics: dict[str, Any]) -> None:
-        """Applies the adaptive rule to the mean losses (2,) of an update. Other rules, and updates in one market only, change nothing."""
+        """Applies the adaptive rule to the mean losses (2,) of an update. Has no effect for other rules and after updates in only one market."""
         losses = statistics["losses"]
         if self.config.rule != "adaptive" or not np.isfinite(losses).all():
             return

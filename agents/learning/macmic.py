@@ -1,16 +1,16 @@
 """MacMic-style execution on two levels (after MacMic, IJCAI 2024).
 
 Only the paper's bibliographic record was available to us. Beyond the idea (a macro policy that splits the order over intervals, a micro
-policy that places icebergs, a warm start from an oracle) everything is our choice, and nothing here reproduces its results.
+policy that places icebergs, a warm start from an oracle) everything is our choice. Nothing here reproduces its results.
 
-A window has M intervals of m decisions. At the start of each interval the macro policy picks its quantity, a multiple of Q / M. It observes
+A window has M intervals of m decisions. At the start of each interval, the macro policy picks its quantity, a multiple of Q / M. Its inputs are
 the observation, the bar of the previous interval (return, range, volume), and the micro policy's memory as an embedding of what happened in
-it. At every decision the micro policy picks how many ticks from the same-side touch the displayed tip rests. The tip is a child order of a
-fixed share of the interval's quantity, renewed at every decision. The interval's remainder crosses at its last decision.
+that interval. At every decision, the micro policy picks how many ticks from the same-side touch the displayed tip rests. The tip is a child order
+of a fixed share of the interval's quantity, renewed at every decision. The interval's remainder crosses at its last decision.
 
-The micro reward is the gain over the interval's TWAP at mids (`gain_on_twap`), the macro reward the interval's price advantage over the
-window's VWAP; both levels learn with PPO. In the first part of training the macro policy imitates an oracle that knows the intervals' VWAPs
-and puts as much as it may into the best ones; the oracle's choices are then traded instead of its own.
+The micro reward is the gain over the interval's TWAP at mids (`gain_on_twap`); the macro reward is the interval's price advantage over the
+window's VWAP. Both levels learn with PPO. In the first part of training, the macro policy imitates an oracle that knows the intervals' VWAPs
+and puts as much as allowed into the best ones; during this part the oracle's choices are traded instead of the policy's.
 """
 
 from typing import Any
@@ -78,13 +78,13 @@ class MacMicNetwork(nn.Module):
 
 
 Step = tuple[Tensor, ...]
-"""Of a Trajectory: inputs, actions, log_probs, values, mask."""
+"""One step of a Trajectory: inputs, actions, log_probs, values, mask."""
 
 
 class TwoLevelTrader:
-    """Both levels working N orders. With a generator they sample; without one they take the mean multiple and the most probable price.
+    """Both levels working N orders. With a random generator they sample; without one they take the mean multiple and the most probable price.
 
-    It takes the mean multiple because multiples are ordered: the most probable one may be hardly more probable than the others.
+    The multiple is the mean because multiples are ordered, and the most probable one may be hardly more probable than the others.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class TwoLevelTrader:
         self.interval_lots, self._final_remaining_lots = np.zeros(count), np.zeros(count)
         """Quantity of the current interval, and the order's remaining quantity at the interval's end."""
         self._bar, self._volume = np.ones((count, 3)), np.zeros(count)
-        """First, highest and lowest mid of the interval; market volume from the window's start to the interval's."""
+        """First, highest and lowest mid of the interval; market volume from the window's start to the interval's start."""
 
     def act(
         self, env: ExecutionVectorEnv, observations: Any, scheduled: Any = None
     ) -> tuple[Floats, Step | None, Step]:
-        """((N, 3) actions of mode `hybrid`, the macro step if an interval starts, the micro step). scheduled: macro actions to take instead of
+        """Returns ((N, 3) actions of mode `hybrid`, the macro step if an interval starts, the micro step). scheduled: macro actions that replace
         the policy's."""
         step, mid = env.accounts.parents["step"], mids(env.market.frames)[:, None]
         first, opening = step == 0, step % self.config.interval_steps == 0
@@ -116,7 +116,7 @@ class TwoLevelTrader:
         return actions, macro_step, micro_step
 
     def interval_remaining_lots(self, env: ExecutionVectorEnv) -> Floats:
-        """(N,) lots still to trade in the interval."""
+        """(N,) lots that remain to trade in the interval."""
         remaining: Floats = np.maximum(env.accounts.parents["remaining_lots"] - self._final_remaining_lots, 0)
         return remaining
 
@@ -179,7 +179,7 @@ def oracle_schedule(future: Foresight, signs: Any, config: MacMicConfig) -> Any:
 
 
 class MacMicPolicy(BaselinePolicy):
-    """Both levels."""
+    """A policy of both levels."""
 
     kind = "macmic"
 
@@ -197,7 +197,7 @@ class MacMicPolicy(BaselinePolicy):
         self._trader = TwoLevelTrader(self.network, self.config, count)
 
     def act(self, env: ExecutionVectorEnv, observations: Any) -> Floats:
-        """See BaselinePolicy. ConfigError for windows whose last interval would be cut off before its remainder crosses."""
+        """See BaselinePolicy. Raises ConfigError for windows whose last interval would end before its remainder crosses."""
         steps, m = env.accounts.episodes["steps"], self.config.interval_steps
         if np.any(steps % m):
             raise ConfigError(
@@ -273,7 +273,7 @@ class MacMic:
         )  # fmt: skip
 
     def _interval_advantages(self, lots: Floats, notional: Floats) -> Floats:
-        """(M, N) s (notional - lots VWAP) / (VWAP Q) in bps, of the fills (M, N) of each interval; they sum to PA."""
+        """(M, N) s (notional - lots VWAP) / (VWAP Q) in bps, for the fills (M, N) of each interval; the sum over intervals is PA."""
         parents, episodes = self.env.accounts.parents, self.env.accounts.episodes
         traded = parents["market_lots"]
         vwap = np.where(traded > 0, parents["market_notional"] / np.maximum(traded, 1), parents["arrival_mid"])

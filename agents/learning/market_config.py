@@ -12,9 +12,9 @@ from serl.exchange.invalid import describe_invalid
 
 Part = Literal["train", "validation", "test", "unseen", "fold"]
 FILLS_BEFORE = "touch"
-"""Model of fills of settings and policies that were saved without naming one."""
+"""The model of fills of settings and policies that were saved without one."""
 DURATION_S_MAX = 172_800.0
-"""No day lasts longer; nanoseconds of much more are no integers of 64 bits."""
+"""No day is longer; much longer times in ns do not fit into 64 bits."""
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 
 
@@ -89,7 +89,7 @@ class MarketConfig(LearningSettings):
     @model_validator(mode="before")
     @classmethod
     def _fills_before_there_was_a_choice(cls, values: Any, info: ValidationInfo) -> Any:
-        """Settings that serl saved when bars had one model, without naming it, mean that model."""
+        """Fills in the model for settings that serl saved before there was a choice."""
         if info.context == SAVED and isinstance(values, dict) and "fills" not in values:
             return {**values, "fills": FILLS_BEFORE}
         return values
@@ -103,7 +103,7 @@ class MarketConfig(LearningSettings):
         return self
 
     def absolute(self) -> "MarketConfig":
-        """The same with absolute paths, for other processes and machines."""
+        """The same settings with absolute paths, for other processes and machines."""
         forecaster = self.forecaster and self.forecaster.resolve()
         population = str(Path(self.population).resolve()) if Path(self.population).is_file() else self.population
         changes = {"data": [path.resolve() for path in self.data], "forecaster": forecaster, "population": population}
@@ -119,7 +119,7 @@ class MarketConfig(LearningSettings):
 
 
 def with_overrides(market: MarketConfig, overrides: dict[str, Any]) -> MarketConfig:
-    """The same settings with every override that is not None. ConfigError for an invalid setting."""
+    """The same settings with every override that is not None. Raises ConfigError for an invalid setting."""
     values = {name: value for name, value in overrides.items() if value is not None}
     try:
         return MarketConfig(**(market.model_dump() | values))

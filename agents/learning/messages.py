@@ -13,13 +13,13 @@ from serl.agents.learning.team import SQUASHES, Channels, Floats, Messages
 
 @dataclasses.dataclass(frozen=True)
 class GraphMessages:
-    """Messages computed by a graph (see graphs.py): (K, d) observations to (K, size) numbers in [-1, 1]."""
+    """Messages computed by a graph (see graphs.py), which maps (K, d) observations to (K, size) numbers in [-1, 1]."""
 
     graph: Graph
     size: int
 
     def __call__(self, observations: Floats) -> Floats:
-        """See Communicate. DivergedError for numbers outside [-1, 1]."""
+        """See Communicate. Raises DivergedError for numbers outside [-1, 1]."""
         with torch.inference_mode():
             messages = self.graph(torch.as_tensor(np.asarray(observations, np.float32)))[0].numpy()
         if not (np.abs(messages) <= 1).all():
@@ -34,15 +34,15 @@ class GraphMessages:
 
 
 def graph_messages(graph: Graph, agents: int, observation_size: int, size: int) -> GraphMessages:
-    """The messages of `agents` agents by a graph. NotExportableError unless it returns (agents, size) finite numbers."""
+    """The messages of `agents` agents, computed by a graph. Raises NotExportableError unless it returns (agents, size) finite numbers."""
     graph.require_few_constants("messages")
-    graph.check(agents, observation_size, (agents, size), shares_rows=True)  # those of one team, at one time
+    graph.check(agents, observation_size, (agents, size), shares_rows=True)  # the rows are one team at one time
     return GraphMessages(graph, size)
 
 
 def messages_from_json(values: dict[str, Any] | None, observation_size: int) -> tuple[int, Messages] | None:
-    """(agents, messages) of a policy file's metadata; None for a policy without a team. LearningError, KeyError, TypeError or ValueError for
-    anything else."""
+    """Reads (agents, messages) from a policy file's metadata; None for a policy without a team. Raises LearningError, KeyError, TypeError or
+    ValueError for anything else."""
     if not values:
         return None
     agents = int(values["agents"])

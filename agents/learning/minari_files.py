@@ -1,7 +1,7 @@
-"""Minari datasets of recorded episodes: where they are, how they are written, and what of them a learner reads.
+"""Minari datasets of recorded episodes: their location, writing, and reading for a learner.
 
 A dataset is in Minari's folder under a name like `serl/amzn-v0`, where `minari.load_dataset` finds it, or in a folder of its own, for
-`minari.MinariDataset`. It is written beside its place and renamed at the end: it is complete or absent. Format: Arrow.
+`minari.MinariDataset`. It is written next to its final place and renamed at the end, so it is complete or absent. The format is Arrow.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.exchange.errors import ConfigError
 
 KEY = "serl"
-"""Of serl's own metadata within that of a dataset."""
+"""Key of serl's own metadata within that of a dataset."""
 UNITS = {
     "observations": "each in the unit of serl.interface.scales",
     "actions": "in [-1, 1]: shares of the remaining quantity to take and to rest (2 x - 1), and the offset of the resting part",
@@ -43,36 +43,36 @@ UNITS = {
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a dataset is."""
+    """The location of a dataset."""
 
     dataset_id: str
     folder: Path
-    """All of it; replaced as a whole."""
+    """The whole dataset; replaced as a whole."""
     inside: str
-    """The folder within that holds the data; Minari's own datasets have one."""
+    """The subfolder that holds the data; datasets in Minari's folder have one."""
 
     @property
     def data(self) -> Path:
-        """What `minari.MinariDataset` reads."""
+        """The folder that `minari.MinariDataset` reads."""
         return self.folder / self.inside
 
     @property
     def exists(self) -> bool:
-        """Whether a dataset is there."""
+        """Whether there is a dataset."""
         return (self.data / METADATA_FILE_NAME).is_file()
 
 
 def dataset_place(text: str) -> Place:
-    """A name that ends with a version, like serl/amzn-v0, is one of Minari's; everything else is a folder."""
+    """The place that a text names: a name in Minari's folder if it ends with a version, like serl/amzn-v0, else a folder."""
     if DATASET_ID_RE.fullmatch(text) and re.search(r"-v\d+$", text):
         return Place(text, get_dataset_path(text), "data")
-    folder = Path(text).absolute()  # Minari cannot measure a relative one
+    folder = Path(text).absolute()  # Minari cannot measure the size of a relative one
     name = re.sub(r"[^-\w]", "-", folder.resolve().name)
     return Place(name if re.search(r"-v\d+$", name) else f"{name}-v0", folder, "")
 
 
 def require_free(place: Place, overwrite: bool) -> None:
-    """ConfigError if something is there, unless it is a dataset that may be overwritten."""
+    """Raises ConfigError if the place exists, unless it is a dataset that may be overwritten."""
     if place.folder.exists() and not (overwrite and place.exists):
         advice = "give --overwrite to replace it, or another --output" if place.exists else "give another --output"
         what = "a dataset" if place.exists else "something else"
@@ -84,14 +84,14 @@ def environment_spec(config: MarketConfig) -> EnvSpec:
     settings = config.absolute().model_dump(
         mode="json", exclude={"environments", "data" if config.kind == "dynamic" else "population"}
     )
-    where = "serl.environments:execution"  # above this package, which therefore cannot ask it
+    where = "serl.environments:execution"  # above this package, which therefore cannot import it
     return EnvSpec("serl/Execution-v0", f"{where}_env", vector_entry_point=f"{where}_vector_env", kwargs=settings)
 
 
 def write_dataset(
     place: Place, recordings: Sequence[Recording], env: ExecutionVectorEnv, config: MarketConfig, about: dict[str, Any]
 ) -> None:
-    """Writes the episodes of all recordings in their environment. about: more metadata, under KEY. Replaces a dataset that is there."""
+    """Writes the episodes of all recordings and their environment. Replaces an existing dataset. about: more metadata, under KEY."""
     low = env.single_action_space.low
     actions = type(env.single_action_space)(-1.0, 1.0, low.shape)
     with _whole_folder(place.folder) as folder:
@@ -119,7 +119,7 @@ def write_dataset(
 
 @contextmanager
 def _measured_once(storage: MinariStorage) -> Iterator[None]:
-    """Minari adds up the sizes of all files after every episode, minutes for a thousand; here once at the end."""
+    """Measures the size of the dataset once at the end. Minari does so after every episode, which takes minutes for a thousand episodes."""
     storage.get_size = lambda: 0.0
     yield
     del storage.get_size
@@ -137,7 +137,7 @@ def _buffers(recording: Recording) -> Iterator[EpisodeBuffer]:
 
 
 def _of_orders(recording: Recording) -> Iterator[dict[str, Any]]:
-    """What belongs to whole orders: the EPISODE row, the side, the policy and the results; a result that is not a number is null."""
+    """Metadata of each order: the EPISODE row, the side, the policy and the results; a result that is NaN is null."""
     for n, order in enumerate(recording.orders):
         results = {name: float(values[n]) for name, values in recording.results.items()}
         yield {
@@ -149,7 +149,7 @@ def _of_orders(recording: Recording) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder, which replaces `folder` when the block ends, and is removed if it raises."""
+    """A new folder that replaces `folder` when the block ends, and is removed if the block raises."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -165,20 +165,20 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """The decisions of all episodes of a dataset that serl wrote, one after the other; decisions without a remaining quantity are left out."""
+    """The decisions of all episodes of a dataset written by serl, one after the other, without those that have no remaining quantity."""
 
     observations: NDArray[np.float32]
     """(decisions, size)"""
     actions: NDArray[np.float32]
     """(decisions, k) in [-1, 1]"""
     episode: NDArray[np.int64]
-    """(decisions,) the number of the episode of each."""
+    """(decisions,) index of the episode of each decision."""
     returns: NDArray[np.float64]
     """(episodes,) sums of rewards."""
     order: NDArray[np.int64]
-    """(episodes,) the number of the order of each: policies that worked the same order share it."""
+    """(episodes,) index of the order of each episode; policies that worked the same order share it."""
     about: dict[str, Any]
-    """serl's metadata of the dataset."""
+    """The metadata that serl stored in the dataset."""
 
     @property
     def interface(self) -> Interface:
@@ -187,7 +187,7 @@ class Episodes:
 
 
 def read_episodes(place: Place) -> Episodes:
-    """DatasetError unless there is a dataset that serl wrote."""
+    """Reads a dataset. Raises DatasetError unless there is one written by serl."""
     if not place.exists:
         raise DatasetError(f"{place.folder}: expected a Minari dataset, got none; make one with serl episodes export")
     try:

@@ -1,4 +1,4 @@
-"""Settings of an actor-critic. PyTorch is not needed to read them."""
+"""Settings of an actor-critic. Reading them does not need PyTorch."""
 
 from typing import Literal
 

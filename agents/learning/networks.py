@@ -14,7 +14,7 @@ from serl.agents.learning.perceptron import Perceptron
 
 
 class ActorCritic(nn.Module):
-    """Observations (.., size) to parameters of the action distribution and a value. `seed` determines the orthogonal initial weights."""
+    """Maps observations (.., size) to parameters of the action distribution and a value. `seed` determines the orthogonal initial weights."""
 
     def __init__(self, config: NetworkConfig, observation_size: int, low: Any, high: Any, seed: int) -> None:
         super().__init__()
@@ -33,22 +33,22 @@ class ActorCritic(nn.Module):
         memory = [] if self.memory is None else list(self.memory.parameters())
         of_actor, of_critic = [*self.actor.parameters(), self.log_std, *memory], list(self.critic.parameters())
         self.vector, self.gradient = flatten([*of_actor, *of_critic])
-        """All parameters, which are views of the first vector, and their gradients, which are views of the second."""
+        """All parameters and all gradients; the parameters are views of the first vector, their gradients views of the second."""
         self.group_sizes = [sum(parameter.numel() for parameter in group) for group in (of_actor, of_critic)]
-        """How many of the numbers belong to the actor (and the memory), and how many to the critic."""
+        """How many numbers belong to the actor (including the memory), and how many to the critic."""
 
     def to_json(self) -> dict[str, Any]:
         """The network's part of a policy file's metadata."""
         return {"network": self.config.model_dump()}
 
     def start_at_zero(self) -> None:
-        """Sets the actor's last layer to 0: until it has learnt, its central action is the middle of the box."""
+        """Sets the actor's last layer to 0, so that its central action is the middle of the box until it has learnt."""
         with torch.no_grad():
             for parameter in self.actor.layers[-1].parameters():
                 parameter.zero_()
 
     def initial_state(self, count: int) -> Tensor:
-        """(count, units) memory at the start of an episode."""
+        """(count, units) memory at the start of episodes."""
         return torch.zeros(count, self.config.memory)
 
     def encode(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

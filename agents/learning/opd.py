@@ -1,11 +1,11 @@
 """Oracle policy distillation (Fang et al., Universal Trading for Order Execution with Oracle Policy Distillation, AAAI 2021).
 
-Settings as in qlib's implementation: actions are {0, 1/4, 1/2, 3/4, 1} of the parent order, capped by the remaining quantity; PPO with clip
-.3, gamma and lambda 1, entropy .01 and an adaptive KL penalty. First a teacher learns that observes the future of the window. Then a student
+Settings are those of qlib's implementation: actions are {0, 1/4, 1/2, 3/4, 1} of the parent order, capped by the remaining quantity; PPO has clip
+.3, gamma and lambda 1, entropy .01 and an adaptive KL penalty. First, a teacher that observes the future of the window learns. Then a student
 that observes only the present learns with PPO, plus a loss of weight .01 to choose the teacher's action in the same state.
 
-The future comes from running the market through the window without our order (`baseline.oracle_foresight`), which works in every market. It
-is exact only where we have no impact (bars, static book).
+The future is found by running the market through the window without our order (`baseline.oracle_foresight`), which works in every market. It is
+exact only where we have no impact (bars, static book).
 """
 
 import math
@@ -92,7 +92,7 @@ class OPDPolicy(BaselinePolicy):
 
 
 def _require_student_learns(config: OPDConfig, update_steps: int) -> None:
-    """ConfigError unless an update is left after the teacher's: the student, who is the policy, would stay as it was drawn, and nobody would know."""
+    """Raises ConfigError unless an update is left for the student: otherwise the student, which is the policy, would silently keep its initial weights."""
     teacher = math.ceil(config.teacher_share * config.steps / update_steps)
     if math.ceil(config.steps / update_steps) <= teacher:
         raise ConfigError(
@@ -102,7 +102,7 @@ def _require_student_learns(config: OPDConfig, update_steps: int) -> None:
 
 
 class OPD:
-    """Teacher and student over one environment. The seed determines everything."""
+    """Teacher and student in one environment. The seed determines everything."""
 
     def __init__(self, env: VectorEnv, config: OPDConfig) -> None:
         torch.set_num_threads(config.threads)
@@ -117,7 +117,7 @@ class OPD:
         self._learners = {network: RecurrentPPO(network, config) for network in (self.teacher, self.student)}
 
     def update(self) -> dict[str, Any]:
-        """Works N orders and learns from them: with the teacher during its share of the steps, then with the student."""
+        """Works N orders and learns from them, with the teacher during its share of the steps, then with the student."""
         random, config = self.random, self.config
         network = self.teacher if self.steps < config.teacher_share * config.steps else self.student
         trajectory, advantages = self.rollout(network, self.env.sampler.sample(random, self.env.num_envs))
@@ -129,7 +129,7 @@ class OPD:
         }  # fmt: skip
 
     def rollout(self, network: RecurrentActorCritic, episodes: Rows, greedy: bool = False) -> tuple[Trajectory, Floats]:
-        """Works N EPISODE rows: (trajectory, (N,) PA in bps). Actions are sampled, or the most probable ones if `greedy`."""
+        """Works N EPISODE rows; returns (trajectory, (N,) PA in bps). Actions are sampled, or the most probable ones if `greedy`."""
         env, fractions = self.env, np.array(self.config.fractions)
         future = oracle_foresight(env, episodes)
         benchmark, steps, rewards = future.vwap(), [], []
@@ -155,7 +155,7 @@ class OPD:
         return trajectory, env.accounts.results()["pa_bps"]
 
     def _future_inputs(self, future: Foresight, episodes: Rows, step: int) -> Any:
-        """(N, 2 S) prices of the steps to come relative to the current mid, positive if favourable, and volumes; 0 beyond the end."""
+        """(N, 2 S) prices of the coming steps relative to the current mid, positive if favourable, and volumes; 0 beyond the end."""
         scales, now = self.env.observer.scales, future.mids[:, step, None]
         steps_left = future.lots.shape[1] - step
         inputs = np.zeros((len(episodes), 2, step + steps_left), np.float32)

@@ -1,4 +1,4 @@
-"""A PPO learner whose environments collect in parts (`ppo.rollout_parts`), on this machine or on a Ray cluster."""
+"""A PPO learner that collects rollouts in parts (`ppo.rollout_parts`), on this machine or on a Ray cluster."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,9 +18,9 @@ from serl.exchange.errors import ConfigError
 
 
 def parted_learner(config: TrainingConfig, envs: Sequence[VectorEnv], on: str = LOCAL) -> PPO | None:
-    """The learner, or None if the settings have one part. envs: those of the settings, whose observations and units the parts share.
+    """The learner, or None if the settings have only one part. envs: environments of the settings, whose observations and units the parts share.
 
-    ConfigError for settings that cannot be cut into parts, ClusterError for a cluster with too few CPUs.
+    Raises ConfigError for settings that cannot be cut into parts, and ClusterError for a cluster with too few CPUs.
     """
     parts = config.ppo.rollout_parts
     if on != LOCAL and (parts == 1 or config.algorithm != "ppo"):

@@ -1,7 +1,7 @@
-"""Rollouts in parts: each collects with an environment, a network and random numbers of its own, here or as an actor of a Ray cluster.
+"""Rollouts in parts. Each part collects with its own environment, network and random numbers, in this process or as an actor of a Ray cluster.
 
-What a part does depends on its seed and on the weights that it is given, not on where it runs. So a part that a cluster loses is built again, and
-repeats what it did since its episodes began.
+The results of a part depend on its seed and the weights that it is given, not on where it runs. So a part that a cluster loses is built again and
+repeats its work since its episodes began.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ ADVICE = "continue with --resume"
 
 
 class Order(NamedTuple):
-    """A rollout to collect: steps of each environment, with these weights (see `ActorCritic.vector`)."""
+    """A rollout to collect: number of steps of each environment, and the weights to use (see `ActorCritic.vector`)."""
 
     vector: NDArray[np.float32]
     steps: int
@@ -33,19 +33,19 @@ class Worker:
     """Collects the rollouts of one part."""
 
     def __init__(self, build: Callable[[], VectorEnv], network: Callable[[], ActorCritic], reward_scale: float, threads: int) -> None:  # fmt: skip
-        """threads: of PyTorch, in this process."""
+        """threads: number of PyTorch threads in this process."""
         torch.set_num_threads(threads)
         self._network = network()
         self._collector = Collector(build(), self._network, reward_scale)
         self._random = np.random.default_rng(0)
 
     def reset(self, seed: int) -> None:
-        """Starts a new episode in every environment, and the random numbers."""
+        """Starts a new episode in every environment and seeds the random numbers."""
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
         self._collector.reset(seed)
 
     def collect(self, order: Order) -> tuple[Batch, Any]:
-        """(steps (T, N, ..), returns of the episodes that ended)."""
+        """Collects a rollout; returns (steps (T, N, ..), returns of the episodes that ended)."""
         with torch.no_grad():
             self._network.vector.copy_(torch.from_numpy(order.vector.copy()))
         steps = self._collector.collect_steps(order.steps, self._random, order.gamma, order.gae_lambda)
@@ -53,7 +53,7 @@ class Worker:
 
 
 class Part(Protocol):
-    """Where a part's worker runs."""
+    """Runs the worker of one part."""
 
     def reset(self, seed: int) -> None:
         """See Worker."""
@@ -64,12 +64,12 @@ class Part(Protocol):
         ...
 
     def finish(self) -> tuple[Batch, Any]:
-        """What was begun; see `Worker.collect`."""
+        """Returns the rollout that was begun; see `Worker.collect`."""
         ...
 
 
 class LocalPart:
-    """A worker in this process, which works when it is asked for the result."""
+    """A worker in this process, which collects when asked for the result."""
 
     def __init__(self, make: Callable[[], Worker]) -> None:
         self._worker = make()
@@ -88,7 +88,7 @@ class LocalPart:
 
 
 class RayPart:
-    """A worker as an actor of a Ray cluster. If the cluster loses it, another one resets and repeats the rollouts since then."""
+    """A worker as an actor of a Ray cluster. If the cluster loses it, another one resets and repeats the rollouts since the last reset."""
 
     def __init__(self, make: Callable[[], Worker], on: str) -> None:
         self._make, self._ray = make, ray_at(on)
@@ -110,11 +110,11 @@ class RayPart:
         self._result = self._actor.collect.remote(order)
 
     def finish(self) -> tuple[Batch, Any]:
-        """See Part. ClusterError if the worker is lost again and again."""
+        """See Part. Raises ClusterError if the worker is lost repeatedly."""
         return repeated(lambda: ray_result(self._result, ADVICE), self._repeat)
 
     def _repeat(self) -> None:
-        """On a machine that is left, although it may have no CPU to spare."""
+        """Repeats the work on one of the remaining machines, although it may have no CPU to spare."""
         self._start(num_cpus=0)
         self._actor.reset.remote(self._seed)
         for order in self._orders:
@@ -122,7 +122,7 @@ class RayPart:
 
 
 class _Actor:
-    """A worker that is made on the machine on which it runs: by a call, which says what is wrong if it cannot be."""
+    """A worker that its first call builds, on the machine on which it runs, so that this call reports an error."""
 
     def __init__(self, make: Callable[[], Worker]) -> None:
         self._make = make
@@ -139,7 +139,7 @@ class _Actor:
 
 
 class PartedCollector:
-    """See Collector: an environment in parts, whose rollouts are joined in order."""
+    """A Collector for an environment in parts, which joins their rollouts in order."""
 
     def __init__(self, parts: Sequence[Part], network: ActorCritic, num_envs: int) -> None:
         self._parts, self._network, self.num_envs = parts, network, num_envs
@@ -159,7 +159,7 @@ class PartedCollector:
         self._is_begun = True
 
     def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
-        """See Collector: what was begun with the same arguments. The parts have random numbers of their own; `random` stays as it is."""
+        """See Collector. Returns the rollout begun with the same arguments. The parts have their own random numbers; `random` is not used."""
         if not self._is_begun:
             self.begin(steps, gamma, gae_lambda)
         self._is_begun = False
@@ -169,12 +169,12 @@ class PartedCollector:
 
 
 def make_parts(makes: Sequence[Callable[[], Worker]], on: str) -> list[Part]:
-    """A part for each worker, here or on a cluster."""
+    """Makes a part for each worker, in this process or on a cluster."""
     return [LocalPart(make) if on == LOCAL else RayPart(make, on) for make in makes]
 
 
 def check_cpus(parts: int, on: str) -> None:
-    """ClusterError if a cluster has fewer CPUs than there are parts, which would wait for ever."""
+    """Raises ClusterError if a cluster has fewer CPUs than there are parts, because they would wait for ever."""
     count = int(ray_at(on).cluster_resources().get("CPU", 0))
     if count < parts:
         raise ClusterError(

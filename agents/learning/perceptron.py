@@ -33,7 +33,7 @@ class Perceptron(nn.Module):
 
 
 class _Layers(Function):
-    """(B, size) inputs through layers of which each has a weight and a bias. One function for all layers saves much of autograd's work."""
+    """Passes (B, size) inputs through layers with a weight and a bias each. One function for all layers saves much of autograd's work."""
 
     @staticmethod
     def forward(ctx: Any, tanh: bool, inputs: Tensor, *parameters: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class _Layers(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of inputs and parameters."""
+        """The gradients with respect to inputs and parameters."""
         count = len(ctx.saved_tensors) // 2
         values, weights = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         found = list[Tensor | None]()

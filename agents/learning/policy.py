@@ -1,4 +1,4 @@
-"""Learnt policies: saved as files, and acting behind the interface of all execution policies."""
+"""Learnt policies: their files, and their actions through the interface of all execution policies."""
 
 import dataclasses
 import importlib
@@ -31,12 +31,12 @@ KIND = "policy"
 SEED_FOLDER = re.compile(r"seed-\d+")
 RESIDUAL = "residual"
 BASELINES = ("opd", "halop", "macmic")
-"""Kinds of policy files of the baselines; the module of the same name reads each."""
+"""Kinds of policy files of the baselines; each is read by the module of the same name."""
 
 
 @dataclasses.dataclass
 class Policy:
-    """A network that acts. If it has a memory, the policy keeps one for each environment until its order is finished."""
+    """A policy that is a network. If the network has a memory, the policy keeps one for each environment until its order is finished."""
 
     network: ActorCritic | CustomNetwork
     interface: Interface
@@ -44,10 +44,10 @@ class Policy:
     """Data (with fingerprints), seed, steps and versions."""
     name: str = "learnt"
     team: tuple[int, Messages] | None = None
-    """The number of agents that share a parent order, and their messages. An agent without its team receives none."""
+    """The number of agents that share a parent order, and their messages. An agent without its team receives no messages."""
     deterministic: bool = True
     seed: int = 0
-    """Of stochastic actions."""
+    """Seed of stochastic actions."""
 
     def __post_init__(self) -> None:
         self.modes = (self.interface.actions,)
@@ -61,7 +61,7 @@ class Policy:
 
     @torch.inference_mode()
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See the Policy of execution. LayoutMismatchError if the environment has other observations or actions, DivergedError for actions
+        """See execution's Policy. Raises LayoutMismatchError if the environment has other observations or actions, and DivergedError for actions
         that are not finite."""
         self.interface.require(Interface.from_env(env))
         if len(self._state) != env.num_envs:
@@ -111,7 +111,7 @@ class Policy:
 
 
 def load_policy(path: Path) -> "Policy | RulePolicy | BaselinePolicy":
-    """The policy of a file. PolicyFileError if the file is not a policy, another LearningError if it does not fit together."""
+    """Loads a policy file. Raises PolicyFileError if the file is not a policy, another LearningError if its parts do not fit together."""
     tensors, metadata = files.read(path, KIND, rule_policy.KIND, RESIDUAL, *BASELINES)
     try:
         return _from_file(path, tensors, metadata)
@@ -144,7 +144,7 @@ def _from_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any])
 def load_network(
     metadata: dict[str, Any], tensors: dict[str, Tensor], interface: Interface, team: tuple[int, Messages] | None
 ) -> ActorCritic | CustomNetwork:
-    """The network of a policy file, from its metadata and tensors. A LearningError, or an error of PyTorch, if they are invalid."""
+    """Builds the network of a policy file from its metadata and tensors. Raises a LearningError or a PyTorch error if they are invalid."""
     size, low, high = len(interface.names) + received_size(team), interface.low, interface.high
     if "graph" in metadata:
         return load_custom_network(metadata, tensors, size, low, high)
@@ -154,7 +154,7 @@ def load_network(
 
 
 def _display_name(path: Path) -> str:
-    """The name of the run's folder, or of the file; of a candidate's training in the researcher, its key and `seed-N`."""
+    """The name of the run's folder, or of the file; for a candidate's training in the researcher, its key and `seed-N`."""
     folder = path.parent
     if path.stem != KIND or not folder.name:
         return path.stem

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) with the clipped objective, over vector environments."""
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) with the clipped objective, in vector environments."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class PPO:
     def __init__(
         self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig, parted: Parted | None = None
     ) -> None:
-        """parted: makes a collector of the parts of an environment, by its number, instead of collecting in `envs`."""
+        """parted: makes a collector of an environment's parts, given its number, to use instead of collecting in `envs`."""
         torch.set_num_threads(config.threads)
         self.config, self.envs = config, list(envs)
         box, space = envs[0].single_action_space, envs[0].single_observation_space
@@ -55,9 +55,10 @@ class PPO:
             collector.reset(int(seed[0]))
 
     def update(self, weights: Sequence[float] | None = None) -> dict[str, Any]:
-        """Collects a rollout from every environment whose weight is above 0 and learns from them.
+        """Collects a rollout from every environment whose weight is above 0 and learns from the rollouts.
 
-        Returns statistics; `losses` and `returns` have the mean loss and episode return of each environment, NaN without any. A DivergedError reports the step.
+        Returns statistics; `losses` and `returns` have the mean loss and episode return of each environment, NaN if it has none. Raises DivergedError,
+        which names the step.
         """
         config = self.config
         weights = [1.0] * len(self.collectors) if weights is None else weights
@@ -102,7 +103,7 @@ class PPO:
         statistics of the last epoch."""
         samples = self.config.rollout_steps if self.network.memory is not None else 1
         count = max(1, round(rollouts[0].size * samples / self.config.minibatch))
-        # with a memory, the size is in whole environments; a single sample has no deviation to divide its advantage by
+        # with a memory, the size is in whole environments; a single sample has no deviation by which to divide its advantage
         least = math.ceil(2 / samples)
         count = min(count, *(max(1, rollout.size // least) for rollout in rollouts))
         losses: list[list[Tensor]] = [[] for _ in rollouts]
@@ -119,13 +120,13 @@ class PPO:
         return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
 
     def accumulate_gradients(self, batch: Batch, weight: float = 1.0) -> Tensor:
-        """Adds the gradient of weight x loss to the gradients of the parameters; returns the losses."""
+        """Adds the gradient of weight x loss to the gradients of the parameters; returns `_losses`."""
         losses = self._losses(batch)
         (weight * losses[0]).backward()
         return losses.detach()
 
     def _losses(self, batch: Batch) -> Tensor:
-        """(total loss, policy loss, value loss, entropy, approximate KL divergence from the policy that collected the rollout). In total
+        """(total loss, policy loss, value loss, entropy, approximate KL divergence from the policy that collected the rollout). The total is
 
         loss = mean(-min(r A, clip(r) A) + value_weight (V - R)^2 - entropy H), where r is the probability ratio and A are the advantages
         normalised to mean 0 and deviation 1. Actor and critic share no parameters except the memory in front of them.

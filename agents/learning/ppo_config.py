@@ -1,4 +1,4 @@
-"""Settings of proximal policy optimisation. PyTorch is not needed to read them."""
+"""Settings of proximal policy optimisation. Reading them does not need PyTorch."""
 
 from typing import ClassVar, Literal
 

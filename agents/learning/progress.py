@@ -27,7 +27,7 @@ def run_with_progress(training: Training | BaselineTraining) -> None:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
         TextColumn("return {task.fields[mean]}"),
     )  # fmt: skip
-    # what a run logged after its checkpoint is logged again; what it logged at the checkpoint is not
+    # a resumed run logs again what it logged after its checkpoint, but not what it logged at the checkpoint
     writer = SummaryWriter(str(folder), purge_step=learner.steps + 1)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(training.config.name, total=total, completed=learner.steps, mean="")

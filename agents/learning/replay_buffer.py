@@ -1,4 +1,4 @@
-"""The replay buffer of off-policy learners, and the perceptron that they have in common."""
+"""The replay buffer of off-policy learners, and their common perceptron."""
 
 import numpy as np
 import torch
@@ -15,14 +15,14 @@ def layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def draw_weights(network: nn.Module, generator: torch.Generator) -> None:
-    """Uniform weights within the inverse root of the number of inputs."""
+    """Draws uniform weights, at most the inverse root of the number of inputs in absolute value."""
     for parameter in network.parameters():
         bound = parameter.shape[-1] ** -0.5
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
 def require_learning(name: str, steps: int, warm_up: int) -> None:
-    """ConfigError unless learning starts before the last step: the network would stay as it was drawn, and nobody would know."""
+    """Raises ConfigError unless learning starts before the last step: otherwise the network would silently keep its initial weights."""
     if warm_up >= steps:
         raise ConfigError(
             f"{name}: expected warm_up, the random decisions before learning starts, to be less than its {steps:,} steps, got {warm_up:,}; set one of them"
@@ -30,12 +30,12 @@ def require_learning(name: str, steps: int, warm_up: int) -> None:
 
 
 class ReplayBuffer:
-    """A ring buffer of the last transitions. Columns: a size for vectors, 0 for numbers, all kept as float32."""
+    """A ring buffer of the last transitions. Columns are given by size, 0 for a single number, and stored as float32."""
 
     def __init__(self, size: int, *columns: int) -> None:
         self._columns = [torch.zeros(size, column) if column else torch.zeros(size) for column in columns]
         self.count = 0
-        """Transitions ever added."""
+        """Number of transitions ever added."""
 
     def add(self, *columns: Tensor) -> None:
         """Adds N transitions, (N, ..) each."""

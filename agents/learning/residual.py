@@ -1,7 +1,7 @@
 """Residual policies (Silver et al. 2018, arXiv 1812.06298; Johannink et al. 2019, arXiv 1812.03201): a network corrects a rule within bounds.
 
-The network's action is a residual in [-1, 1]^3. Times BOUNDS it is added to the rule's outputs, before these become actions of mode `hybrid`
-(see rule_policy.py). Networks start with a last layer of 0, so an untrained residual is 0 and the policy is exactly its rule.
+The network's action is a residual in [-1, 1]^3. The residual times BOUNDS is added to the rule's outputs before these become actions of mode
+`hybrid` (see rule_policy.py). Networks start with a last layer of 0, so an untrained residual is 0 and the policy is exactly its rule.
 """
 
 import dataclasses
@@ -26,19 +26,19 @@ from serl.agents.learning.rule_policy import rule_from_json, rule_names, rule_ou
 from serl.agents.learning.team import Messages
 
 BOUNDS = np.array([1.0, 2.0, 0.5])
-"""Largest correction of what crosses and of what rests, in even slices, and of the offset."""
+"""Largest corrections: of what crosses and what rests, in even slices, and of the offset."""
 MODE = "hybrid"
 LOW, HIGH = (-1.0,) * len(OUTPUTS), (1.0,) * len(OUTPUTS)
 
 
 def corrected_actions(env: ExecutionVectorEnv, rule: Rule, residual: Any, name: str = RESIDUAL) -> Floats:
-    """(N, 3) actions of mode `hybrid`: the rule's for a residual (N, 3) of 0."""
+    """(N, 3) actions of mode `hybrid`; a residual (N, 3) of 0 gives those of the rule."""
     residual = np.clip(np.asarray(residual, np.float64), -1.0, 1.0)
     return shares_of(env, rule_outputs(env, rule, name) + BOUNDS * residual)
 
 
 class ResidualVectorEnv(VectorEnv):
-    """An execution environment whose actions are residuals on a rule. `unwrapped` is the environment itself."""
+    """An execution environment whose actions are residuals of a rule. `unwrapped` is the environment itself."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
@@ -78,7 +78,7 @@ class ResidualPolicy(Policy):
 
     @classmethod
     def from_file(cls, tensors: dict[str, Tensor], metadata: dict[str, Any], name: str) -> "ResidualPolicy":
-        """The policy of a file's content."""
+        """Builds the policy from a file's content."""
         interface = Interface.from_json(metadata["interface"])
         team = messages_from_json(metadata.get("team"), len(interface.names))
         rule = rule_from_json(metadata["rule"], rule_names(interface.levels))
@@ -88,5 +88,5 @@ class ResidualPolicy(Policy):
 def load_residual(
     metadata: dict[str, Any], tensors: dict[str, Tensor], interface: Interface, team: tuple[int, Messages] | None
 ) -> ActorCritic | CustomNetwork:
-    """`load_network` of the network of a residual, whose box is not that of the actions."""
+    """Like `load_network`, for the network of a residual, whose box is not that of the actions."""
     return load_network(metadata, tensors, dataclasses.replace(interface, low=LOW, high=HIGH), team)

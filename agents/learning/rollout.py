@@ -1,4 +1,4 @@
-"""Rollouts: what a policy did in a vector environment over some steps, with advantages and returns."""
+"""Rollouts: the steps of a policy in a vector environment, with advantages and returns."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ def estimate_advantages(
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples (B, ..) of a rollout, or sequences (T, B, ..) if the network has a memory."""
+    """Samples of a rollout (B, ..), or sequences (T, B, ..) if the network has a memory."""
 
     observations: Tensor
     latents: Tensor
@@ -49,7 +49,7 @@ class Batch:
 
 
 def join_batches(parts: Sequence[Batch]) -> Batch:
-    """Steps (T, N, ..) of several environments, side by side."""
+    """Joins steps (T, N, ..) of several environments along N."""
     joined = zip(*(vars(part).values() for part in parts), strict=True)
     return Batch(*(torch.cat(list(values), dim=1) for values in joined))
 
@@ -64,7 +64,7 @@ class Rollout:
         self.size = len(steps.episode_starts[0]) if sequences else steps.episode_starts.numel()
 
     def minibatches(self, random: np.random.Generator, count: int) -> Iterator[Batch]:
-        """`count` minibatches of nearly equal size, drawn without replacement."""
+        """Yields `count` minibatches of nearly equal size, drawn without replacement."""
         order = torch.from_numpy(random.permutation(self.size))
         axis = 1 if self._sequences else 0
         shuffled = [values.index_select(axis, order).tensor_split(count, axis) for values in vars(self.batch).values()]
@@ -72,7 +72,7 @@ class Rollout:
 
 
 class Collector:
-    """Collects rollouts from a gymnasium VectorEnv of boxes with SAME_STEP autoreset; episodes continue from one rollout to the next."""
+    """Collects rollouts from a gymnasium VectorEnv with box spaces and SAME_STEP autoreset; episodes continue from one rollout to the next."""
 
     def __init__(self, env: VectorEnv, network: ActorCritic, reward_scale: float) -> None:
         autoreset = env.metadata.get("autoreset_mode")
@@ -93,7 +93,7 @@ class Collector:
         self._running_returns[:] = 0
 
     def begin(self, steps: int, gamma: float, gae_lambda: float) -> None:
-        """Says what will be collected next. Nothing is done before: parts on a cluster begin here, side by side."""
+        """Announces the next rollout. Does nothing here; parts on a cluster start to collect in parallel."""
 
     def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
         """Runs the next `steps` steps and sets `episode_returns`; see `collect_steps`."""
@@ -101,7 +101,7 @@ class Collector:
 
     @torch.inference_mode()
     def collect_steps(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Batch:
-        """Runs the next `steps` steps (T, N, ..) and sets `episode_returns`. DivergedError for a reward or observation that is not finite."""
+        """Runs the next `steps` steps (T, N, ..) and sets `episode_returns`. Raises DivergedError for a reward or observation that is not finite."""
         env, network, episode_returns = self.env, self.network, []
         shape = (steps, env.num_envs)
         observations = np.empty((*shape, self._observations.shape[1]), np.float32)
@@ -123,7 +123,7 @@ class Collector:
             rewards[step], dones[step] = reward * self.reward_scale, done
             self._episode_starts = done.astype(np.float32)
             self._running_returns += reward
-            cut = truncated & ~terminated  # gymnasium's TimeLimit truncates what has terminated, too
+            cut = truncated & ~terminated  # gymnasium's TimeLimit also truncates episodes that have terminated
             if np.any(cut):
                 rewards[step] += gamma * cut * self._final_values(cut, info)
             if np.any(done):

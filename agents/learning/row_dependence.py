@@ -1,6 +1,6 @@
-"""Which rows of the observations the rows of a graph's results depend on (graphs.py), by its operations alone, whatever the values.
+"""Finds which rows of the observations the rows of a graph's results depend on (graphs.py), from its operations alone, for any values.
 
-Every number of the observations is replaced by the label of its row, and every operation by one that keeps the least label of all numbers that
+Every number of the observations is replaced by the label of its row, and every operation by one that returns the least label of all numbers that
 its result depends on. Constants have the label NONE.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from serl.agents.learning.graph_operations import FUNCTIONS, result, tensors_in
 
 NONE = 2**40
-"""The label of what depends on no row; larger than all others."""
+"""The label of numbers that depend on no row; larger than all others."""
 ELEMENTWISE = (
     "add", "sub", "mul", "truediv", "neg", "pow", "tanh", "numpy_tanh", "sigmoid", "relu", "elu", "gelu", "silu", "mish", "softplus", "leaky_relu", "exp",
     "log", "log1p", "abs", "sign", "sqrt", "square", "sin", "cos", "clamp", "minimum", "maximum", "where", "gt", "ge", "lt", "le",
@@ -22,7 +22,7 @@ ELEMENTWISE = (
 
 
 def _least(*arguments: Any, **named: Any) -> Tensor:
-    """The least labels of tensors, which are broadcast."""
+    """The least labels of tensors after broadcasting."""
     return reduce(torch.minimum, [value for value in (*arguments, *named.values()) if isinstance(value, Tensor)])
 
 
@@ -63,7 +63,7 @@ LEAST: dict[str, Callable[..., Any]] = {
     "matmul": _matmul,
     "linear": _linear,
 }
-"""The operations on labels. All others only move numbers, and labels like them."""
+"""The operations on labels. All other operations only move numbers, and move labels the same way."""
 
 
 def labels_of(name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -73,7 +73,7 @@ def labels_of(name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
 
 
 def labelled(labels: Tensor, size: int, constants: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """The tensors of a graph, with labels for values. labels: (B,) of the rows; name: that of the observations."""
+    """The tensors of a graph, with labels instead of values. labels: (B,) labels of the rows. name: name of the observations."""
     tensors = {each: torch.full(values.shape, NONE) for each, values in constants.items()}
     return tensors | {name: labels[:, None].expand(-1, size)}
 

@@ -1,8 +1,8 @@
-"""Rules: functions of a decision's inputs that say what to trade, as data in a policy file; a policy follows one without any training.
+"""Rules: functions from a decision's inputs to what to trade, stored as data in a policy file. A policy follows a rule without training.
 
 A rule maps (N, d) inputs, the observations followed by the number of decisions left, to (N, 3) outputs: what crosses the book now and what rests,
-in even slices (remaining quantity over remaining decisions), and the offset of what rests, from -1 to 1. Terms are made of choices that a
-specification gives; a graph (graphs.py) is traced from code.
+in even slices (remaining quantity over remaining decisions), and the offset of what rests, from -1 to 1. Rules are Terms, which a specification
+describes, or graphs (graphs.py), which are traced from code.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ from serl.agents.execution.policies.policy import Floats
 
 OUTPUTS = ("take", "rest", "offset")
 STEPS_LEFT = "steps_left"
-"""The input that follows the observations: decisions left, this one included."""
+"""The input after the observations: the number of decisions left, including this one."""
 SIGNED = ("imbalance", "drift", "return", "signed", "gap")
-"""Observations that are signed like a price; terms take them with the sign of a gain for the order."""
+"""Observations with the sign of a price move; terms use them with the sign of a gain for the order."""
 SHAPES: dict[str, Callable[[Floats], Floats]] = {
     "linear": lambda values: values,
     "positive": lambda values: np.maximum(values, 0.0),
@@ -31,7 +31,7 @@ class Rule(Protocol):
     """See the module."""
 
     def __call__(self, inputs: Floats, /) -> Floats:
-        """(N, d) inputs to (N, 3) outputs."""
+        """Maps (N, d) inputs to (N, 3) outputs."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; see `rule_from_json`."""
@@ -49,14 +49,14 @@ class Term:
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """Constants, a catch-up for orders that are late, and terms.
+    """A rule made of constants, a catch-up for late orders, and terms.
 
-    What the order is behind an even schedule by more than `late_share` of its quantity crosses at once; in the last `finish_share` of the
-    window even slices cross and the rest of the order rests.
+    Of the quantity behind an even schedule, what exceeds `late_share` of the order crosses at once. In the last `finish_share` of the window, even
+    slices cross and the rest of the order rests.
     """
 
     names: tuple[str, ...]
-    """Of the inputs."""
+    """Names of the inputs."""
     take: float
     rest: float
     offset: float
@@ -74,7 +74,7 @@ class Terms:
             if self.names[term.column].partition("_")[0] in SIGNED:
                 values = values * sign
             outputs[:, OUTPUTS.index(term.output)] += term.weight * SHAPES[term.shape](values)
-        slice_share = np.maximum(columns["inventory"], 1e-9) / steps_left  # of the parent order
+        slice_share = np.maximum(columns["inventory"], 1e-9) / steps_left  # share of the parent order
         late = np.maximum(0.0, columns["behind_schedule"] - self.late_share) / slice_share
         finishing = columns["time_left"] <= self.finish_share + 1e-9
         outputs[:, 0] = np.where(finishing, np.maximum(outputs[:, 0], 1.0), np.maximum(outputs[:, 0], 0.0)) + late
@@ -87,5 +87,5 @@ class Terms:
 
 
 def input_names(observations: Sequence[str]) -> tuple[str, ...]:
-    """Names of a rule's inputs, for observations of these names."""
+    """Names of a rule's inputs, for observations with these names."""
     return (*observations, STEPS_LEFT)

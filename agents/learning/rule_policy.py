@@ -20,7 +20,7 @@ from serl.agents.learning.rule import OUTPUTS, SHAPES, Rule, Term, Terms, input_
 
 KIND = "rule"
 ROWS = 3
-"""Of the trial run of a graph."""
+"""Number of rows in the trial run of a graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +41,14 @@ class GraphRule:
 
 
 def graph_rule(graph: Graph, inputs: int) -> GraphRule:
-    """The rule of a graph. NotExportableError unless it gives (N, 3) finite numbers for N rows of so many inputs."""
+    """The rule of a graph. Raises NotExportableError unless it returns (N, 3) finite numbers for N rows of `inputs` numbers."""
     graph.require_few_constants("rule")
     graph.check(ROWS, inputs, (ROWS, len(OUTPUTS)))
     return GraphRule(graph)
 
 
 def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
-    """The rule of `Rule.to_json` for inputs of these names. LearningError or NotExportableError if it does not fit."""
+    """The rule from the JSON of `Rule.to_json`, for inputs with these names. Raises LearningError or NotExportableError if it does not fit."""
     if "graph" in values:
         return graph_rule(Graph.from_json(values), len(names))
     try:
@@ -78,19 +78,19 @@ def _is_number(value: Any) -> bool:
 
 
 def rule_inputs(env: ExecutionVectorEnv) -> Floats:
-    """(N, d) inputs of a rule for the present decision of an environment."""
+    """(N, d) inputs of a rule for the current decision of an environment."""
     steps_left = env.accounts.episodes["steps"] - env.accounts.parents["step"]
     observed = env.observer.observe_all(env.market.frames, env.market.fills, env.accounts)
     return np.concatenate((observed, steps_left[:, None]), axis=1, dtype=np.float64)
 
 
 def rule_names(levels: int) -> tuple[str, ...]:
-    """Names of a rule's inputs where so many price levels are observed. A rule sees all observations, also those that a network does not."""
+    """Names of a rule's inputs for `levels` observed price levels. A rule sees all observations, including those left out for a network."""
     return input_names(Layout(levels).names)
 
 
 def rule_outputs(env: ExecutionVectorEnv, rule: Rule, name: str) -> Floats:
-    """(N, 3) outputs of a rule for the present decision. LearningError unless they are finite."""
+    """(N, 3) outputs of a rule for the current decision. Raises LearningError unless they are finite."""
     outputs = rule(rule_inputs(env))
     if outputs.shape != (env.num_envs, len(OUTPUTS)) or not np.isfinite(outputs).all():
         raise LearningError(f"{name}: expected finite outputs ({env.num_envs}, 3), got shape {outputs.shape}")
@@ -107,7 +107,7 @@ def shares_of(env: ExecutionVectorEnv, outputs: Floats) -> Floats:
 
 @dataclasses.dataclass
 class RulePolicy:
-    """A policy that follows a rule. See the Policy of execution."""
+    """A policy that follows a rule. See execution's Policy."""
 
     rule: Rule
     interface: Interface
@@ -118,7 +118,7 @@ class RulePolicy:
         self.modes = (self.interface.actions,)
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See Policy of execution. LayoutMismatchError for other observations or actions, LearningError for outputs that are not finite."""
+        """See execution's Policy. Raises LayoutMismatchError for other observations or actions, LearningError for outputs that are not finite."""
         self.interface.require(Interface.from_env(env))
         return shares_of(env, rule_outputs(env, self.rule, self.name))
 
@@ -133,7 +133,7 @@ class RulePolicy:
 
     @classmethod
     def from_file(cls, metadata: dict[str, Any], name: str) -> "RulePolicy":
-        """The policy of a file's metadata."""
+        """Builds the policy from a file's metadata."""
         interface = Interface.from_json(metadata["interface"])
-        metadata = {"seed": 0, **metadata}  # files of before had none: a rule is not trained
+        metadata = {"seed": 0, **metadata}  # earlier files have none, because a rule is not trained
         return cls(rule_from_json(metadata["rule"], rule_names(interface.levels)), interface, metadata, name)

@@ -14,7 +14,7 @@ from serl.agents.learning.errors import DivergedError
 
 
 class RecurrentPPOConfig(BaselineConfig):
-    """Settings of recurrent PPO; clip, entropy and KL as in OPD."""
+    """Settings of recurrent PPO; clip, entropy and KL have OPD's values."""
 
     units: int = Field(64, gt=0, description="of the GRU and of the layer behind it")
     learning_rate: float = Field(1e-3, gt=0)
@@ -29,7 +29,7 @@ class RecurrentPPOConfig(BaselineConfig):
 
 
 class RecurrentActorCritic(nn.Module):
-    """A GRU over the steps of an order, then a layer on its output and the current inputs; log-probabilities of actions and a value."""
+    """A GRU over the steps of an order, then a layer on its output and the current inputs. Returns log-probabilities of actions and a value."""
 
     def __init__(self, inputs: int, actions: int, units: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -48,20 +48,20 @@ class RecurrentActorCritic(nn.Module):
         return torch.zeros(1, count, self.units)
 
     def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(T, B, size) inputs to (T, B, actions) log-probabilities, (T, B) values and the memory after them."""
+        """Maps (T, B, size) inputs to (T, B, actions) log-probabilities, (T, B) values and the memory after them."""
         features, after = self.memory(inputs, state)
         hidden = torch.tanh(self.hidden(torch.cat([features, inputs], -1)))
         return functional.log_softmax(self.policy(hidden), -1), self.value(hidden).squeeze(-1), after
 
     @torch.no_grad()
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`forward` for one step: (B, size) to (B, actions), (B,) and the memory after it."""
+        """Like `forward`, for one step: maps (B, size) to (B, actions), (B,) and the memory after it."""
         log_probs, values, after = self(inputs.unsqueeze(0), state)  # pyrefly: ignore[not-callable]  # a Module is Any here
         return log_probs[0], values[0], after
 
 
 def sample_actions(log_probs: Tensor, random: np.random.Generator) -> Tensor:
-    """(B,) actions: the argmax of log p plus Gumbel noise is distributed like p."""
+    """Samples (B,) actions: the argmax of log p plus Gumbel noise is distributed like p."""
     noise = -np.log(-np.log(random.uniform(1e-7, 1 - 1e-7, tuple(log_probs.shape))))
     return (log_probs + torch.from_numpy(noise)).argmax(-1)
 
@@ -79,10 +79,10 @@ class Trajectory:
     inputs: Tensor
     actions: Tensor
     log_probs: Tensor
-    """Of all actions, at the time of the choice."""
+    """Log-probabilities of all actions, at the time of the choice."""
     values: Tensor
     returns: Tensor
-    """Rewards to go: gamma and lambda are 1."""
+    """Rewards to go, because gamma and lambda are 1."""
     mask: Tensor
     """1 where the action mattered, 0 where there was nothing to trade."""
     teacher_actions: Tensor | None = None
@@ -90,7 +90,7 @@ class Trajectory:
 
     @classmethod
     def from_steps(cls, steps: list[tuple[Tensor, ...]], rewards: Tensor, segment_steps: int) -> "Trajectory":
-        """From (inputs, actions, log_probs, values, mask[, teacher_actions]) of each step."""
+        """Builds a trajectory from (inputs, actions, log_probs, values, mask[, teacher_actions]) of each step."""
         inputs, actions, log_probs, values, mask, *teacher_actions = (
             torch.stack(column) for column in zip(*steps, strict=True)
         )
@@ -113,7 +113,7 @@ class RecurrentPPO:
     def learn(
         self, trajectory: Trajectory, random: np.random.Generator, distillation_weight: float = 0.0
     ) -> dict[str, float]:
-        """Runs all epochs; `distillation_weight` x the negative log-likelihood of the teacher's actions is added to the loss. Returns the
+        """Runs all epochs; adds `distillation_weight` x the negative log-likelihood of the teacher's actions to the loss. Returns the
         statistics of the last epoch."""
         advantages = trajectory.returns - trajectory.values
         used = advantages[trajectory.mask > 0]
@@ -146,7 +146,7 @@ class RecurrentPPO:
         return {"imitation_loss": float(np.mean(losses))}
 
     def _minibatches(self, trajectory: Trajectory, random: np.random.Generator) -> tuple[Tensor, ...]:
-        """Indices of orders."""
+        """Indices of the orders in each minibatch."""
         order = torch.from_numpy(random.permutation(trajectory.actions.shape[1]))
         minibatches: tuple[Tensor, ...] = order.tensor_split(min(self.config.minibatches, len(order)))
         return minibatches
@@ -181,5 +181,5 @@ def _log_prob_of(log_probs: Tensor, actions: Tensor) -> Tensor:
 
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the steps whose action mattered."""
+    """Mean over the steps in which the action mattered."""
     return (values * mask).sum() / mask.sum().clamp(min=1)

@@ -1,15 +1,15 @@
-"""What all settings of learning have in common. PyTorch is not needed to read them."""
+"""The base class of all learning settings. Reading settings does not need PyTorch."""
 
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
 
 SAVED = {"saved": True}
-"""Validation context of settings that serl wrote itself: those written under an old name are read under the new one."""
+"""Validation context for settings that serl wrote itself: old names are read as the new ones."""
 
 
 class LearningSettings(BaseModel):
-    """Immutable settings without unknown names. A renamed setting raises an error that gives its new name."""
+    """Immutable settings that reject unknown names. A renamed setting raises an error that gives its new name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

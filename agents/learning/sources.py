@@ -1,4 +1,4 @@
-"""Sources of markets: bars, recorded books or simulated days. Each knows its split and builds its markets."""
+"""Sources of markets: bars, recorded books or simulated days. Each has its own split and builds its markets."""
 
 import dataclasses
 import hashlib
@@ -50,14 +50,14 @@ BARS_SUFFIX = ".parquet"
 FIRST_SEEDS = {TRAIN: 0, VALIDATION: 1_000_000, TEST: 2_000_000}
 """Seed of the first simulated day of each part."""
 PLACES = "part", "fold", "folds", "hours", "first_day", "simulated_days", "duration_s"
-"""Settings on which it depends where orders lie in given data."""
+"""Settings that determine where orders are in given data."""
 SIZING_DAYS = 4
-"""Simulated training days whose volume determines the size of orders."""
+"""Number of simulated training days whose volume determines the size of orders."""
 SECOND_NS = 1_000_000_000
 
 
 Stretch = tuple[int, int, int]
-"""A day, and from when to when, ns after midnight."""
+"""(day, start, end), times in ns after midnight."""
 DAY_NS = 86_400 * SECOND_NS
 
 
@@ -68,10 +68,10 @@ class Source(Protocol):
         """The market of the settings."""
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """Hours in which parent orders of a part may lie. DataError for an unknown part."""
+        """Hours that the parent orders of a part must be within. Raises DataError for an unknown part."""
 
     def dates(self, days: Any) -> Any:
-        """(n,) index of the date of each of the days (n,); days of the same date are not independent."""
+        """(n,) index of the date of each day in `days` (n,); days of the same date are not independent."""
 
     def volume_curve(self) -> VolumeCurve | None:
         """The volume curve of the training part; None if a part is not a whole day."""
@@ -80,11 +80,11 @@ class Source(Protocol):
         """Names and fingerprints of the data, as JSON."""
 
     def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
-        """Where, on these days, a policy was trained whose file describes its training so (`Scenario.describe`); nothing for other data."""
+        """The stretches of these days in which a policy was trained, given the description in its file (`Scenario.describe`); empty for other data."""
 
 
 def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Source:
-    """The source that the settings name; `days` replaces their files. DataError if the files do not fit the kind of market."""
+    """Opens the source that the settings name; `days` replaces their files. Raises DataError if the files do not fit the kind of market."""
     if config.kind == "dynamic":
         return Simulated(config)
     bars = [path for path in config.data if path.suffix == BARS_SUFFIX]
@@ -106,7 +106,7 @@ def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Sour
 
 
 def _require_different(files: Sequence[Path]) -> None:
-    """DataError for a day that is named twice: intervals would count its blocks twice."""
+    """Raises DataError for a day that is named twice, because intervals would count its blocks twice."""
     resolved = [path.resolve() for path in files]
     for number, path in enumerate(resolved):
         if path in resolved[:number]:
@@ -120,7 +120,7 @@ def _part(parts: Any, part: str, what: str) -> Any:
 
 
 def shares_time(source: Source, part: str, trained: dict[str, Any]) -> bool:
-    """Whether orders of a part may share time with those of a training (see `Source.learnt_in`)."""
+    """Whether orders of a part may overlap in time with those of a training (see `Source.learnt_in`)."""
     stretches = source.learnt_in(trained)
     return bool(stretches) and any(
         hours.day == day and hours.start_ns < end_ns and start_ns < hours.end_ns
@@ -130,7 +130,7 @@ def shares_time(source: Source, part: str, trained: dict[str, Any]) -> bool:
 
 
 def _as_trained(config: MarketConfig, trained: dict[str, Any]) -> MarketConfig:
-    """The same settings with the days and hours that a policy was trained in, by the description in its file."""
+    """The same settings with the days and hours in which a policy was trained, from the description in its file."""
     fields, saved = MarketConfig.model_fields, trained["market"]
     return config.model_copy(update={name: saved.get(name, fields[name].default) for name in PLACES})
 
@@ -155,7 +155,7 @@ class Bars:
         )  # fmt: skip
 
     def half_spread_bps(self) -> Any:
-        """That of the settings, or one for each day (D,), from the training dates of its stock; a stock without any has the median."""
+        """The half spread of the settings, or (D,) one for each day, from the training dates of its stock; the median for a stock without any."""
         if self.config.spreads == "fixed":
             return self.config.half_spread_bps
         table = self.data.table
@@ -164,7 +164,7 @@ class Bars:
         return np.where(np.isnan(found), np.nanmedian(found), found)[table.symbol]
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; without stretches that are shorter than an order."""
+        """See Source. Leaves out stretches that are shorter than an order."""
         shortest_ns = self.config.duration_s * SECOND_NS
         named = TRAIN if part == FOLD else part
         found: Sequence[Hours] = _part(self.data.parts, named, self.data.name).hours
@@ -194,7 +194,7 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Books:
-    """Recorded days with a book of one symbol each, in a static or a replay market."""
+    """Recorded days with the book of one symbol each, in a static or a replay market."""
 
     config: MarketConfig
     days: Sequence[Day]
@@ -213,8 +213,8 @@ class Books:
         )
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; hours in the settings take the place of those of the settings' part. ConfigError if another part shares time with them: it
-        would hold orders that are meant to be new to it."""
+        """See Source. Hours in the settings replace those of the settings' part. Raises ConfigError if another part overlaps with them, because its
+        orders are meant to be unseen."""
         found = self._hours(TRAIN if part == FOLD else part)
         return fold_of_hours(found, [int(self.dates(hours.day)) for hours in found], part, self.config)
 
@@ -241,7 +241,7 @@ class Books:
         return np.unique([day.reference.date for day in self.days], return_inverse=True)[1][days]
 
     def volume_curve(self) -> None:
-        """See Source: one part of a day says nothing about the volume in the others."""
+        """See Source. None, because one part of a day says nothing about the volume in the others."""
 
     def describe(self) -> dict[str, Any]:
         """See Source."""
@@ -254,7 +254,7 @@ class Books:
         return {"data": ", ".join(path.name for path in files), "fingerprint": ", ".join(fingerprints)}
 
     def learnt_in(self, trained: dict[str, Any]) -> Sequence[Stretch]:
-        """See Source. Of a fold, all hours that were divided into folds, if the files are not the same."""
+        """See Source. For a fold, returns all hours that were divided into folds if the files are not the same."""
         if "market" not in trained:
             return []
         there, known = _as_trained(self.config, trained), trained.get("fingerprint", "").split(", ")
@@ -274,7 +274,7 @@ class Books:
 
     @cached_property
     def _split_fingerprints(self) -> list[str]:
-        """Empty for a day that does not cover the hours of the split: nothing was trained on a part of it."""
+        """Fingerprints of the split; empty for a day that does not cover its hours, because nothing was trained on a part of it."""
         found = []
         for path, day in zip(self.config.data, self.days, strict=bool(self.config.data)):
             try:
@@ -285,7 +285,7 @@ class Books:
 
 
 def _seeds(config: MarketConfig) -> Sequence[int]:
-    """Those of the simulated days of the settings' part."""
+    """Seeds of the simulated days of the settings' part."""
     named = TRAIN if config.part == FOLD else config.part
     first = int(_part(FIRST_SEEDS, named, f"population {config.population}")) + config.first_day
     return [first + seed for seed in fold_seeds(config.part, config)]
@@ -316,8 +316,8 @@ class Simulated:
 
     @cached_property
     def _spans_ns(self) -> list[tuple[int, int]]:
-        """Where windows may lie: the hours of the settings, or continuous trading, so that forced completion finds it. ConfigError if windows
-        in the hours of the settings could end outside it, or there is no room for one."""
+        """The spans that windows must be within: the hours of the settings, or continuous trading, which forced completion needs. Raises ConfigError
+        if windows in the hours of the settings could end outside continuous trading, or a window does not fit."""
         population, latency_ns = self._population, round(self.config.latency_us * 1000)
         phases, duration_ns = Phases(population), round(self.config.duration_s * SECOND_NS)
         if self.config.span_ns is not None:
@@ -337,7 +337,7 @@ class Simulated:
 
     @cached_property
     def _volume_lots_per_s(self) -> float:
-        """Mean of the first training days, without our orders."""
+        """Mean volume of the first training days, without our orders."""
         spans = self._spans_ns
         start_ns, end_ns = spans[0][0], spans[-1][1]
         market = DynamicMarket(
@@ -349,7 +349,7 @@ class Simulated:
         episodes["start_ns"], episodes["interval_ns"], episodes["steps"] = start_ns, end_ns - start_ns, 1
         market.reset(np.arange(SIZING_DAYS), episodes)
         traded, length_ns = 0.0, 0
-        for start_ns, end_ns in spans:  # not what trades between them, in auctions
+        for start_ns, end_ns in spans:  # excludes auctions, which trade between the spans
             market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, start_ns))
             market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
             traded += float(market.frames["traded_lots"].mean())
@@ -367,7 +367,7 @@ class Simulated:
         ]
 
     def dates(self, days: Any) -> Any:
-        """See Source: every simulated day is its own date."""
+        """See Source. Every simulated day is its own date."""
         return days
 
     def volume_curve(self) -> None:

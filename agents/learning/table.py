@@ -46,13 +46,13 @@ MEANINGS = {
     "FFR": "filled share, forced completion included",
     "FEES": "what the fills were charged, in PA and IS",
 }
-"""Of each measure in MEASURES, for the note under a table; docs/execution.md and docs/learning.md define them."""
+"""The meaning of each measure in MEASURES, for the note under a table; docs/execution.md and docs/learning.md define the measures."""
 TERMINAL_MEASURES = ("PA", "FEES", "PA_rule", "PA_twap", "WR", "AFI")
 TABLE_FILE = "evaluation.md"
 JSON_FILE = "evaluation.json"
 NO_INTERVAL = "(no interval)"
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
-"""By the number of actions; see ExecutionVectorEnv."""
+"""Names of actions by their number; see ExecutionVectorEnv."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Section:
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Writes evaluation.md, .csv, .html and .json to a folder; their paths."""
+    """Writes evaluation.md, .csv, .html and .json to a folder; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / TABLE_FILE, folder / "evaluation.csv"]
     for path, text in zip(paths, (markdown(sections), comma_separated(sections)), strict=True):
@@ -76,17 +76,17 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
 
 
 def _ends(estimate: Estimate, form: str = "{:.2f} {:.2f}") -> str:
-    """Of the interval."""
+    """Formats the ends of the interval."""
     return form.format(estimate.low, estimate.high) if np.isfinite(estimate.low) else NO_INTERVAL
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """A value with its interval."""
+    """Formats a value with its interval."""
     return f"{estimate.value:.2f} {_ends(estimate, '[{:.2f}, {:.2f}]')}"
 
 
 def _shown(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> list[str]:
-    """Those of the measures that it has: there are fees only where some are charged."""
+    """The measures that an evaluation has; fees only if the market charges some."""
     return [name for name in measures if all(name in row.estimates for row in evaluation.rows)]
 
 
@@ -95,7 +95,7 @@ def _headers(evaluation: Evaluation) -> list[str]:
 
 
 def note(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> str:
-    """Explains the intervals, and those of the measures that the evaluation has."""
+    """Explains the intervals, and the measures that the evaluation has."""
     return (
         f"{evaluation.orders} orders, seed {evaluation.seed}; intervals: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}"
         f"{f', of which {CLUSTERS_MIN} are needed' if evaluation.clusters < CLUSTERS_MIN else ''}; "
@@ -105,7 +105,7 @@ def note(evaluation: Evaluation, measures: Sequence[str] = tuple(MEASURES)) -> s
 
 
 def terminal_note(evaluation: Evaluation, folder: Path) -> str:
-    """The note under terminal_table, and where the measures are that it leaves out; folder: that of `write_tables`."""
+    """The note under terminal_table, which says where to find the measures that it leaves out. folder: the folder of `write_tables`."""
     left_out = [name for name in _shown(evaluation) if name not in TERMINAL_MEASURES]
     return f"{note(evaluation, TERMINAL_MEASURES)}\nmore columns ({', '.join(left_out)}): {folder / TABLE_FILE}"
 
@@ -125,7 +125,7 @@ def markdown(sections: Sequence[Section]) -> str:
 
 
 def terminal_table(evaluation: Evaluation) -> Table:
-    """A table for a terminal of 80 columns, with each interval below its value. It has only TERMINAL_MEASURES; the files have all."""
+    """A table for a terminal of 80 columns, with each interval below its value. It has only TERMINAL_MEASURES; the files have all measures."""
     table = Table(
         title=f"{evaluation.market}, prices in bps",
         title_justify="left",
@@ -177,7 +177,7 @@ def _estimate_json(estimate: Estimate) -> Any:
 
 
 def html(sections: Sequence[Section], origin: Origin) -> str:
-    """A self-contained page."""
+    """A self-contained HTML page."""
     return page("Evaluation", origin, [_html_section(section.evaluation) for section in sections])
 
 

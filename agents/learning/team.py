@@ -1,8 +1,8 @@
 """Teams of agents that share parent orders and communicate. K consecutive environments are a team; each agent receives the messages that the
 others sent at the previous decision.
 
-A message is a function of the sender's observation. The episodes of all environments have the same length, so that teams start and end
-together.
+A message is a function of the sender's observation. The episodes of all environments have the same length, so the agents of a team start and
+end together.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from serl.exchange.records import Rows
 
 Floats = NDArray[np.float64]
 Communicate = Callable[[Floats], Floats]
-"""(K, d) observations of a team to its (K, m) messages in [-1, 1]."""
+"""Maps (K, d) observations of a team to its (K, m) messages in [-1, 1]."""
 SQUASHES: dict[str, Callable[[Floats], Floats]] = {
     "tanh": np.tanh,
     "sign": np.sign,
@@ -29,7 +29,7 @@ SQUASHES: dict[str, Callable[[Floats], Floats]] = {
 
 
 class Messages(Protocol):
-    """A `Communicate` that is data, so that a policy file can contain it."""
+    """A `Communicate` that can be stored as data in a policy file."""
 
     @property
     def size(self) -> int:
@@ -66,8 +66,8 @@ class Channels:
 
 
 def split_orders(episodes: Rows, agents: int, lot_multiple: int = 1) -> Rows:
-    """(n * K,) EPISODE rows: the orders (n,) split among K agents each, as evenly as whole multiples of lots allow. LearningError for an order with
-    fewer of them than agents."""
+    """(n * K,) EPISODE rows: (n,) orders split among K agents each, as evenly as whole multiples of lots allow. Raises LearningError for an order
+    with fewer multiples than agents."""
     rows = np.repeat(episodes, agents)
     agent = np.arange(len(rows)) % agents
     each, remainder = np.divmod(rows["qty_lots"] // lot_multiple, agents)
@@ -109,19 +109,19 @@ class TeamReward:
 
 
 def messages_of_others(messages: Floats) -> NDArray[np.float32]:
-    """(K, (K - 1) m) what each agent of a team receives of its (K, m) messages: those of the others, in order."""
+    """(K, (K - 1) m) messages that each agent of a team receives: those of the others among the team's (K, m) messages, in order."""
     others = [np.delete(messages, agent, axis=0).ravel() for agent in range(len(messages))]
     return np.stack(others).astype(np.float32)
 
 
 def received_messages(communicate: Communicate, observations: Any, agents: int) -> NDArray[np.float32]:
-    """(N, (K - 1) m) messages that each agent receives when all teams send messages about (N, d) observations."""
+    """(N, (K - 1) m) messages that each agent receives, for (N, d) observations of all agents."""
     teams = np.asarray(observations, np.float64).reshape(-1, agents, observations.shape[1])
     return np.concatenate([messages_of_others(np.asarray(communicate(team))) for team in teams])
 
 
 class TeamVectorEnv(VectorEnv):
-    """An execution environment whose observations end with the messages that the others sent at the previous decision, 0 at first.
+    """An execution environment whose observations end with the messages that the others sent at the previous decision, initially 0.
     `unwrapped` is the environment without messages."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -147,7 +147,7 @@ class TeamVectorEnv(VectorEnv):
         return np.concatenate((self._observations, self._no_messages), axis=1), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One decision of all agents; info is empty."""
+        """Executes one decision of all agents; info is empty."""
         received = received_messages(self.messages, self._observations, self.agents)
         self._observations, rewards, terminated, truncated, _ = self.env.step(actions)
         received[terminated] = 0

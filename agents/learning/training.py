@@ -1,4 +1,4 @@
-"""A training run: its settings, folder and checkpoints, and the policy that it produces.
+"""A training run: its settings, folder and checkpoints, and the policy that it trains.
 
 The folder holds `config.yaml`, `checkpoint.safetensors` (see checkpoint.py), `policy.safetensors` and the TensorBoard logs.
 """
@@ -70,7 +70,7 @@ class TrainingConfig(LearningSettings):
 
 
 def load_config(source: Path) -> TrainingConfig:
-    """Settings from a YAML file, or those shipped with serl under a name. ConfigError for an invalid setting."""
+    """Loads settings from a YAML file, or those shipped with serl under a name. Raises ConfigError for an invalid setting."""
     shipped = files("serl.configs").joinpath("training")
     named = shipped.joinpath(f"{source}.yaml")
     if not source.exists() and not named.is_file():
@@ -83,7 +83,7 @@ def load_config(source: Path) -> TrainingConfig:
 
 
 def load_saved_config(folder: Path) -> TrainingConfig:
-    """The settings of a run's folder, also if an older version of serl wrote them. ConfigError if they cannot be read."""
+    """Loads the settings of a run's folder, also if an older version of serl wrote them. Raises ConfigError if they cannot be read."""
     path = folder / CONFIG
     return _parse(path, path.read_bytes, context=SAVED)
 
@@ -120,7 +120,7 @@ def markets(config: TrainingConfig) -> list[MarketConfig]:
 
 
 def _variants(config: TrainingConfig) -> list[MarketConfig]:
-    """The markets between which the adversary chooses; they share the number of environments. ConfigError if they cannot."""
+    """The markets among which the adversary chooses, with the environments divided among them. Raises ConfigError if that is not possible."""
     assert config.adversary is not None
     market, count = config.market, len(config.adversary.variants)
     if config.algorithm != "ppo" or config.dynamic or market.kind != "dynamic":
@@ -142,7 +142,7 @@ def _variants(config: TrainingConfig) -> list[MarketConfig]:
 def learnt_policy(
     env: VectorEnv, config: PPOConfig, network: NetworkConfig, name: str = "learnt", start: Policy | None = None
 ) -> Policy:
-    """A policy that PPO learns in any environment with a `Box` of actions, without a folder; from the weights of another if there is one."""
+    """Trains a policy with PPO in any environment with a `Box` of actions, without a folder. start: a policy whose weights to start from."""
     learner = PPO([env], config, network)
     if start is not None:
         learner.network.load_state_dict(start.network.state_dict())
@@ -153,13 +153,13 @@ def learnt_policy(
 
 
 class Training:
-    """A PPO run in a folder, over one environment, two (static, dynamic), or the variants of an adversary."""
+    """A PPO run in a folder, in one environment, two (static, dynamic), or the variants of an adversary."""
 
     def __init__(
         self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None,
         learner: PPO | None = None, score: Callable[[Policy], float] | None = None,
     ) -> None:  # fmt: skip
-        """score: for early stopping, see `validation_scorer`."""
+        """score: the score for early stopping; see `validation_scorer`."""
         for env in envs[1:]:
             Interface.from_env(envs[0]).require(Interface.from_env(env), "the second environment")
         self.config, self.folder = config, folder
@@ -176,7 +176,7 @@ class Training:
         self.updates = 0
         self._interface, self._metadata = Interface.from_env(envs[0]), metadata or {}
         self._learnt_before: list[dict[str, Any]] = []
-        """The data of the policy that the weights are from, and of those before it."""
+        """Training data of the policy whose weights the run started from, and of the policies before it."""
         self.stopping: EarlyStopping | None = None
         if config.early_stopping:
             if score is None:
@@ -184,14 +184,14 @@ class Training:
             self.stopping = EarlyStopping(config.early_stopping, lambda: score(self.policy()))
 
     def start_from(self, path: Path) -> None:
-        """Takes the weights of a policy file, or of a run's folder. LayoutMismatchError if it has other observations or actions, PolicyFileError if
-        it has another network."""
+        """Starts from the weights of a policy file or a run's folder. Raises LayoutMismatchError if the policy has other observations or actions, and
+        PolicyFileError if it has another network."""
         policy, network = load_policy(path / POLICY if path.is_dir() else path), self.learner.network
         if not isinstance(policy, Policy):
             raise PolicyFileError(
                 f"{path}: expected a trained network to start from, got {policy.name}, which has none"
             )
-        if type(policy) is not Policy or policy.team is not None:  # the weights mean something else
+        if type(policy) is not Policy or policy.team is not None:  # such weights have another meaning
             what = "corrects a rule" if policy.team is None else "observes the messages of a team"
             raise PolicyFileError(
                 f"{path}: expected a network that decides alone to start from, got {policy.name}, which {what}; give another policy"
@@ -205,10 +205,10 @@ class Training:
         self._learnt_before = policy.metadata.get("data", [])
 
     def resume(self) -> None:
-        """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings and data."""
+        """Restores the folder's checkpoint. Raises PolicyFileError if there is none that fits these settings and data."""
         path = self.folder / CHECKPOINT
         saved, best = checkpoint.restore(self.learner, path)
-        if saved.get("data", self._data) != self._data:  # older checkpoints do not say
+        if saved.get("data", self._data) != self._data:  # older checkpoints do not contain it
             raise PolicyFileError(
                 f"{path}: expected the data that the run began with, {saved['data']}, got {self._data}; restore the files of its settings, or start a "
                 "new run"
@@ -236,7 +236,7 @@ class Training:
         return policy
 
     def train_until(self, steps: int) -> Iterator[dict[str, Any]]:
-        """Trains until `steps` environment steps are done or early stopping ends it, and then writes a checkpoint. Yields the statistics of every
+        """Trains until `steps` environment steps are done or early stopping ends training, then writes a checkpoint. Yields the statistics of every
         update."""
         learner, total, started = self.learner, self.config.ppo.steps, False
         while learner.steps < steps:
@@ -277,22 +277,22 @@ class Training:
 
     @property
     def _data(self) -> list[str]:
-        """Fingerprints of the data, and the forecaster: files may change while a run is interrupted."""
+        """Fingerprints of the data, and the forecaster, because files may change while a run is interrupted."""
         return [*(str(one.get("fingerprint")) for one in self._metadata.get("data", [])), self._interface.forecaster]
 
     def _best_policy(self) -> Policy:
-        """The best policy of early stopping, whose weights replace the learner's; else the current one."""
+        """The best policy of early stopping, whose weights replace the learner's; without early stopping, the current one."""
         if self.stopping is None or not self.stopping.weights:
             return self.policy()
         self.learner.network.load_state_dict(self.stopping.weights)
         return self.policy(self.stopping.best_steps)
 
     def policy(self, steps: int | None = None) -> Policy:
-        """The current policy; steps: after which it was the learner's, now by default."""
+        """The current policy. steps: the number of steps after which the learner had it; by default the steps so far."""
         metadata = {
             "name": self.config.name, "seed": self.config.ppo.seed, "steps": self.learner.steps if steps is None else steps,
             **({"started_from": str(self.config.start_from)} if self.config.start_from else {}), **self._metadata,
         }  # fmt: skip
-        if self._learnt_before:  # the weights know these data, too: nothing of them is new to the policy
+        if self._learnt_before:  # the weights have also seen these data
             metadata["data"] = [*self._metadata.get("data", []), *self._learnt_before]
         return Policy(self.learner.network, self._interface, metadata)

@@ -1,1 +1,1 @@
-"""Market making among simulated traders: environments for reinforcement learning, and closed-form market makers beside them."""
+"""Market making among simulated traders: environments for reinforcement learning, and closed-form market makers to compare with."""

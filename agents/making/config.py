@@ -21,7 +21,7 @@ class MakingConfig(PositionConfig):
 
     @property
     def unit_lots(self) -> int:
-        """A quote."""
+        """The size of a quote."""
         return self.quote_lots
 
     @model_validator(mode="after")
@@ -34,5 +34,5 @@ class MakingConfig(PositionConfig):
 
 
 def making_settings(**settings: Any) -> MakingConfig:
-    """Settings by name. Raises `ConfigError`."""
+    """Builds settings from keyword arguments. Raises `ConfigError`."""
     return settings_of(MakingConfig, settings)

@@ -1,8 +1,8 @@
 """The gymnasium VectorEnv of market making: N market makers, each alone among the simulated traders of its market.
 
-Each decision sets a bid and an ask for the next interval: an action in [-1, 1] for each side is a distance from the mid of 0 to `offset_ticks`
-ticks. A side that would take the inventory beyond its limit is not quoted; the limit
-holds for the inventory at the time at which a quote arrives. The unit of rewards and inventories is a quote (`quote_lots`).
+Each decision sets a bid and an ask for the next interval. An action in [-1, 1] for each side is a distance from the mid, from 0 to `offset_ticks`
+ticks. A side that would take the inventory beyond its limit is not quoted; the limit applies to the inventory when a quote arrives. The unit of
+rewards and inventories is a quote (`quote_lots`).
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from serl.exchange.records import Rows
 
 
 class MakingVectorEnv(PositionVectorEnv):
-    """See the module and `PositionVectorEnv`. Units of observations as in `observation.py`."""
+    """See the module and `PositionVectorEnv`. Units of observations are those of `observation.py`."""
 
     def __init__(self, market: AgentMarket, sampler: Sampler, config: MakingConfig, closing_steps: int = 0) -> None:
         actions = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -31,8 +31,8 @@ class MakingVectorEnv(PositionVectorEnv):
         self.config = config
 
     def quotes(self, offsets_ticks: Any) -> Rows:
-        """DECISION rows for (N, 2) distances from the mid, of bid and ask: away from it to whole ticks, and never beyond the other side's best. No lots
-        before the book has had a price."""
+        """DECISION rows for (N, 2) distances of bid and ask from the mid. Prices are rounded to whole ticks away from the mid, and never go beyond the
+        other side's best price. Quotes have no lots before the book has had a price."""
         config, frames, mid = self.config, self.market.frames, self.ledger.mid
         rows = np.zeros(self.num_envs, DECISION)
         best_bid, best_ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
@@ -49,7 +49,7 @@ class MakingVectorEnv(PositionVectorEnv):
         return rows
 
     def offsets(self, actions: Any) -> Any:
-        """(N, 2) distances from the mid, in ticks, of (N, 2) actions."""
+        """(N, 2) distances from the mid in ticks, for (N, 2) actions."""
         actions = np.clip(numbers_of(actions, (self.num_envs, 2)), -1.0, 1.0)
         return (actions + 1) / 2 * self.config.offset_ticks
 
@@ -58,5 +58,5 @@ class MakingVectorEnv(PositionVectorEnv):
         return np.clip(2 * np.asarray(offsets_ticks) / self.config.offset_ticks - 1, -1.0, 1.0)
 
     def decisions(self, actions: Any) -> Rows:
-        """Quotes of (N, 2) actions."""
+        """DECISION rows with the quotes of (N, 2) actions."""
         return self.quotes(self.offsets(actions))

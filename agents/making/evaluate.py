@@ -11,7 +11,7 @@ from serl.agents.positions.evaluate import Score, compare, environments_for
 
 
 def evaluate(makers: Sequence[Maker], config: MakingConfig, count: int, seed: int = 0) -> list[Score]:
-    """Each maker alone in `count` windows, drawn with the seed: the same for all. Raises `ConfigError`."""
+    """Runs each maker alone in the same `count` windows, drawn with the seed. Raises `ConfigError`."""
     env = MakingVectorEnv(position_market(config, environments_for(count)), windows(config), config)
 
     def quoting(maker: Maker) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""Closed-form market makers, and the market's parameters that they need, measured on simulated training days."""
+"""Closed-form market makers, and the market parameters that they need, measured on simulated training days."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError
 
 DISTANCE_STEP_TICKS, TRADES_MIN = 0.5, 30
-"""Rates of trades are measured at multiples of this distance, where so many trades were."""
+"""Trade rates are measured at multiples of this distance, where there are at least this many trades."""
 VOLATILITY_LAG_S = 10
 
 
@@ -31,7 +31,7 @@ class Maker(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class MarketParameters:
-    """What the formulas assume: a mid that diffuses, and trades that reach a distance d from it, on each side, at the rate A exp(-k d)."""
+    """The parameters of the formulas: the mid diffuses, and trades on each side reach a distance d from it at the rate A exp(-k d)."""
 
     volatility_ticks_per_root_s: float
     trades_per_s: float
@@ -41,7 +41,7 @@ class MarketParameters:
 
     @classmethod
     def measure(cls, population: str, seeds: Sequence[int], hours: tuple[int, int] | None = None) -> "MarketParameters":
-        """From days that are simulated without us. hours: ns after midnight, the whole day by default. Raises `ConfigError`."""
+        """Measures the parameters on days simulated without us. hours: ns after midnight, by default the whole day. Raises `ConfigError`."""
         config = load_population(population)
         start_ns, end_ns = hours or (config.open_ns + 600 * SECOND_NS, config.close_ns)
         tapes = [build_tape(simulate(config, seed, end_ns), 1).window(start_ns, end_ns) for seed in seeds]
@@ -60,7 +60,7 @@ class MarketParameters:
 
 
 def _distances(tape: Tape) -> Any:
-    """How far from the mid before it the worst price of each trade was, in ticks."""
+    """Distance of each trade's worst price from the mid before the trade, in ticks."""
     mid = tape.mid[:-1][tape.trades]
     found = np.abs(tape.price_ticks[tape.trades] - mid)
     return found[np.isfinite(found)]
@@ -111,13 +111,13 @@ class Glft:
 
 @dataclasses.dataclass(frozen=True)
 class Symmetric:
-    """Always the same distance on both sides."""
+    """Quotes the same constant distance on both sides."""
 
     distance_ticks: float
 
     @property
     def name(self) -> str:
-        """With the distance."""
+        """The name, with the distance."""
         return f"symmetric, {self.distance_ticks:g} ticks"
 
     def offsets(self, env: MakingVectorEnv) -> Any:
@@ -129,8 +129,8 @@ MAKERS = ("symmetric", "avellaneda-stoikov", "glft")
 
 
 def make_maker(text: str, parameters: Callable[[], MarketParameters]) -> Maker:
-    """From `symmetric:DISTANCE` in ticks, `avellaneda-stoikov:RISK` or `glft:RISK`, whose γ is per tick and quote. parameters: called for the
-    latter two. ConfigError for anything else."""
+    """Makes a maker from `symmetric:DISTANCE` in ticks, `avellaneda-stoikov:RISK` or `glft:RISK`, where RISK is γ per tick and quote. parameters:
+    called only for the latter two. Raises ConfigError for anything else."""
     kind, _, number = text.partition(":")
     try:
         value = float(number)

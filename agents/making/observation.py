@@ -1,4 +1,4 @@
-"""What a market maker observes: the market, its inventory, and where its quotes are. All values are clipped to [-10, 10]."""
+"""The observations of a market maker: the market, its inventory, and its quotes. All values are clipped to [-10, 10]."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FEATURES = (
 
 
 class MakingObserver(Observer):
-    """The market's features, and the distances of the quotes."""
+    """Observes the market's features and the distances of the quotes."""
 
     def __init__(self, count: int, config: MakingConfig) -> None:
         super().__init__(count, config.inventory_lots_max, config.offset_ticks, config.quote_lots)

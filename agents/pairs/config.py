@@ -15,5 +15,5 @@ class PairConfig(TargetConfig):
 
 
 def pair_settings(**settings: Any) -> PairConfig:
-    """Settings by name. Raises `ConfigError`."""
+    """Builds settings from keyword arguments. Raises `ConfigError`."""
     return settings_of(PairConfig, settings)

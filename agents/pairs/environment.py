@@ -1,7 +1,7 @@
-"""The gymnasium VectorEnv of trading a pair: N agents, each alone among the simulated traders of a market with two symbols.
+"""The gymnasium VectorEnv of pairs trading: N agents, each alone among the simulated traders of a market with two symbols.
 
-Each decision is a target position in the spread: so many lots of the second symbol, and against each `hedge_ratio` lots of the first. Market
-orders trade what is missing. The unit of rewards and inventories is the largest position in the second symbol (`inventory_lots_max`).
+Each decision is a target position in the spread: a number of lots of the second symbol, and against each lot `hedge_ratio` lots of the first.
+Market orders trade the difference. The unit of rewards and inventories is the largest position in the second symbol (`inventory_lots_max`).
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from serl.exchange.records import Rows
 
 
 class PairVectorEnv(TargetVectorEnv):
-    """See the module and `TargetVectorEnv`. spread: the unit of what is observed of it, and the hedge ratio."""
+    """See the module and `TargetVectorEnv`. spread: provides the unit of its observation, and the hedge ratio."""
 
     def __init__(self, market: PairMarket, sampler: Sampler, config: PairConfig, spread: Spread) -> None:
         self.config, self.spread = config, spread
@@ -32,7 +32,7 @@ class PairVectorEnv(TargetVectorEnv):
         return self.market.positions["lots"][:, 1] / self.config.inventory_lots_max
 
     def decisions(self, actions: Any) -> Rows:
-        """Target positions; the first symbol's is rounded to whole lots of the market."""
+        """TARGETS rows; the first symbol's position is rounded to whole lots of the market."""
         rows, lot = np.zeros(self.num_envs, TARGETS), self._lot
         second = self.targets_lots(actions)
         rows["target_lots"][:, 0] = -np.rint(self.spread.hedge_ratio * second / lot).astype(np.int64) * lot

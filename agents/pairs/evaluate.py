@@ -19,5 +19,5 @@ def pair_env(config: PairConfig, count: int, spread: Spread) -> PairVectorEnv:
 def evaluate(
     rules: Sequence[Rule[PairVectorEnv]], config: PairConfig, spread: Spread, count: int, seed: int = 0
 ) -> list[Score]:
-    """Each rule alone in `count` windows, drawn with the seed: the same for all. Raises `ConfigError`."""
+    """Runs each rule alone in the same `count` windows, drawn with the seed. Raises `ConfigError`."""
     return compare_rules(pair_env(config, environments_for(count), spread), rules, count, seed)

@@ -31,11 +31,11 @@ class PairMarket(PositionMarket):
         self._own = self.positions
 
     def check_symbols(self, population: PopulationConfig) -> None:
-        """PopulationError unless a population has two symbols whose ticks are worth the same."""
+        """Raises PopulationError unless a population has two symbols whose ticks are worth the same."""
         require_pair(population)
 
     def flatten(self, which: Any) -> None:
-        """Sells or buys the whole positions of markets `which` at once."""
+        """Closes the whole positions of markets `which` at once."""
         self.force(which, np.zeros(len(which), TARGETS))
 
     def _sends(self, env: int, decision: Rows) -> bool:
@@ -44,7 +44,7 @@ class PairMarket(PositionMarket):
 
 
 def require_pair(population: PopulationConfig) -> None:
-    """PopulationError unless a population has two symbols whose ticks are worth the same."""
+    """Raises PopulationError unless a population has two symbols whose ticks are worth the same."""
     if len(population.symbols) != SYMBOLS:
         raise PopulationError(
             f"{population.name}: symbols: expected two symbols in an environment of pairs, got {', '.join(population.symbol_names)}; "

@@ -1,4 +1,4 @@
-"""What an agent observes that trades a pair: both markets, its position, and the spread. All values are clipped to [-10, 10]."""
+"""The observations of an agent that trades a pair: both markets, its position, and the spread. All values are clipped to [-10, 10]."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from serl.agents.positions.targets import SPREAD_TICKS
 from serl.exchange.records import Rows
 
 SHARED = 1
-"""Features of a market that are the same in both: the time."""
+"""Number of features that are the same in both markets: the time."""
 _MARKET = market_features(f"{SPREAD_TICKS:g} ticks", "inventory_lots_max")
 FEATURES = (
     *_MARKET[:SHARED],
@@ -22,7 +22,7 @@ FEATURES = (
 
 
 class PairObserver:
-    """See `Observing`; `z` is the spread's deviation as it is observed."""
+    """See `Observing`. `z` is the observed deviation of the spread."""
 
     def __init__(self, count: int, inventory_lots_max: int, spread: Spread) -> None:
         self._spread = spread
@@ -36,7 +36,7 @@ class PairObserver:
         self.z[which] = self._spread.z(mid[which])
 
     def record(self, mid: Any) -> None:
-        """Takes a step in."""
+        """Records a step."""
         for symbol, observer in enumerate(self._symbols):
             observer.record(mid[:, symbol])
         self.z = self._spread.z(mid)

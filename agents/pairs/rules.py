@@ -1,4 +1,4 @@
-"""Rules that trade a pair, to compare agents with."""
+"""Rules that trade a pair, as baselines for agents."""
 
 import dataclasses
 from typing import Any
@@ -12,8 +12,8 @@ from serl.exchange.errors import ConfigError
 @dataclasses.dataclass(frozen=True)
 class ZScore:
     """The rule of statistical arbitrage (Gatev, Goetzmann, Rouwenhorst, Pairs trading, 2006; Avellaneda and Lee, Statistical arbitrage in the US
-    equities market, 2010): with z the spread's deviation from its mean in standard deviations, takes the largest position against it where
-    |z| is above `enter`, and leaves it once |z| is below `leave`, or z has crossed the mean. Raises `ConfigError` unless 0 <= leave < enter.
+    equities market, 2010). With z the spread's deviation from its mean in standard deviations, it takes the largest position against z when
+    |z| is above `enter`, and exits once |z| is below `leave` or z has crossed the mean. Raises `ConfigError` unless 0 <= leave < enter.
     """
 
     enter: float = 2.0
@@ -25,7 +25,7 @@ class ZScore:
 
     @property
     def name(self) -> str:
-        """With the thresholds."""
+        """The name, with the thresholds."""
         return f"z-score, {self.enter:g} and {self.leave:g}"
 
     def shares(self, env: PairVectorEnv) -> Any:

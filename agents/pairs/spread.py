@@ -1,4 +1,4 @@
-"""The spread of a pair: the second symbol's mid less `hedge_ratio` times the first's, as it is on training days."""
+"""The spread of a pair, measured on training days: the second symbol's mid less `hedge_ratio` times the first's."""
 
 import dataclasses
 import math
@@ -20,10 +20,10 @@ TRAINING_DAYS, LAG_S = 4, 30
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """What a rule of statistical arbitrage assumes of a pair."""
+    """The parameters of a pair that a rule of statistical arbitrage needs."""
 
     hedge_ratio: float
-    """Lots of the first symbol against a lot of the second."""
+    """Lots of the first symbol against one lot of the second."""
     mean_ticks: float
     deviation_ticks: float
     half_life_s: float
@@ -31,8 +31,8 @@ class Spread:
 
     @classmethod
     def measure(cls, population: PopulationConfig, days: int = TRAINING_DAYS) -> "Spread":
-        """From training days that are simulated without us: least squares of the second mid on the first (Engle and Granger, Co-integration
-        and error correction, 1987), and the residuals' autocorrelation at LAG_S. Raises `PopulationError`."""
+        """Measures the spread on training days simulated without us: least squares of the second mid on the first (Engle and Granger,
+        Co-integration and error correction, 1987), and the residuals' autocorrelation at LAG_S. Raises `PopulationError`."""
         require_pair(population)
         seeds = np.arange(days) + FIRST_SEEDS["train"]
         measured = [mids(population, int(seed)) for seed in seeds]
@@ -45,7 +45,7 @@ class Spread:
 
     @classmethod
     def of(cls, days: Sequence[Any]) -> "Spread":
-        """From mids (T, 2) of days, one each second."""
+        """Measures the spread from the mids (T, 2) of days, one per second."""
         first, second = np.concatenate(days).T
         ratio, mean = np.polyfit(first, second, 1)
         rests = [day[:, 1] - ratio * day[:, 0] - mean for day in days]
@@ -64,7 +64,7 @@ class Spread:
 
 
 def mids(population: PopulationConfig, seed: int, until_ns: int | None = None) -> Any:
-    """(T, 2) mids in ticks, one each second, of a day after its first minutes (to its close); the last ones where a side is empty."""
+    """(T, 2) mids in ticks, one per second, of a day after its first minutes (by default to its close); the last known mid where a side is empty."""
     simulation = Simulation(population, seed)
     start_ns = population.open_ns + WARM_UP_S * SECOND_NS
     seconds = ((until_ns or population.close_ns) - start_ns) // SECOND_NS

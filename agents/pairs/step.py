@@ -1,7 +1,7 @@
 """The compiled step of one simulated market in which an agent takes positions in two symbols.
 
-A market order in each brings the position to its target, the first symbol's before the second's; both arrive at the same time. What a book does
-not have is not bought or sold, so that one leg may be short of its target.
+A market order in each symbol brings the position to its target, the first symbol's before the second's; both arrive at the same time. Quantity
+that a book does not have is not traded, so one leg may fall short of its target.
 """
 
 from typing import Any
@@ -31,14 +31,14 @@ from serl.exchange.kernel.state import State
 from serl.exchange.records import Rows
 
 TARGETS = np.dtype([("target_lots", "<i8", (2,))], align=True)
-"""The positions to take, one in each symbol; above 0: long."""
+"""The positions to take, one in each symbol; above 0 is long."""
 # Values of PHASE after ARRIVING: an order in each symbol
 TAKE, DONE = ARRIVING + 1, ARRIVING + 3
 
 
 @inner
 def _next_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int) -> bool:
-    """Writes our next command to the first COMMAND row. False if there is none."""
+    """Writes our next command to the first COMMAND row; returns False if there is none."""
     while env_state[PHASE] < DONE:
         symbol = env_state[PHASE] - TAKE
         missing = decision.target_lots[symbol] - state.balances[OUR_PARTICIPANT, symbol].position_lots
@@ -102,7 +102,7 @@ def advance(
     markets: Any, which: Any, first: int, last: int, step: int, row: Rows, env_states: Any, positions: Rows, decisions: Rows, until_ns: Any,
     limit_ns: int, latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `simulated_step.advance`, with TARGETS rows for child orders, and (N, 2) positions, frames and fills."""
+    """Like `simulated_step.advance`, with TARGETS rows instead of child orders, and (N, 2) positions, frames and fills."""
     place = first
     while place < last:
         env = which[place]

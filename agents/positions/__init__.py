@@ -1,1 +1,1 @@
-"""What environments share whose agents hold positions among simulated traders: the market, its compiled step, accounts, observations, comparison."""
+"""Shared code of environments whose agents hold positions among simulated traders: market, compiled step, accounts, observations, comparison."""

@@ -1,4 +1,4 @@
-"""What agents earn, of N environments: wealth at the mid, inventory and drawdown over an episode. Amounts in ticks x lots."""
+"""The accounts of the agents of N environments: wealth at the mid, inventory and drawdown over an episode. Amounts are in ticks x lots."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ SECOND_NS = 1_000_000_000
 
 
 def two_sided_mids(frames: Rows) -> Any:
-    """Mids in ticks, of the shape of the frames; NaN where a side is empty."""
+    """Mids in ticks, in the shape of the frames; NaN where a side is empty."""
     bid, ask = frames["bid_ticks"][..., 0], frames["ask_ticks"][..., 0]
     return np.where((bid > 0) & (ask > 0), (bid + ask) / 2.0, np.nan)
 
 
 def known_mids(frames: Rows) -> Any:
-    """The same with the only price where one side is empty, and 0 where both are."""
+    """Like `two_sided_mids`, but the only price where one side is empty, and 0 where both are."""
     only = frames["bid_ticks"][..., 0] + frames["ask_ticks"][..., 0]  # an empty side is 0
     two_sided = two_sided_mids(frames)
     return np.where(np.isnan(two_sided), only, two_sided)
@@ -49,7 +49,7 @@ class Ledger:
             values[which] = 0.0
 
     def record(self, frames: Rows, positions: Rows, lots: Any) -> Any:
-        """Takes a step in; returns the (N,) changes of wealth. lots: lots that we traded. Without a mid, the last one counts."""
+        """Records a step; returns the (N,) changes of wealth. lots: lots that we traded. Where there is no mid, the last one counts."""
         now = two_sided_mids(frames)
         last = np.where(self.mid > 0, self.mid, known_mids(frames))
         self.mid = np.where(np.isnan(now), last, now)
@@ -66,12 +66,12 @@ class Ledger:
         return change
 
     def hold(self, positions: Rows) -> None:
-        """Takes positions in, as they are before what ends a window."""
+        """Records positions as they are before the trades that end a window."""
         self.inventory_most = np.maximum(self.inventory_most, _total(np.abs(positions["lots"])))
 
     def results(self, positions: Rows) -> dict[str, Any]:
-        """(N,) values of each episode so far: profit, drawdown (ticks x lots); turnover, mean and most inventory, what is left (lots); Sharpe ratio of
-        the steps, times the root of their number."""
+        """(N,) values of each episode so far: profit and drawdown (ticks x lots); turnover, mean and largest inventory, and what is left (lots); the
+        Sharpe ratio of the steps times the root of their number."""
         steps = np.maximum(1.0, self.steps)
         mean = self.wealth / steps
         deviation = np.sqrt(np.maximum(0.0, self.squared_change / steps - mean**2))

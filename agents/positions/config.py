@@ -1,4 +1,4 @@
-"""Settings that environments with positions share, their markets and their windows."""
+"""Common settings of environments with positions, and their markets and windows."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -55,7 +55,7 @@ Config = TypeVar("Config", bound=PositionConfig)
 
 
 def settings_of(kind: type[Config], settings: dict[str, Any]) -> Config:
-    """Settings by name. Raises `ConfigError`."""
+    """Builds settings of a kind from a mapping by name. Raises `ConfigError`."""
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
@@ -66,7 +66,8 @@ Market = TypeVar("Market", bound=PositionMarket)
 
 
 def position_market(config: PositionConfig, count: int, kind: type[Market] = PositionMarket) -> Market:
-    """N markets of the settings. Raises `ConfigError` for a population that environments cannot have, SignalError for a file that is no forecaster."""
+    """N markets of the settings. Raises `ConfigError` for a population that environments cannot use, and SignalError for a file that is not a
+    forecaster."""
     population = load_population(config.population)
     if config.forecaster is not None:
         population = with_observed_forecaster(population, read_forecaster(config.forecaster))
@@ -75,7 +76,7 @@ def position_market(config: PositionConfig, count: int, kind: type[Market] = Pos
 
 
 def windows(config: PositionConfig) -> RandomOrders:
-    """Windows at random times of continuous trading on the days of the part; sides and quantities mean nothing here. Raises `ConfigError`."""
+    """Windows at random times of continuous trading on the days of the part; sides and quantities are not used. Raises `ConfigError`."""
     population, length_ns = load_population(config.population), config.duration_s * SECOND_NS
     first_ns, latency_ns = population.open_ns + WARM_UP_S * SECOND_NS, round(config.latency_us * 1000)
     spans = [(max(start, first_ns), end - latency_ns - 1) for start, end in Phases(population).continuous()]

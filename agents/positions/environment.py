@@ -1,8 +1,8 @@
 """The gymnasium VectorEnv of N agents with positions, each alone among the simulated traders of its market.
 
-Each decision becomes a row of DECISION; kinds of environments differ in actions and observations. At the end of its window an agent cancels
-its quotes and trades its position away at the market's price. The reward is the change of its wealth at the mid, less `inventory_penalty`
-times the squared inventory (in units) for each second, in units of one tick on `unit_lots`.
+Each decision becomes a DECISION row; kinds of environments differ in actions and observations. At the end of its window, an agent cancels its
+quotes and closes its position at the market's price. The reward is the change of its wealth at the mid, less `inventory_penalty` times the squared
+inventory (in units) per second, in units of one tick on `unit_lots`.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ from serl.exchange.records import Rows
 class PositionVectorEnv(VectorEnv, ABC):
     """See the module. `reset(seed=...)` determines all following episodes.
 
-    features: names of what `observe` returns, without forecasts. actions: the space of one agent.
+    features: names of the numbers that `observe` returns, without forecasts. actions: the action space of one agent.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -33,7 +33,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         self, market: AgentMarket, sampler: Sampler, config: PositionConfig, observer: Observing, features: tuple[str, ...],
         actions: gymnasium.Space[Any], closing_steps: int = 0,
     ) -> None:  # fmt: skip
-        """closing_steps: at the end of each window, in which nothing is decided."""
+        """closing_steps: number of steps at the end of each window in which nothing is decided."""
         self.market: Any = market
         self.sampler, self._observer = sampler, observer
         self._settings, self._closing_steps = config, closing_steps
@@ -54,10 +54,10 @@ class PositionVectorEnv(VectorEnv, ABC):
 
     @abstractmethod
     def decisions(self, actions: Any) -> Rows:
-        """(N,) DECISION rows for actions of the environment's space."""
+        """(N,) DECISION rows for actions in the environment's space."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes in all environments; options {"episodes": EPISODE rows} sets them instead of sampling."""
+        """Starts new episodes in all environments. The option {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
             self.np_random = np.random.Generator(np.random.PCG64(seed))
         self._start(self._all, given_episodes(options, self.num_envs))
@@ -80,7 +80,7 @@ class PositionVectorEnv(VectorEnv, ABC):
 
     @property
     def _decisions(self) -> Any:
-        """(N,) decisions of a window."""
+        """(N,) number of decisions in each window."""
         return self.episodes["steps"] - self._closing_steps
 
     @property
@@ -96,7 +96,7 @@ class PositionVectorEnv(VectorEnv, ABC):
         return seen if self._forecasts is None else np.concatenate([seen, self._forecasts.observe()], axis=1)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One decision of each agent. info: for those whose window ended, `done`, `results` (see Ledger.results) and `final_obs`."""
+        """Executes one decision of each agent. For agents whose window ended, info has `done`, `results` (see Ledger.results) and `final_obs`."""
         market, decisions = self.market, self.decisions(actions)
         check_started(self._is_started)
         self.step_numbers += 1

@@ -11,15 +11,15 @@ from serl.exchange.errors import ConfigError
 
 ENVIRONMENTS = 32
 Decide = Callable[[], Any]
-"""Actions of all environments, for what they show now."""
+"""Returns the actions of all environments for their current observations."""
 
 
 class Score(NamedTuple):
-    """What an agent made.
+    """The results of an agent.
 
     Attributes:
-        name: the agent's.
-        values: by name (see `Ledger.results`), one for each window, in the order of the windows.
+        name: name of the agent.
+        values: results by name (see `Ledger.results`), one for each window, in the order of the windows.
         days: the day of each window.
     """
 
@@ -28,16 +28,16 @@ class Score(NamedTuple):
     days: Any
 
     def mean(self, name: str) -> tuple[float, float]:
-        """Mean over the days' means, and half of its 95 % interval (Student's t over days)."""
+        """Mean over the means of days, and half of its 95 % interval (Student's t over days)."""
         return interval(self.values[name], self.days)
 
     def above(self, other: "Score", name: str) -> tuple[float, float]:
-        """The same of the differences to another agent in the same windows."""
+        """Like `mean`, for the differences from another agent in the same windows."""
         return interval(self.values[name] - other.values[name], self.days)
 
 
 def interval(values: Any, days: Any) -> tuple[float, float]:
-    """(mean, half of the 95 % interval) of values that are independent only between days; NaN without values."""
+    """(mean, half of the 95 % interval) of values that are independent only across days; NaN without values."""
     if not len(values):
         return float("nan"), float("nan")
     means = [float(values[days == day].mean()) for day in np.unique(days)]
@@ -46,14 +46,14 @@ def interval(values: Any, days: Any) -> tuple[float, float]:
 
 
 def environments_for(count: int) -> int:
-    """How many environments play `count` windows. Raises `ConfigError` below 1."""
+    """The number of environments that play `count` windows. Raises `ConfigError` below 1."""
     if count < 1:
         raise ConfigError(f"count: expected at least one window, got {count}")
     return min(ENVIRONMENTS, count)
 
 
 def compare(env: PositionVectorEnv, agents: Sequence[tuple[str, Decide]], count: int, seed: int) -> list[Score]:
-    """Each of the named agents alone in `count` windows, drawn with the seed: the same for all. Closes the environment."""
+    """Runs each of the named agents alone in the same `count` windows, drawn with the seed. Closes the environment."""
     episodes = env.sampler.sample(np.random.default_rng(seed), count)
     found = []
     for name, decide in agents:
@@ -65,7 +65,7 @@ def compare(env: PositionVectorEnv, agents: Sequence[tuple[str, Decide]], count:
 
 
 def _played(env: PositionVectorEnv, decide: Decide, episodes: Any) -> dict[str, Any]:
-    """One window in each environment; the last windows may be fewer, and the first of them fill up."""
+    """Plays one window in each environment. If there are fewer windows than environments, the first of them are repeated."""
     padded = np.resize(episodes, env.num_envs)
     env.reset(seed=0, options={"episodes": padded})
     info: dict[str, Any] = {}

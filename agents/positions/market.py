@@ -1,4 +1,4 @@
-"""Markets of simulated traders with an agent in each that quotes or takes positions; see `DynamicMarket`, whose markets, seeds and cache these are."""
+"""Markets of simulated traders, each with an agent that quotes or takes positions. Markets, seeds and cache are those of `DynamicMarket`."""
 
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from serl.exchange.records import Rows
 
 
 class AgentMarket(Protocol):
-    """What an environment with positions needs of N markets; arrays have a row for each and are updated in place."""
+    """N markets, as an environment with positions needs them. Arrays have one row per market and are updated in place."""
 
     count: int
     frames: Rows
@@ -34,10 +34,10 @@ class AgentMarket(Protocol):
 
 
 class PositionMarket(DynamicMarket):
-    """N markets; `step` takes DECISION rows. Of an EPISODE its day (the seed) and its window count.
+    """N markets; `step` takes DECISION rows. Only the day (the seed) and the window of an EPISODE are used.
 
     Attributes:
-        positions: (N,) POSITION, what the agents have; cash and fees since the day's open.
+        positions: (N,) POSITION of the agents; cash and fees count from the day's open.
     """
 
     order_dtype = DECISION
@@ -49,13 +49,13 @@ class PositionMarket(DynamicMarket):
         self._own = self.positions
 
     def flatten(self, which: Any) -> None:
-        """Cancels the quotes of markets `which`, and sells or buys their whole positions at once."""
+        """Cancels the quotes of markets `which`, and closes their whole positions at once."""
         decisions = np.zeros(len(which), DECISION)
         decisions["takes"] = 1
         self.force(which, decisions)
 
     def _sends(self, env: int, decision: Any) -> bool:
         """See DynamicMarket."""
-        quotes = self._env_states[env, [RESTING, CURSOR]]  # not those of `positions`, which a reset leaves as they were
+        quotes = self._env_states[env, [RESTING, CURSOR]]  # not those of `positions`, which a reset does not change
         takes = decision["takes"] and decision["target_lots"] != self.positions["lots"][env]
         return bool(quotes.any() or decision["lots"].any() or takes)

@@ -1,4 +1,4 @@
-"""What an agent with a position observes: the book, how it moved, and its inventory. All values are clipped to [-10, 10]."""
+"""The observations of an agent with a position: the book, its moves, and the inventory. All values are clipped to [-10, 10]."""
 
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ WINDOW, MEMORY, LEVELS = 10, 50, 5
 
 
 def market_features(spread_unit: str, lots_unit: str) -> tuple[str, ...]:
-    """Names of what an `Observer` observes, with the names of its units."""
+    """Names of the numbers that an `Observer` returns, with the names of its units."""
     return (
         "share of the window that is left",
         "inventory / its limit",
@@ -26,7 +26,7 @@ def market_features(spread_unit: str, lots_unit: str) -> tuple[str, ...]:
 
 
 class Observing(Protocol):
-    """What an environment needs of what makes its observations; mids are of the shape of the frames."""
+    """Makes the observations of an environment. Mids have the shape of the frames."""
 
     def begin(self, which: Any, mid: Any) -> None:
         """Forgets the past of environments `which`."""
@@ -39,7 +39,7 @@ class Observing(Protocol):
 
 
 class Observer:
-    """Makes the observations of N environments; keeps what they need of the past."""
+    """Makes the observations of N environments; keeps the past that they need."""
 
     def __init__(self, count: int, inventory_lots_max: int, spread_ticks: float, unit_lots: int) -> None:
         self._limit_lots, self._spread_ticks, self._unit_lots = inventory_lots_max, spread_ticks, unit_lots

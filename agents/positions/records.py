@@ -4,25 +4,25 @@ import numpy as np
 
 DECISION = np.dtype(
     [
-        ("price_ticks", "<i8", (2,)),  # of the quotes, bid and ask
+        ("price_ticks", "<i8", (2,)),  # prices of the quotes, bid and ask
         ("lots", "<i8", (2,)),  # 0: no quote on that side
-        ("limit_lots", "<i8"),  # of the position, long or short, when quotes are sent; 0: none
+        ("limit_lots", "<i8"),  # limit of the position, long or short, when quotes are sent; 0: no limit
         ("takes", "<i8"),  # 1: instead of quotes, a market order brings the position to its target
         ("target_lots", "<i8"),  # above 0: long
     ],
     align=True,
 )
-"""Where to quote, or which position to take."""
+"""A decision: where to quote, or which position to take."""
 
 POSITION = np.dtype(
     [
         ("lots", "<i8"),  # bought minus sold
         ("cash", "<i8"),  # ticks x lots received minus paid, before fees
         ("fee_microticks", "<i8"),  # microticks x lots paid to the market; below 0: rebates
-        ("price_ticks", "<i8", (2,)),  # of our quotes, 0 = none
-        ("open_lots", "<i8", (2,)),  # of our quotes
-        ("ahead_lots", "<i8", (2,)),  # before them in their queues
+        ("price_ticks", "<i8", (2,)),  # prices of our quotes, 0 = none
+        ("open_lots", "<i8", (2,)),  # open quantities of our quotes
+        ("ahead_lots", "<i8", (2,)),  # quantities ahead of them in their queues
     ],
     align=True,
 )
-"""What an agent has after a step."""
+"""The account and quotes of an agent after a step."""

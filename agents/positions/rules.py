@@ -1,4 +1,4 @@
-"""Rules for environments with target positions that know nothing of the market."""
+"""Rules for environments with target positions that ignore the market."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from serl.agents.positions.targets import TargetVectorEnv
 
 @dataclasses.dataclass(frozen=True)
 class Flat:
-    """Holds nothing."""
+    """Holds no position."""
 
     name: str = "flat"
 
@@ -21,7 +21,7 @@ class Flat:
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
-    """A random position at each decision. The same windows and seed give the same positions."""
+    """Takes a random position at each decision. The same windows and seed give the same positions."""
 
     seed: int = 0
     name: str = "random"

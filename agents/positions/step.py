@@ -1,8 +1,8 @@
 """The compiled step of one simulated market in which an agent quotes, or takes positions.
 
-A quote whose price stays keeps its order, and so its place in the queue, until it is filled; any other is cancelled, both sides before
-new ones are sent. New quotes are post-only: one that would trade when it arrives is rejected. A position is taken by a market order for what
-is missing when it arrives; what the book does not have is not bought or sold.
+A quote whose price does not change keeps its order, and so its place in the queue, until it is filled. Other quotes are cancelled, on both sides
+before new ones are sent. New quotes are post-only: one that would trade when it arrives is rejected. A position is taken by a market order for the
+difference when it arrives; quantity that the book does not have is not traded.
 """
 
 from typing import Any
@@ -41,13 +41,13 @@ CANCEL_BID, CANCEL_ASK, TAKE, SEND_BID, SEND_ASK, DONE = range(ARRIVING + 1, ARR
 
 @inlined
 def _column(side: int) -> int:
-    """The column of `env_states` with our order of a side."""
+    """The column of `env_states` with our order on a side."""
     return CURSOR if side == ASK else RESTING
 
 
 @inner
 def _slot(state: Any, env_state: Any, side: int, own: int) -> int:
-    """The slot of our order of a side; -1 if it is gone."""
+    """The slot of our order on a side; -1 if it is gone."""
     order_id = env_state[_column(side)]
     slot = order_index.find(state, own, order_id) if order_id != 0 else -1
     if slot < 0:
@@ -57,7 +57,7 @@ def _slot(state: Any, env_state: Any, side: int, own: int) -> int:
 
 @inner
 def align(state: Any, decision: Any) -> None:
-    """Rounds quotes to what the symbol's rules allow: whole multiples of its lot, and prices away from the market, on its tick table."""
+    """Rounds quotes to what the symbol's rules allow: quantities to whole multiples of its lot, prices to its tick table, away from the market."""
     lot = state.symbols[0].lot_multiple
     for side in range(2):
         decision.lots[side] -= decision.lots[side] % lot
@@ -68,7 +68,7 @@ def align(state: Any, decision: Any) -> None:
 
 @inner
 def _lots_within_limit(state: Any, decision: Any, side: int, own: int) -> int:
-    """The lots to quote on a side: fewer than decided if quotes from before were filled until now, because the position must stay within its limit."""
+    """The lots to quote on a side: fewer than decided if earlier quotes have been filled meanwhile, because the position must stay within its limit."""
     lots = int64(decision.lots[side])
     if decision.limit_lots > 0:
         held = int64(state.balances[own, 0].position_lots)
@@ -80,7 +80,7 @@ def _lots_within_limit(state: Any, decision: Any, side: int, own: int) -> int:
 
 @inner
 def next_quote_command(state: Any, env_state: Any, row: Any, decision: Any, time_ns: int, own: int) -> bool:
-    """Writes the next command of an agent, participant `own`, to the first COMMAND row. False if there is none."""
+    """Writes the next command of an agent, participant `own`, to the first COMMAND row; returns False if there is none."""
     command = row[0]
     while env_state[PHASE] < DONE:
         phase = env_state[PHASE]
@@ -138,7 +138,7 @@ def quote_command_executed(env_state: Any) -> None:
 
 @inlined
 def write_account(state: Any, symbol: int, own: int, position: Any) -> None:
-    """Writes what an agent, participant `own`, has of a symbol."""
+    """Writes the account of an agent, participant `own`, in a symbol."""
     account = state.balances[own, symbol]
     position.lots, position.cash = account.position_lots, account.cash_ticks
     position.fee_microticks = account.fee_ticks * MICRO + account.fee_microticks
@@ -146,7 +146,7 @@ def write_account(state: Any, symbol: int, own: int, position: Any) -> None:
 
 @inner
 def end_quoting(state: Any, env_state: Any, time_ns: int, own: int, position: Any) -> None:
-    """Writes the account of an agent, participant `own`, and where its quotes stand."""
+    """Writes the account of an agent, participant `own`, and the state of its quotes."""
     env_state[PHASE] = IDLE
     env_state[NOW] = time_ns
     write_account(state, 0, own, position)
@@ -200,7 +200,7 @@ def advance(
     markets: Any, which: Any, first: int, last: int, step: int, row: Rows, env_states: Any, positions: Rows, decisions: Rows, until_ns: Any,
     limit_ns: int, latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `simulated_step.advance`, with DECISION rows for child orders."""
+    """Like `simulated_step.advance`, with DECISION rows instead of child orders."""
     place = first
     while place < last:
         env = which[place]

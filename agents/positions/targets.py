@@ -53,7 +53,7 @@ class TargetConfig(PositionConfig):
         return self.inventory_lots_max
 
     def check_lots(self, population: PopulationConfig) -> None:
-        """ConfigError unless the targets differ in the lots of a population."""
+        """Raises ConfigError unless the targets remain distinct after rounding to the lots of a population."""
         steps = (self.positions - 1) // 2 if self.actions == "discrete" else 1
         least = steps * population.market.lot_multiple
         if self.inventory_lots_max < least:
@@ -63,7 +63,7 @@ class TargetConfig(PositionConfig):
 
 
 class TargetVectorEnv(PositionVectorEnv):
-    """See the module and `PositionVectorEnv`. Raises `ConfigError` if the targets do not differ in the lots of the market."""
+    """See the module and `PositionVectorEnv`. Raises `ConfigError` if targets coincide after rounding to the lots of the market."""
 
     def __init__(
         self, market: PositionMarket, sampler: Sampler, config: TargetConfig, observer: Observing, features: tuple[str, ...]
@@ -78,8 +78,8 @@ class TargetVectorEnv(PositionVectorEnv):
         super().__init__(market, sampler, config, observer, features, actions)
 
     def targets_lots(self, actions: Any) -> Any:
-        """(N,) positions of N actions, toward 0 to whole lots of the market; continuous actions are clipped to [-1, 1]. Raises `ConfigError` for an
-        action that is none."""
+        """(N,) positions of N actions, rounded towards 0 to whole lots of the market. Continuous actions are clipped to [-1, 1]. Raises `ConfigError`
+        for an invalid action."""
         config, values = self._targets, shaped(actions, (self.num_envs,))
         shares, valid, expected = np.clip(values, -1.0, 1.0), ~np.isnan(values), "numbers in [-1, 1]"
         if config.actions == "discrete":
@@ -103,18 +103,18 @@ EnvContra = TypeVar("EnvContra", bound=TargetVectorEnv, contravariant=True)
 
 
 class Rule(Protocol[EnvContra]):
-    """Positions for all environments at once."""
+    """Determines the positions in all environments at once."""
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """The name in tables."""
 
     def shares(self, env: EnvContra) -> Any:
         """(N,) positions as shares of the largest, in [-1, 1]."""
 
 
 def compare_rules(env: Env, rules: Sequence[Rule[Env]], count: int, seed: int) -> list[Score]:
-    """Each rule alone in `count` windows, drawn with the seed: the same for all. Closes the environment."""
+    """Runs each rule alone in the same `count` windows, drawn with the seed. Closes the environment."""
 
     def positioning(rule: Rule[Env]) -> Any:
         return lambda: env.actions_of(rule.shares(env))

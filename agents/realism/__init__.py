@@ -1,1 +1,1 @@
-"""How close simulated order flow is to real order flow: scores, impact responses, stylised facts, one report."""
+"""Measures how close simulated order flow is to real order flow: scores, impact responses, stylised facts, and one report."""

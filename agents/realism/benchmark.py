@@ -12,18 +12,18 @@ from serl.agents.realism.tape import Tape
 
 @dataclass(frozen=True)
 class Comparison:
-    """One score of a real and a simulated tape."""
+    """The comparison of a real and a simulated tape by one score."""
 
     score: Score | ConditionalScore
     distance: Distance
     real_count: int
-    """Values in the real sample."""
+    """Number of values in the real sample."""
     simulated_count: int
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Every score of a real and a simulated tape."""
+    """The comparison of a real and a simulated tape by all scores."""
 
     scores: tuple[Comparison, ...]
     conditional: tuple[Comparison, ...]
@@ -38,7 +38,7 @@ class Benchmark:
 def compare(
     real: Tape, simulated: Tape, *, bootstraps: int, seed: int, on_score: Callable[[str], None] = lambda name: None
 ) -> Benchmark:  # fmt: skip
-    """Compares two windows; calls `on_score` with each score's name when it is computed.
+    """Compares two windows; calls `on_score` with the name of each score when it is computed.
 
     Each score has its own random stream, so its interval does not depend on the other scores.
     """

@@ -12,7 +12,7 @@ from serl.history.day import Day, read_day
 
 
 def load_day(path: Path) -> Day:
-    """Loads a day file, or imports a LOBSTER zip file, folder or message file. MissingPackageError without the extra `history`."""
+    """Loads a day file, or imports a LOBSTER zip file, folder or message file. Raises MissingPackageError without the extra `history`."""
     require_day_files()
     from serl.history.importing import import_day
 
@@ -21,8 +21,8 @@ def load_day(path: Path) -> Day:
 
 
 def parse_window(text: str, option: str = "window") -> tuple[int, int]:
-    """'13:00-16:00' as (start, end) in ns after midnight, which may be more than a day (23:30-24:30); RealismError unless it ends after it starts, ConfigError for what is no time of day.
-    option: what the errors name."""
+    """Parses '13:00-16:00' as (start, end) in ns after midnight, which may exceed a day (23:30-24:30). Raises RealismError unless it ends after it
+    starts, and ConfigError for an invalid time of day. option: name in the errors."""
     start, dash, end = text.partition("-")
     if not dash:
         raise RealismError(f"{option}: expected FROM-TO, got {text!r}; give e.g. 13:00-16:00")
@@ -33,13 +33,13 @@ def parse_window(text: str, option: str = "window") -> tuple[int, int]:
 
 
 def window_text(window: tuple[int, int]) -> str:
-    """'13:00:00-16:00:00' of (start, end) in ns after midnight."""
+    """Formats (start, end) in ns after midnight as '13:00:00-16:00:00'."""
     return "-".join(map(time_of_day_text, window))
 
 
 @dataclass(frozen=True)
 class DayWindow:
-    """A window of a day, and where it comes from."""
+    """A window of a day, and its source."""
 
     name: str
     """Name of the file."""
@@ -79,7 +79,7 @@ class DayWindow:
 
 
 def cut_window(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> DayWindow:
-    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes); errors as build_tape and Tape.window."""
+    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes). Raises the errors of build_tape and Tape.window."""
     tape = build_tape(day, levels, symbol)
     if window is None:
         first, last = tape.span()

@@ -1,8 +1,8 @@
 """Distances between two samples, with bootstrap intervals.
 
-L1 = 1/2 sum |p_real - p_sim| over shared bins (total variation), and the Wasserstein-1 distance after the pooled sample is
-standardised to mean 0 and standard deviation 1. As in LOB-Bench (arXiv 2502.09172), values are resampled as if they were
-independent: intervals reflect the sample size, not the dependence in time.
+The distances are L1 = 1/2 sum |p_real - p_sim| over shared bins (total variation), and the Wasserstein-1 distance after
+standardising the pooled sample to mean 0 and standard deviation 1. As in LOB-Bench (arXiv 2502.09172), values are resampled as
+if they were independent: intervals reflect the sample size, not the dependence in time.
 """
 
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ class Estimate:
     resampled: Floats
     """[bootstraps]"""
     clusters: int | None = None
-    """How many independent clusters, such as the markets of different seeds, were resampled; None: too many to matter."""
+    """Number of independent clusters, such as markets with different seeds, that were resampled; None: too many to matter."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The central CONFIDENCE of the resampled values, or what `bounds` takes for so many clusters, shifted so that their mean is the value; NaN
-        if none is finite.
+        """The central CONFIDENCE of the resampled values, or the `bounds` for this number of clusters, shifted so that their mean is the value; NaN if
+        none is finite.
 
-        The shift corrects a bias: resampling adds noise to a noisy sample, so distances come out too large, and power
-        laws fitted to blocks too steep or too flat. Without bootstraps both bounds are the value.
+        The shift corrects a bias: resampling adds noise to a noisy sample, so distances are too large, and power laws
+        fitted to blocks are too steep or too flat. Without bootstraps, both bounds are the value.
         """
         known = self.resampled[np.isfinite(self.resampled)]
         if not len(known):
@@ -50,8 +50,8 @@ class Estimate:
 
 
 def bounds(resampled: Floats, clusters: int) -> Floats:
-    """[bound, ...] of 95 % intervals of resampled values [bootstraps, ...], by the quantiles that `expanded` gives; NaN for fewer than CLUSTERS_MIN
-    clusters. Values that are NaN are left out."""
+    """[bound, ...] bounds of 95 % intervals of resampled values [bootstraps, ...], at the quantiles from `expanded`; NaN for fewer than CLUSTERS_MIN
+    clusters. Ignores NaN."""
     if clusters < CLUSTERS_MIN:
         return np.full((2, *resampled.shape[1:]), np.nan)
     return np.asarray(np.nanquantile(resampled, expanded(clusters), axis=0))
@@ -59,21 +59,21 @@ def bounds(resampled: Floats, clusters: int) -> Floats:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a simulated sample is from a real one."""
+    """The distances of a simulated sample from a real one."""
 
     l1: Estimate
     wasserstein: Estimate | None
-    """None where one of the samples is empty."""
+    """None if one of the samples is empty."""
 
 
 def check_bootstraps(bootstraps: int) -> None:
-    """RealismError for a negative number of bootstraps."""
+    """Raises RealismError for a negative number of bootstraps."""
     if bootstraps < 0:
         raise RealismError(f"bootstraps: expected 0 or more, got {bootstraps}; 0 gives no intervals")
 
 
 def bin_width(pool: Floats) -> float:
-    """Freedman-Diaconis: 2 IQR n^-1/3; Scott's 3.49 s n^-1/3 if the IQR is 0; 0 (one bin) for a constant.
+    """The bin width of Freedman and Diaconis, 2 IQR n^-1/3; Scott's 3.49 s n^-1/3 if the IQR is 0; 0 (one bin) for a constant.
 
     The width is a multiple of the values' grid (1 or one half), so that all bins cover equally many grid points.
     """
@@ -93,9 +93,9 @@ def grid_step(values: Floats) -> float:
 
 
 def assign_bins(pool: Floats, discrete: bool) -> Ints:
-    """[value] bin number 0, 1, ... of each pooled value, counting occupied bins only.
+    """[value] bin number 0, 1, ... of each pooled value, counting only occupied bins.
 
-    Empty bins do not exist, so an outlier costs no memory however narrow the bins are.
+    Empty bins are not stored, so an outlier costs no memory however narrow the bins are.
     """
     width = 0.0 if discrete else bin_width(pool)
     keys = pool if width == 0 else np.floor((pool - pool.min()) / width)
@@ -120,8 +120,8 @@ def l1(real: Floats, simulated: Floats, discrete: bool, bootstraps: int, random:
 def wasserstein(real: Floats, simulated: Floats, bootstraps: int, random: np.random.Generator) -> Estimate:
     """Wasserstein-1 in standard deviations of the pooled sample; both samples must be non-empty.
 
-    The value is exact. For resampling, every value is moved to one of SUPPORT_MAX quantiles of the pooled sample, so that
-    resampling is multinomial.
+    The value is exact. For resampling, every value is moved to one of at most SUPPORT_MAX quantiles of the pooled sample, so
+    that resampling is multinomial.
     """
     pool = np.concatenate([real, simulated])
     deviation = float(pool.std())
@@ -145,12 +145,12 @@ def _shares(bins: Ints, real_count: int, size: int) -> tuple[Floats, Floats]:
 
 
 def _resample(shares: Floats, draws: int, bootstraps: int, random: np.random.Generator) -> Floats:
-    """[bootstraps, bin] shares among `draws` draws."""
+    """[bootstraps, bin] shares of each bin among `draws` draws."""
     return random.multinomial(draws, shares / shares.sum(), size=bootstraps) / draws
 
 
 def _cdf_distance(p: Floats, q: Floats, points: Floats) -> Floats:
-    """Integral of |P - Q|, the difference of the distribution functions, along the last axis."""
+    """Integral of |P - Q|, the absolute difference of the distribution functions, along the last axis."""
     difference = np.cumsum(p - q, axis=-1)[..., :-1]
     return np.asarray((np.abs(difference) * np.diff(points)).sum(axis=-1))
 

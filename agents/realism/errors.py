@@ -4,7 +4,7 @@ from serl.exchange.errors import SerlError
 
 
 class RealismError(SerlError, ValueError):
-    """Raised for days or settings that cannot be compared; the text says why and what to do."""
+    """Raised for days or settings that cannot be compared; the message says why and what to do."""
 
 
 class NoSuchSymbol(RealismError):

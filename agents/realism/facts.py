@@ -1,4 +1,4 @@
-"""Stylised facts of returns (Cont 2001): each is a number with an interval, and a rule when a simulation shares it.
+"""Stylised facts of returns (Cont 2001): each is a number with an interval, and a rule for when a simulation shares it.
 
 Returns r are changes of the log mid over whole minutes of a window. K is the excess kurtosis, rho_k(x) the autocorrelation
 of x at a lag of k minutes. The twelfth fact is about trade signs; its lags count trades.
@@ -16,7 +16,7 @@ from serl.agents.realism.scores import last_before
 from serl.agents.realism.tape import MINUTE_NS, Floats, Tape
 
 RETURNS_MIN, TRADES_MIN = 30, 200
-"""With fewer returns or trades a fact is not measured (NaN)."""
+"""The fewest returns and trades with which a fact is measured; NaN below."""
 BLOCK_MINUTES, BLOCK_TRADES = 30, 250
 COARSE_MINUTES = 5
 SIGN_LAG_MAX = 100
@@ -143,7 +143,7 @@ def same_absence(real: float, simulated: float, count: int) -> bool:
 
 
 def same_memory(real: float, simulated: float, count: int) -> bool:
-    """Whether both decay as power laws with exponents within a factor of two, or neither does (NaN)."""
+    """Whether both decay as power laws with exponents within a factor of two, or neither does (both NaN)."""
     if np.isnan(real) or np.isnan(simulated):
         return bool(np.isnan(real) and np.isnan(simulated))
     return real * simulated > 0 and 0.5 <= simulated / real <= 2.0
@@ -151,13 +151,13 @@ def same_memory(real: float, simulated: float, count: int) -> bool:
 
 @dataclass(frozen=True)
 class Fact:
-    """A stylised fact: what is measured, what real markets show, and when a simulation agrees with the real window."""
+    """A stylised fact: its measure, what real markets show, and the rule by which a simulation agrees with the real window."""
 
     name: str
     measure: str
     expected: str
     compute: Callable[[MinuteSeries], float] | None
-    """Computes the number from minutes; None: from trade signs, by sign_decay."""
+    """Computes the number from minutes; None: computed from trade signs by sign_decay."""
     agrees: Callable[[float, float, int], bool] = same_sign
 
 
@@ -215,13 +215,13 @@ def measure_facts(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, rando
 
 
 def shared_text(found: Sequence[bool | None]) -> str:
-    """Of the facts that both windows are long enough to tell, how many are shared: "9 of 11"; "–" if none can be told."""
+    """How many facts are shared among those that both windows are long enough to determine: "9 of 11"; "–" if there are none."""
     told = [shared for shared in found if shared is not None]
     return f"{told.count(True)} of {len(told)}" if told else "–"
 
 
 def agreements(real: Facts, simulated: Facts) -> list[bool | None]:
-    """Whether the simulation shares each fact; None if one of the windows is too short to tell."""
+    """Whether the simulation shares each fact; None if one of the windows is too short to determine it."""
     result: list[bool | None] = []
     for fact, one, other in zip(FACTS, real.estimates, simulated.estimates, strict=True):
         if fact.compute is None:

@@ -94,7 +94,7 @@ def _histogram(axes: Any, score: Score, sources: dict[str, DayWindow]) -> None:
 
 
 def _edges(samples: list[Floats], discrete: bool) -> Floats:
-    """Edges of shared bins over the central part of all samples; values outside go into the outermost bins."""
+    """Edges of shared bins over the central part of all samples; values outside count in the outermost bins."""
     low = min(float(np.quantile(sample, QUANTILES_SHOWN[0])) for sample in samples)
     high = max(float(np.quantile(sample, QUANTILES_SHOWN[1])) for sample in samples)
     step = min(grid_step(sample) for sample in samples)

@@ -1,8 +1,8 @@
 """Impact response functions: the mean move of the mid after an event of each type.
 
 R_type(l) = E[e_t (m_{t+l-1} - m_{t-1}) | event t is of the type], in ticks, over the events that change a price or a
-quantity at the touch (Eisler, Bouchaud, Kockelkoren 2012; LOB-Bench). e is +1 for a buy: of a limit order its side, of a
-market order the aggressor's, of a cancellation the opposite of the cancelled order's.
+quantity at the touch (Eisler, Bouchaud, Kockelkoren 2012; LOB-Bench). e is +1 for a buy and -1 for a sell; the side is that of
+a limit order, the aggressor's of a market order, and the opposite of the cancelled order's side for a cancellation.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class ImpactResponse:
     lags: Ints
     """[lag] in events."""
     mean_ticks: Floats
-    """[type, lag], NaN where there is no such event."""
+    """[type, lag] mean response in ticks; NaN where there is no such event."""
     low_ticks: Floats
     """[type, lag] lower bound of the 95 % interval."""
     high_ticks: Floats
@@ -44,7 +44,7 @@ class ImpactResponse:
 
 
 def touch_events(tape: Tape) -> tuple[Ints, Bools]:
-    """(indices of messages that change the touch, whether they change one of its prices); two-sided books only."""
+    """(indices of messages that change the touch, whether they change one of its prices); only for two-sided books."""
     prices = (np.diff(tape.bid) != 0) | (np.diff(tape.ask) != 0)
     quantities = (np.diff(tape.book_lots[:, :, 0], axis=0) != 0).any(axis=1)
     both = tape.two_sided[1:] & tape.two_sided[:-1]

@@ -16,7 +16,7 @@ from serl.agents.realism.predictive import PredictiveScore, predictive_score
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 
 FLOOR, SIMULATED, BASELINE = "floor", "simulated", "baseline"
-"""The comparisons: the second half of the real window with its first half; the simulated day and the baseline with all of it."""
+"""The comparisons: the second half of the real window with its first half, and the simulated day and the baseline with the whole window."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Measurement:
     baseline: DayWindow | None
     benchmarks: dict[str, Benchmark]
     responses: dict[str, ImpactResponse]
-    """Has the key "real" too; FLOOR is the second half."""
+    """Also has the key "real"; FLOOR is the second half."""
     first_half_response: ImpactResponse
     facts: dict[str, Facts]
-    """Has the key "real" too; FLOOR is the second half."""
+    """Also has the key "real"; FLOOR is the second half."""
     first_half_facts: Facts
     predictive: PredictiveScore | None
     bootstraps: int
@@ -53,7 +53,7 @@ class Measurement:
 
 
 def count_steps(baseline: bool, predictive: bool) -> int:
-    """How often `measure` calls `on_step`."""
+    """Number of times that `measure` calls `on_step`."""
     comparisons = 3 if baseline else 2
     return comparisons * (len(SCORES) + len(CONDITIONAL_SCORES)) + 2 + predictive
 
@@ -62,7 +62,7 @@ def measure(
     real: DayWindow, simulated: DayWindow, baseline: DayWindow | None, *, bootstraps: int, seed: int, predictive: bool,
     on_step: Callable[[str], None] = lambda name: None,
 ) -> Measurement:  # fmt: skip
-    """Computes all measurements; calls `on_step` with the name of each finished one. RealismError if a window is too short."""
+    """Computes all measurements; calls `on_step` with the name of each finished one. Raises RealismError if a window is too short."""
     check_bootstraps(bootstraps)
     first, second = real.halves()
     pairs = {FLOOR: (first, second), SIMULATED: (real, simulated)}
@@ -97,7 +97,7 @@ def _facts(source: DayWindow, bootstraps: int, random: np.random.Generator) -> F
 
 
 def to_json(measurement: Measurement) -> dict[str, Any]:
-    """All numbers with intervals, counts, sources and seed; null where there is no number."""
+    """All numbers with intervals, counts, sources and seed as JSON; null where there is no number."""
     sources = {"real": measurement.real, SIMULATED: measurement.simulated, BASELINE: measurement.baseline}
     return {
         "data": {name: source.to_json() for name, source in sources.items() if source is not None},

@@ -1,6 +1,6 @@
 """Replays a day through the order book, command by command, and records visible messages and the book after each.
 
-The messages are what a LOBSTER file with `levels` levels per side would show: new orders and cancellations within these
+The messages are those that a LOBSTER file with `levels` levels per side would show: new orders and cancellations within these
 levels, and every execution. Executions of one marketable order are one message. Commands that the reader of a day inferred
 (the opening book, levels that come into view) change the book but are not messages.
 """
@@ -44,7 +44,7 @@ class TapeArrays(NamedTuple):
     book_ticks: NDArray[np.int64]
     book_lots: NDArray[np.int64]
     order_entered_ns: NDArray[np.int64]
-    """[order_id] when the order arrived, or UNKNOWN_NS."""
+    """[order_id] time at which the order arrived, or UNKNOWN_NS."""
     order_reduced: NDArray[np.bool_]
     """[order_id] whether the order was reduced or cancelled before."""
     view_ticks: NDArray[np.int64]
@@ -77,11 +77,11 @@ def allocate_tape(capacity: int, commands: int, levels_shown: int) -> TapeArrays
 
 @allocating
 def mark_messages(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDArray[np.bool_]:
-    """Which commands are messages of the source: all after the opening book (row -1), unless the source is `partial`.
+    """Marks which commands are messages of the source: all after the opening book (row -1), unless the source is `partial`.
 
-    A partial source shows some levels only, and its reader adds commands to a row for levels that come into view. The
+    A partial source shows only some levels, and its reader adds commands to a row for levels that come into view. The
     message's own commands come first and share one side and price. Only an order that arrives at a price out of view may
-    have reductions of that price before it (docs/history.md).
+    be preceded by reductions of that price (docs/history.md).
     """
     result = rows >= 0
     if not partial:
@@ -121,7 +121,7 @@ def _same_level(commands: Rows, one: int, other: int) -> bool:
 
 @allocating_inner
 def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
-    """The level of a price among those shown, -1 if it is not."""
+    """The level of a price among those shown; -1 if it is not shown."""
     for level in range(shown):
         if ticks[level] == price:
             return level
@@ -130,7 +130,7 @@ def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
 
 @allocating_inner
 def _copy_side(source: NDArray[np.int64], target: NDArray[np.int64], side: int) -> None:
-    """Fills one side of `target`; a loop, because assigning slices takes four seconds to compile."""
+    """Fills one side of `target`. It is a loop because slice assignment takes four seconds to compile."""
     for level in range(target.shape[1]):
         target[side, level] = source[side, level]
 
@@ -146,7 +146,7 @@ def _write_book(out: TapeArrays) -> None:
 
 @allocating_inner
 def _set_view(out: TapeArrays, ticks: NDArray[np.int64], lots: NDArray[np.int64]) -> None:
-    """Makes a book the view."""
+    """Sets the view to a book."""
     for side in range(2):
         _copy_side(ticks, out.view_ticks, side)
         _copy_side(lots, out.view_lots, side)
@@ -200,7 +200,7 @@ def _write_cancel(out: TapeArrays, event: Any, row: int, partial: bool) -> None:
 
 @allocating_inner
 def _write_trade(out: TapeArrays, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
-    """Writes an execution; `after` is the view after the whole command, whose opposite side is final already."""
+    """Writes an execution; `after` is the view after the whole command, whose opposite side is already final."""
     other, count = 1 - side, out.position[1]
     _copy_side(after[0], out.view_ticks, other)
     _copy_side(after[1], out.view_lots, other)
@@ -249,7 +249,7 @@ def record_messages(
     state: Any, commands: Any, rows: NDArray[np.int64], is_message: NDArray[np.bool_], partial: bool, events: Any,
     best_levels: Any, out: TapeArrays,
 ) -> int:  # fmt: skip
-    """Continues at out.position: DONE, ARRAYS_FULL, or what the market needs (GROW). Symbol 0 only.
+    """Continues at out.position. Returns DONE, ARRAYS_FULL, or what the market needs (GROW). Only for symbol 0.
 
     best_levels: a buffer of levels + 1 LEVEL rows.
     """

@@ -1,8 +1,8 @@
-"""Predictive score: does a model trained on simulated data forecast the real mid?
+"""The predictive score: does a model trained on simulated data forecast the real mid?
 
 After TRADES (Berti, Prenkaj, Velardi 2025), whose network and horizon were not accessible in full. A small LSTM is trained
 on windows of messages to forecast the change of the mid, and tested on unseen real data; the score is the mean absolute
-error in ticks. For comparison: the same model trained on other real data, and the forecast of no change.
+error in ticks. It is compared with the same model trained on other real data, and with the forecast of no change.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from serl.agents.realism.tape import Floats, Ints, Tape
 from serl.extras import require
 
 WINDOW, HORIZON = 50, 10
-"""Messages that the model sees, and messages that it forecasts ahead."""
+"""Number of messages that the model sees, and how many messages ahead it forecasts."""
 HIDDEN, BATCH, EPOCHS, LEARNING_RATE = 32, 128, 3, 3e-3
 TRAINING_MAX, TEST_MAX = 12_000, 8_000
 """Maximum number of windows; larger samples are thinned evenly."""
@@ -59,7 +59,7 @@ class PredictiveScore:
 
 
 def import_torch() -> ModuleType:
-    """PyTorch; MissingPackageError if it is not installed."""
+    """Imports PyTorch. Raises MissingPackageError if it is not installed."""
     require("the predictive score", "torch", extra="learning")
     import torch
 
@@ -85,14 +85,14 @@ def message_features(tape: Tape) -> NDArray[np.float32]:
 
 
 def _forward_fill(mid: Floats) -> Floats:
-    """Replaces NaN by the last known mid, or before that by the first one, which is no move."""
+    """Replaces NaN by the last known mid, or before the first mid by the first one, so that there is no move."""
     finite = np.isfinite(mid)
     known = np.maximum.accumulate(np.where(finite, np.arange(len(mid)), int(finite.argmax())))
     return np.asarray(mid[known])
 
 
 def sample_windows(tape: Tape, samples_max: int) -> WindowSamples:
-    """Up to `samples_max` evenly spaced windows; EmptyWindow if there are too few."""
+    """Up to `samples_max` evenly spaced windows. Raises EmptyWindow if there are too few."""
     mid = tape.mid[1:]
     ends = np.arange(WINDOW - 1, len(tape) - HORIZON)
     ends = ends[np.isfinite(mid[ends]) & np.isfinite(mid[ends + HORIZON])] if len(ends) else ends
@@ -126,7 +126,7 @@ def _batch(torch: Any, windows: WindowSamples, samples: Ints, centre: Floats, sc
 
 
 def absolute_errors(train: WindowSamples, test: WindowSamples, seed: int) -> Floats:
-    """[test sample] |forecast - truth| in ticks, of a model trained on `train` with this seed."""
+    """[test sample] |forecast - truth| in ticks, for a model trained on `train` with this seed."""
     torch = import_torch()
     with one_thread(torch, seed):
         return _train_and_test(torch, train, test, np.random.default_rng(seed))
@@ -158,7 +158,7 @@ def _train_and_test(torch: Any, train: WindowSamples, test: WindowSamples, rando
 def predictive_score(
     simulated: Tape, real_train: Tape, real_test: Tape, baseline: Tape | None, *, bootstraps: int, seed: int
 ) -> PredictiveScore:  # fmt: skip
-    """Trains a model on each tape and tests it on `real_test`; intervals resample blocks of test samples. Errors as sample_windows."""
+    """Trains a model on each tape and tests it on `real_test`; intervals resample blocks of test samples. Raises the errors of sample_windows."""
     test = sample_windows(real_test, TEST_MAX)
     draws = block_draws(BLOCKS, bootstraps, np.random.default_rng(seed))
 
@@ -175,7 +175,7 @@ def predictive_score(
 
 
 def _mean_error(errors: Floats, draws: Floats) -> Estimate:
-    """The mean, resampled in blocks of consecutive samples."""
+    """The mean error, resampled in blocks of consecutive samples."""
     block = np.arange(len(errors)) * BLOCKS // len(errors)
     sums, counts = np.bincount(block, weights=errors, minlength=BLOCKS), np.bincount(block, minlength=BLOCKS)
     return Estimate(float(errors.mean()), (draws @ sums) / (draws @ counts.astype(np.float64)), BLOCKS)

@@ -17,7 +17,7 @@ HEADS = {FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline
 
 
 def write_report(measurement: Measurement, path: Path) -> tuple[Path, Path]:
-    """Writes PATH and the same name with .json; ReportFileError if they cannot be written."""
+    """Writes PATH and a .json file with the same name; returns their paths. Raises ReportFileError if they cannot be written."""
     sources = (measurement.real, measurement.simulated, measurement.baseline)
     origin = current_origin(
         "; ".join(f"{one.name}: {one.origin}" for one in sources if one is not None), measurement.seed
@@ -55,7 +55,7 @@ def html(measurement: Measurement, origin: Origin) -> str:
 
 
 def number(estimate: Estimate | None, digits: int = 3) -> str:
-    """A value with its interval in small print, if it has one; n/a if there is no value."""
+    """Formats a value with its interval, if it has one, in small print; n/a if there is no value."""
     if estimate is None or not math.isfinite(estimate.value):
         return "n/a"
     low, high = estimate.interval

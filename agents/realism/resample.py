@@ -8,7 +8,7 @@ Random = np.random.Generator
 
 
 def block_draws(blocks: int, bootstraps: int, random: Random) -> Floats:
-    """[bootstraps, blocks] how often each block is drawn in `blocks` draws with replacement."""
+    """[bootstraps, blocks] number of times each block is drawn in `blocks` draws with replacement."""
     return random.multinomial(blocks, np.full(blocks, 1.0 / blocks), size=bootstraps).astype(np.float64)
 
 

@@ -16,10 +16,10 @@ from serl.exchange.records import Side
 
 BUY, SELL = int(Side.BUY), int(Side.SELL)
 ZERO_TIME = 1e-9
-"""LOB-Bench replaces durations of zero by this before taking the logarithm."""
+"""Replaces durations of zero before the logarithm, as in LOB-Bench."""
 OFI_EVENTS = 100
 NO_ASK = 1 << 62
-"""An ask that is not there is further away than any other."""
+"""Price of a missing ask: farther away than any other."""
 VOLATILITY_STEP_NS = 100_000_000
 
 
@@ -43,7 +43,7 @@ class ConditionalScore:
     values: Callable[[Tape], Floats]
     condition: Callable[[Tape], Floats]
     deciles: bool
-    """Whether to condition on deciles of the pooled sample instead of on the values themselves."""
+    """Whether to condition on deciles of the pooled sample instead of the values themselves."""
     discrete: bool = False
 
 
@@ -112,7 +112,7 @@ def level(kind: int, side: int) -> Callable[[Tape], Floats]:
 
 
 def volume_per_minute(tape: Tape) -> Floats:
-    """60 x the lots executed in each second that has an execution."""
+    """60 times the lots executed in each second that has an execution."""
     second = tape.time_ns[tape.trades] // SECOND_NS
     _, group = np.unique(second, return_inverse=True)
     return np.asarray(60.0 * np.bincount(group, weights=tape.qty_lots[tape.trades]), np.float64)
@@ -121,7 +121,7 @@ def volume_per_minute(tape: Tape) -> Floats:
 def ofi(tape: Tape, level: int = 0) -> Floats:
     """[n] order-flow imbalance of each message at a level, 0 = best (Cont, Kukanov, Stoikov 2014), NaN where the book is not two-sided.
 
-    e = 1[bid' >= bid] q_bid' - 1[bid' <= bid] q_bid - 1[ask' <= ask] q_ask' + 1[ask' >= ask] q_ask; ' is after it.
+    e = 1[bid' >= bid] q_bid' - 1[bid' <= bid] q_bid - 1[ask' <= ask] q_ask' + 1[ask' >= ask] q_ask; ' is after the message.
     """
     ticks, lots = tape.book_ticks[:, :, level], tape.book_lots[:, :, level]
     bid, ask = np.diff(ticks[:, 0]), np.diff(np.where(ticks[:, 1] > 0, ticks[:, 1], NO_ASK))

@@ -39,11 +39,11 @@ def fit_impact_law(
     """Fits delta and Y by least squares on the logarithms of the mean impact at each size.
 
     fractions, impacts: [observation] Q / V > 0 (a few distinct values) and I / sigma, positive in the direction of the
-    metaorder. run: [observation] its random seed; runs are resampled as a whole, because observations with the same seed
-    are not independent (None: each observation is a run). Means are taken before the logarithm, so single impacts may be
-    negative. Intervals ignore resamples in which a mean is not positive; fewer than CLUSTERS_MIN runs give none.
+    metaorder. run: [observation] random seed; runs are resampled as a whole, because observations with the same seed are
+    not independent (None: each observation is a run). Means are taken before the logarithm, so single impacts may be
+    negative. Intervals ignore resamples in which a mean is not positive; with fewer than CLUSTERS_MIN runs there are none.
 
-    RealismError if there are fewer than two sizes, or if a size's mean impact is not positive.
+    Raises RealismError if there are fewer than two sizes, or if a size's mean impact is not positive.
     """
     check_bootstraps(bootstraps)
     fractions, impacts = np.asarray(fractions, np.float64), np.asarray(impacts, np.float64)
@@ -90,7 +90,7 @@ def _fit_lines(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def interval_text(low: float, high: float, digits: int) -> str:
-    """'[0.40, 0.60]', or that there is none."""
+    """Formats an interval as '[0.40, 0.60]', or says that there is none."""
     return f"[{low:.{digits}f}, {high:.{digits}f}]" if math.isfinite(high - low) else "(no interval)"
 
 
@@ -107,7 +107,7 @@ def plot_impact_law(law: ImpactLaw) -> bytes:
 
 
 def draw_impact_law(axes: Any, law: ImpactLaw) -> None:
-    """The same on axes of matplotlib."""
+    """Draws the plot of `plot_impact_law` on matplotlib axes."""
     below, above = np.clip(law.impacts - law.low, 0, None), np.clip(law.high - law.impacts, 0, None)
     axes.errorbar(law.fractions, law.impacts, [below, above], fmt="o", color="#c0392b", capsize=3, label="measured")
     x = np.geomspace(law.fractions[0], law.fractions[-1], 50)

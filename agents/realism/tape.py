@@ -1,4 +1,4 @@
-"""The tape of a day: every visible message and the book before and after it, as flat arrays."""
+"""The tape of a day: every visible message, and the book before and after it, as flat arrays."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +31,7 @@ class Tape:
 
     symbol: str
     time_ns: Ints
-    """[n] after midnight."""
+    """[n] ns after midnight."""
     kind: NDArray[np.int8]
     """[n] LIMIT, MARKET or CANCEL."""
     side: NDArray[np.int8]
@@ -40,9 +40,9 @@ class Tape:
     """[n] for a market message, the last and therefore worst price."""
     qty_lots: Ints
     entered_ns: Ints
-    """[n] for a cancellation, when its order arrived, -1 if unknown; -1 for other messages."""
+    """[n] for a cancellation, the arrival time of its order, -1 if unknown; -1 for other messages."""
     first_cancel: Bools
-    """[n] whether it is its order's first cancellation or reduction."""
+    """[n] whether the message is its order's first cancellation or reduction."""
     book_ticks: Ints
     """[n + 1, side (bids first), N]: books i and i + 1 are before and after message i; 0 = no level."""
     book_lots: Ints
@@ -83,7 +83,7 @@ class Tape:
 
     @cached_property
     def trades(self) -> Bools:
-        """[n] whether it is a market message."""
+        """[n] whether the message is a market message."""
         return self.kind == MARKET
 
     def part(self, start: int, stop: int) -> "Tape":
@@ -95,7 +95,7 @@ class Tape:
         )  # fmt: skip
 
     def window(self, start_ns: int, end_ns: int) -> "Tape":
-        """Messages of [start_ns, end_ns); EmptyWindow, NoTrades or NoTwoSidedBook if that is too little to compare."""
+        """The messages of [start_ns, end_ns). Raises EmptyWindow, NoTrades or NoTwoSidedBook if that is too little to compare."""
         start, stop = (int(index) for index in np.searchsorted(self.time_ns, [start_ns, end_ns]))
         name = f"{self.symbol} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"
         if start == stop:
@@ -113,7 +113,7 @@ class Tape:
         return part
 
     def halves(self, start_ns: int, end_ns: int) -> tuple["Tape", "Tape"]:
-        """The two halves in time of a window; errors as window."""
+        """The two halves in time of a window. Raises the errors of `window`."""
         middle_ns = (start_ns + end_ns) // 2
         return self.window(start_ns, middle_ns), self.window(middle_ns, end_ns)
 
@@ -125,7 +125,7 @@ class Tape:
 def build_tape(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     """Replays a day and records its messages with `levels` levels per side (0: as many as its source, or 10).
 
-    NoSuchSymbol if the day does not have the symbol (None: its first); EmptyWindow if nothing is visible.
+    Raises NoSuchSymbol if the day does not have the symbol (None: its first), and EmptyWindow if nothing is visible.
     """
     shown = levels or day.reference.levels or LEVELS_DEFAULT
     if not 1 <= shown <= LEVELS_MAX:

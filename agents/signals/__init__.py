@@ -1,1 +1,1 @@
-"""Forecasts of the mid's next move from the order book: trained on days, tested on later hours, published while a market runs."""
+"""Forecasts from the order book: trained on days, tested on later hours, published while a market runs."""

@@ -1,8 +1,8 @@
 """A small network with dual attention, after TLOB (Berti and Kasneci 2025, arXiv 2502.15757), evaluated with numpy; attention_training.py trains it.
 
 Rows of the book are embedded and get positions. Each block attends over the rows, then, transposed, over the numbers of the embedding, both with one
-head, a skip connection, a layer norm and a feed-forward layer. A perceptron reads the mean of the rows, the last row, and the features that the other
-models have. The sizes were chosen among eight on the hours that calibrate of the two sample days: larger networks and raw books alone were worse.
+head, a skip connection, a layer norm and a feed-forward layer. A perceptron reads the mean of the rows, the last row, and the features of the other
+models. The sizes were chosen among eight on the calibration hours of the two sample days: larger networks and raw books alone were worse.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from serl.agents.signals.labels import CLASSES
 
 WIDTH, BLOCKS, EXPANSION, HIDDEN = 16, 1, 2, 32
 AXES = ("rows", "numbers")
-"""Over which a block attends, one after the other."""
+"""The axes over which a block attends, one after the other."""
 EPSILON = 1e-5
-"""Of layer norms."""
+"""Epsilon of layer norms."""
 CHUNK = 1024
-"""Forecasts that are made at a time."""
+"""Number of forecasts computed at a time."""
 
 
 def shapes(horizons: int) -> dict[str, tuple[int, ...]]:
-    """Of the weights, by name; matrices are [in, out]."""
+    """Shapes of the weights, by name; matrices are [in, out]."""
     found: dict[str, tuple[int, ...]] = {
         "embed": (len(CHANNELS), WIDTH), "embed_bias": (WIDTH,), "positions": (WINDOW, WIDTH),
         "hidden": (2 * WIDTH + len(NAMES), HIDDEN), "hidden_bias": (HIDDEN,),
@@ -56,7 +56,7 @@ class Attention:
     """See `shapes`."""
 
     def logits(self, inputs: Inputs, standardised: Floats) -> Floats:
-        """[n, horizon, class] of inputs and their standardised features [n, feature]. O(n WINDOW WIDTH (WINDOW + WIDTH))."""
+        """[n, horizon, class] logits for inputs and their standardised features [n, feature]. O(n WINDOW WIDTH (WINDOW + WIDTH))."""
         found = []
         for start in range(0, len(standardised), CHUNK):
             rows = slice(start, start + CHUNK)
@@ -75,7 +75,7 @@ class Attention:
         return self._linear(np.maximum(self._linear(read, "hidden"), 0.0), "output")
 
     def _attend(self, tokens: Singles, prefix: str) -> Singles:
-        """[n, token, size] after a layer of attention and a feed-forward layer."""
+        """[n, token, size] tokens after a layer of attention and a feed-forward layer."""
         query, key, value = np.split(self._linear(tokens, prefix + "qkv"), 3, axis=2)
         scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[2]))
         shares = np.exp(scores - scores.max(axis=2, keepdims=True))

@@ -15,18 +15,18 @@ from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes
 EPOCHS_MAX, PATIENCE = 12, 3
 BATCH, EVALUATED = 256, 4096
 EVERY = 5
-"""Of the samples, each fifth: neighbours see nearly the same rows."""
+"""Only every fifth sample is used, because neighbours see nearly the same rows."""
 LEARNING_RATE, WEIGHT_DECAY, DROPOUT = 3e-4, 0.3, 0.1
 FIRST_DEVIATION = 0.02
-"""Of positions before training."""
+"""Standard deviation of positions before training."""
 
 Part = tuple[Inputs, Floats, Classes]
-"""Inputs, standardised features [n, feature], labels [n, horizon]."""
+"""(inputs, standardised features [n, feature], labels [n, horizon])."""
 Thinned = tuple[Inputs, Singles, Classes]
 
 
 def train_attention(fit: Part, validation: Part, seed: int, on_epoch: Callable[[], object] = lambda: None) -> Attention:
-    """Trains on `fit` until `validation` has not improved for PATIENCE epochs. Seeded."""
+    """Trains on `fit` until `validation` has not improved for PATIENCE epochs. The seed determines the result."""
     import torch
 
     rows = np.unique(fit[0].last)
@@ -43,7 +43,7 @@ def _thinned(part: Part) -> Thinned:
 
 
 class _Trainer:
-    """The weights as PyTorch's tensors, and the same forward pass as `Attention`, with dropout."""
+    """The weights as PyTorch tensors, with the same forward pass as `Attention` plus dropout."""
 
     def __init__(self, torch: Any, scaling: tuple[Floats, Floats], horizons: int, seed: int) -> None:
         self._torch, self._scaling, self._random = torch, scaling, np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class _Trainer:
         self._optimiser = torch.optim.AdamW(self._weights.values(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
 
     def _first(self, name: str, shape: tuple[int, ...]) -> Any:
-        """Uniform within 1 / sqrt(inputs), as PyTorch's linear layers; norms begin as the identity."""
+        """Initial weights: uniform within 1 / sqrt(inputs), as in PyTorch's linear layers; norms start as the identity."""
         torch = self._torch
         if "_norm_" in name:
             values = torch.full(shape, 0.0 if name.endswith("_bias") else 1.0)
@@ -64,7 +64,7 @@ class _Trainer:
         return values.requires_grad_()
 
     def train(self, fit: Thinned, validation: Thinned, on_epoch: Callable[[], object]) -> dict[str, Singles]:
-        """The weights with the smallest loss on `validation`."""
+        """Trains; returns the weights with the smallest loss on `validation`."""
         best, best_loss, worse = self._values(), np.inf, 0
         for _ in range(EPOCHS_MAX):
             order = self._random.permutation(len(fit[2]))

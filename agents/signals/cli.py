@@ -8,7 +8,7 @@ from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.cli_request import DEFAULT_ENDPOINT
 
 MODEL_NAMES = ("logistic", "network", "attention")
-"""`forecaster.MODELS`. A test compares them: the help must not import more than it prints."""
+"""A copy of `forecaster.MODELS`, so that --help does not import it; a test compares them."""
 DAYS = click.argument("days", metavar="DAY...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 

@@ -38,7 +38,7 @@ def score_days(
         for number, path in enumerate(days):
             day = load_day(path)
             content = sha256(day.commands.tobytes()).digest()
-            if content in seen:  # its blocks would count twice, and intervals be too narrow
+            if content in seen:  # its blocks would count twice, and intervals would be too narrow
                 raise SignalError(f"{path.name}: expected different days, got one for the second time; leave it out")
             seen.add(content)
             grid = build_grid(day, forecaster.symbol)
@@ -48,7 +48,7 @@ def score_days(
             parts.append(cut_samples(grid, window, forecaster.horizons_s, number, path.name))
             origins.append(f"{path.name}: {day_origin(day)}")
             progress.advance(reading)
-        assert window is not None  # there is a day
+        assert window is not None  # there is at least one day
         scoring = progress.add_task("scores", total=len(forecaster.horizons_s) * SCORES)
         found = evaluate(forecaster, join(parts), bootstraps, seed, on_score=lambda: progress.advance(scoring))
     written = write_report(found, window, "; ".join(origins), seed, output)
@@ -73,7 +73,7 @@ def _later_hours(forecaster: Forecaster, grid: Grid, name: str) -> tuple[int, in
 
 
 def _check_unseen(forecaster: Forecaster, day: Day, hours: tuple[int, int], name: str) -> None:
-    """SignalError if the forecaster was trained on some of the hours."""
+    """Raises SignalError if the forecaster was trained on any of the hours."""
     if forecaster.was_trained_on(day, hours):
         raise SignalError(
             f"{name}: expected hours that were not trained on ({hours_text(forecaster.training.hours)}), got {hours_text(hours)}; give other --hours"

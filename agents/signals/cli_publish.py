@@ -20,7 +20,7 @@ def publish_forecasts(
     file: Path, endpoint: str, symbol: str | None, every_s: float, begin: str | None, until: str | None, model: str | None, as_lines: bool, name: str,
     token: str, curve: Path | None,
 ) -> None:  # fmt: skip
-    """Publishes, or prints, forecasts until the time or an interrupt; says at the end what was done."""
+    """Publishes or prints forecasts until the given time or an interrupt, then prints a summary."""
     forecaster = read_forecaster(file)
     from_ns, until_ns = (
         None if text is None else time_of_day_ns(text, option)

@@ -22,7 +22,7 @@ from serl.agents.signals.training import train_forecaster
 def train_days(
     days: Sequence[Path], output: Path, hours: str, horizons: str, symbol: str | None, seed: int
 ) -> Forecaster:
-    """Trains on the hours of the days, writes the forecaster and says what it is."""
+    """Trains on the hours of the days, writes the forecaster and prints a description of it."""
     window, seconds = parse_window(hours, "--hours"), parse_horizons(horizons)
     if not output.parent.is_dir():
         raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
@@ -53,7 +53,7 @@ def train_days(
 
 
 def _scores(trained: Forecaster, samples: Samples) -> list[dict[str, float | str]]:
-    """In the training hours, without intervals."""
+    """The scores in the training hours, without intervals."""
     found = evaluate(trained, samples, 2, 0, blocks_min=1)
     return [
         {"forecast": target.name, "horizon_s": trained.horizons_s[horizon], "model": name}
@@ -63,7 +63,7 @@ def _scores(trained: Forecaster, samples: Samples) -> list[dict[str, float | str
 
 
 def parse_horizons(text: str) -> tuple[float, ...]:
-    """'1,10,60' as seconds; SignalError if it is anything else."""
+    """Parses seconds like '1,10,60'. Raises SignalError for anything else."""
     try:
         horizons = [float(part) for part in text.split(",")]
     except ValueError:

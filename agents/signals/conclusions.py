@@ -1,11 +1,11 @@
-"""What the scores of a forecaster say, in sentences."""
+"""Conclusions from the scores of a forecaster, in sentences."""
 
 from serl.agents.signals.evaluation import BRIER, EXPLAINED, F1, FILL, TREND, VOLUME, Difference, Evaluation
 from serl.agents.signals.forecaster import BASELINES
 
 
 def conclusions(found: Evaluation) -> list[str]:
-    """What the scores of the chosen models say, in sentences."""
+    """The conclusions from the scores of the chosen models, in sentences."""
     return [
         said
         for horizon in range(len(found.forecaster.horizons_s))

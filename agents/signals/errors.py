@@ -4,4 +4,4 @@ from serl.exchange.errors import SerlError
 
 
 class SignalError(SerlError, ValueError):
-    """Raised when forecasts cannot be trained, tested, read or published as asked; the text says why and what to do."""
+    """Raised when forecasts cannot be trained, tested, read or published as requested; the message says why and what to do."""

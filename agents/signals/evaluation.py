@@ -1,4 +1,4 @@
-"""A forecaster and its baselines on some hours: scores, differences, and what they say."""
+"""Evaluates a forecaster and its baselines on some hours: scores and differences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from serl.agents.signals.volume import VOLUME_ROWS
 from serl.agents.students_t import expanded
 
 F1, ACCURACY, BRIER, ECE = range(4)
-"""Of MEASURES."""
+"""Indices into MEASURES."""
 EXPLAINED = 0
-"""Of VOLUME_MEASURES."""
+"""Index into VOLUME_MEASURES."""
 BLOCKS_MIN = 4
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that is forecast."""
+    """A quantity that is forecast."""
 
     name: str
     baselines: tuple[str, ...]
@@ -45,7 +45,7 @@ class Target:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """Of a table: baselines, then models."""
+        """Rows of its table: baselines, then models."""
         return (*self.baselines, *self.models)
 
 
@@ -54,9 +54,9 @@ FILL = Target("fill", FILL_ROWS[:-1], FILL_ROWS[-1:], MEASURES, ("open", "filled
 VOLUME = Target("volume", VOLUME_ROWS[:-1], VOLUME_ROWS[-1:], VOLUME_MEASURES)
 TARGETS = (TREND, FILL, VOLUME)
 SCORES = sum(len(target.rows) for target in TARGETS)
-"""At each horizon."""
+"""Number of scores at each horizon."""
 Key = tuple[Target, int, str]
-"""What is forecast, number of the horizon, name of the model or baseline."""
+"""(target, number of the horizon, name of the model or baseline)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of everything that is forecast."""
+    """Scores of all targets."""
 
     forecaster: Forecaster
     scores: dict[Key, Score]
@@ -82,13 +82,13 @@ class Evaluation:
         return {(horizon, name): one for (found, horizon, name), one in self.scores.items() if found is target}
 
     def difference(self, target: Target, horizon: int, model: str, baseline: str, number: int) -> Difference:
-        """Of the measure with this number."""
+        """The difference of measure `number` between a model and a baseline."""
         one, other = self.scores[target, horizon, model], self.scores[target, horizon, baseline]
         low, high = np.quantile((one.resampled - other.resampled)[:, number], expanded(self.blocks))
         return Difference(float(one.values[number] - other.values[number]), float(low), float(high))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """All scores, and the differences from both baselines, by what is forecast, horizon and model."""
+        """All scores, and the differences from both baselines, by target, horizon and model."""
         return [self._row(*key) for key in self.scores]
 
     def _row(self, target: Target, horizon: int, name: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def evaluate(
     blocks_min: int = BLOCKS_MIN,
     on_score: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Scores all models and baselines. SignalError if the hours have too few blocks to resample."""
+    """Scores all models and baselines. Raises SignalError if the hours have too few blocks to resample."""
     block_s = block_seconds(forecaster.horizons_s)
     blocks = number_blocks(samples.day, samples.time_ns, block_s)
     count = int(blocks.max()) + 1

@@ -1,6 +1,6 @@
-"""What forecasts see of a market: features of the book and of the flow before it, for a whole day at once or time by time.
+"""The input features of forecasts: features of the book and of the flow before it, for a whole day at once or step by step.
 
-Sums over windows are integers, so both ways give the same bits.
+Sums over windows are integers, so both ways give bitwise equal results.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ NAMES = (
     "spread_ticks", *(f"imbalance_{level + 1}" for level in range(LEVELS)), "weighted_mid_ticks",
     *(f"{name}_{window}" for name in PER_WINDOW for window in WINDOW_NAMES), "log_bid_lots", "log_ask_lots",
 )  # fmt: skip
-"""Of the columns of features."""
+"""Names of the feature columns."""
 SIGNED = ("imbalance", "weighted_mid", "ofi", "trade_imbalance", "move_ticks")
-"""Beginnings of the names of features that change their sign when buyers and sellers change places."""
+"""Prefixes of the names of features that change sign when buyers and sellers are exchanged."""
 CLIP = 5.0
-"""Standardised features beyond this are cut off."""
+"""Limit to which standardised features are clipped."""
 OFI, DEPTH, BUYS, SELLS, MOVE, PATH, UNKNOWN = range(7)
 """Columns of changes: order-flow imbalance, lots at both touches, lots that buyers and sellers took, twice the move of the mid and of its
 absolute value, and whether the book before or after had no bid, no ask or no spread."""
@@ -32,10 +32,10 @@ def has_spread(ticks: Ints) -> Bools:
 
 
 def changes(ticks: Ints, lots: Ints, buys: Ints, sells: Ints) -> Ints:
-    """[n - 1, column] what changed from each book to the next.
+    """[n - 1, column] changes from each book to the next.
 
     ticks, lots [n, side, level]; buys, sells [n]. The order-flow imbalance is that of Cont, Kukanov, Stoikov (2014), with books 100 ms apart
-    in place of consecutive events.
+    instead of consecutive events.
     """
     (bid, ask), (bid_lots, ask_lots) = ticks[:, :, 0].T, lots[:, :, 0].T
     known = has_spread(ticks)
@@ -49,7 +49,7 @@ def changes(ticks: Ints, lots: Ints, buys: Ints, sells: Ints) -> Ints:
 
 
 def assemble(ticks: Ints, lots: Ints, windows: Ints) -> Floats:
-    """[n, feature] from books [n, side, level] and the sums of changes over windows [n, window, column]. NaN where a book was not known."""
+    """[n, feature] features from books [n, side, level] and the sums of changes over windows [n, window, column]; NaN where a book was not known."""
     bid, ask = ticks[:, 0, 0], ticks[:, 1, 0]
     sums = np.cumsum(lots, axis=2)
     imbalance = (sums[:, 0] - sums[:, 1]) / np.maximum(1, sums[:, 0] + sums[:, 1])
@@ -73,12 +73,12 @@ def scaling(values: Floats) -> tuple[Floats, Floats]:
 
 
 def standardise(features: Floats | Singles, centre: Floats, scale: Floats) -> Floats:
-    """[n, feature] as models take them: less the centre, divided by the scale, cut off at CLIP."""
+    """[n, feature] standardised features, the input of models: minus the centre, divided by the scale, clipped at CLIP."""
     return np.clip((features - centre) / scale, -CLIP, CLIP)
 
 
 def mirrored(features: Floats) -> Floats:
-    """[n, feature] of the same markets with buyers and sellers in each other's place."""
+    """[n, feature] features of the same markets with buyers and sellers exchanged."""
     return features[:, _MIRROR] * _SIGNS
 
 
@@ -88,7 +88,7 @@ _MIRROR[-2:] = len(NAMES) - 1, len(NAMES) - 2
 
 
 def day_features(grid: Grid) -> Floats:
-    """[n, feature] of a day; NaN in the first LONGEST rows and wherever a book of the longest window was not known."""
+    """[n, feature] features of a day; NaN in the first LONGEST rows, and where a book of the longest window was not known."""
     found = np.full((len(grid.time_ns), len(NAMES)), np.nan)
     if len(grid.time_ns) > LONGEST:
         sums = np.zeros((len(grid.time_ns), UNKNOWN + 1), np.int64)
@@ -100,7 +100,7 @@ def day_features(grid: Grid) -> Floats:
 
 
 class FeatureStream:
-    """The same features, time by time. Nothing in it grows."""
+    """Computes the same features step by step, in constant memory."""
 
     def __init__(self) -> None:
         self._sums = np.zeros((LONGEST + 1, UNKNOWN + 1), np.int64)
@@ -115,7 +115,7 @@ class FeatureStream:
         self.count = 0
 
     def push(self, ticks: Ints, lots: Ints, buys: int, sells: int) -> Floats | None:
-        """Takes the book [side, level] 100 ms after the last, and the lots taken since. Returns the features, None while a window is incomplete."""
+        """Adds the book [side, level] 100 ms after the last one, and the lots taken since. Returns the features, or None while a window is incomplete."""
         self._ticks[0], self._lots[0] = self._ticks[1], self._lots[1]
         self._ticks[1], self._lots[1] = ticks, lots
         place = self.count % len(self._sums)

@@ -1,4 +1,4 @@
-"""Whether an order of one lot at the back of the queue at the touch is filled until a horizon: a logistic regression and two baselines.
+"""Forecasts whether an order of one lot at the back of the queue at the touch is filled within a horizon: a logistic regression and two baselines.
 
 A sell order is a buy order in the mirrored market, so one model of the buy side serves both.
 """
@@ -17,23 +17,23 @@ FILL_ROWS = (SHARE, LAST_ORDER, LOGISTIC)
 
 @dataclass(frozen=True)
 class FillModel:
-    """H horizons, F features."""
+    """A model with H horizons and F features."""
 
     shares: Floats
-    """[H] of the orders that were filled, of what was fitted."""
+    """[H] share of the fitted orders that were filled."""
     after: Floats
-    """[H, 2] the same where the order that joined one horizon before was not filled, and where it was."""
+    """[H, 2] this share where the order that joined one horizon before was not filled, and where it was."""
     centre: Floats
     """[F] mean of the features of both sides."""
     scale: Floats
     """[F] their standard deviation."""
     weights: Floats
-    """[H, F + 1] of the logit for the buy side, intercepts last."""
+    """[H, F + 1] weights of the logit for the buy side, intercepts last."""
     temperatures: Floats
     """[H]"""
 
     def forecasts(self, name: str, features: Floats, past: Floats) -> Floats:
-        """[n, H, side] probabilities, for features [n, F] and the fate of the orders of one horizon ago [n, H, side]."""
+        """[n, H, side] probabilities, for features [n, F] and the outcomes of the orders of one horizon ago [n, H, side]."""
         if name == LOGISTIC:
             return self.probabilities(features)
         shares = self.shares[:, np.newaxis]
@@ -42,7 +42,7 @@ class FillModel:
         return np.where(past == 1, self.after[:, 1:], np.where(past == 0, self.after[:, :1], shares))
 
     def probabilities(self, features: Floats) -> Floats:
-        """[n, H, side] of raw features [n, F]."""
+        """[n, H, side] probabilities for raw features [n, F]."""
         logits = [
             standardise(one, self.centre, self.scale) @ self.weights[:, :-1].T + self.weights[:, -1]
             for one in (features, mirrored(features))
@@ -51,7 +51,7 @@ class FillModel:
 
 
 def fit_fill(fit: tuple[Floats, Floats, Floats], held: tuple[Floats, Floats]) -> FillModel:
-    """Fits features [n, F], labels and past labels [n, H, side], NaN where unknown; `held`, features and labels, calibrates."""
+    """Fits features [n, F] to labels and past labels [n, H, side], NaN where unknown. held: features and labels for the calibration."""
     features, fills, past = fit
     both, later, before = _both(features), sides(fills), sides(past)
     centre, scale = scaling(both)
@@ -74,15 +74,15 @@ def fit_fill(fit: tuple[Floats, Floats, Floats], held: tuple[Floats, Floats]) ->
 
 
 def _both(features: Floats) -> Floats:
-    """[2 n, F] features as the buy side and as the sell side see them."""
+    """[2 n, F] features as seen by the buy side, then by the sell side."""
     return np.concatenate([features, mirrored(features)])
 
 
 def sides(labels: Floats) -> Floats:
-    """[2 n, H] of [n, H, side]: those of the buy side, then of the sell side."""
+    """Converts [n, H, side] to [2 n, H]: the buy side, then the sell side."""
     return np.concatenate([labels[:, :, 0], labels[:, :, 1]])
 
 
 def _share(labels: np.ndarray) -> float:  # type: ignore[type-arg]
-    """The share of ones, each outcome counted once more than it is seen, so that neither is impossible."""
+    """The share of ones. Each outcome is counted once more than it occurs, so that neither is impossible."""
     return float((labels.sum() + 1) / (len(labels) + 2))

@@ -10,25 +10,25 @@ from serl.exchange.records import Side
 
 SIDES = (int(Side.BUY), int(Side.SELL))
 NO_NUMBER = -1
-"""Order number of a price that the other side reached: whoever rests there would have been filled."""
+"""Order number for a price that the other side reached: every order resting there would have been filled."""
 NEVER_NS = np.iinfo(np.int64).max
 
 
 class _Passes(NamedTuple):
-    """k moments at which the market passed prices of one side, in order of time; prices of offers are negative, so that better ones are higher."""
+    """k times at which the market passed prices of one side, in order of time. Prices of asks are negated, so that better ones are higher."""
 
     time_ns: Ints
     price_ticks: Ints
-    """Everybody above it is filled, and at it everybody with a smaller order number."""
+    """All orders above this price are filled, and at this price those with a smaller order number."""
     number: Ints
 
 
 def fill_times(grid: Grid, longest_s: float) -> Ints:
-    """[n, side] ns: when an order of one lot would be filled that joins the best bid, or offer, of each time; NEVER_NS if not within the longest
+    """[n, side] time in ns at which an order of one lot that joins the best bid or ask at each time would be filled; NEVER_NS if not within the longest
     horizon, or if there is no spread.
 
-    It is filled before any order trades that has a worse price, or the same price and came later, and when the other side's best price reaches its own.
-    Its own lot changes nothing for the others. O(fills x steps of the horizon).
+    The order is filled before any order with a worse price, or with the same price and a later arrival, trades, and when the other side's best price
+    reaches its own. Its own lot changes nothing for others. O(fills x steps of the horizon).
     """
     known, steps = has_spread(grid.ticks), round(longest_s / STEP_S)
     found = np.full((len(grid.time_ns), 2), NEVER_NS)
@@ -50,7 +50,7 @@ def _signed(ticks: Ints, side: int) -> Ints:
 
 
 def _passes(grid: Grid, side: int) -> _Passes:
-    """Fills of the side's resting orders, and times at which the best price of the other side came nearer."""
+    """The fills of the side's resting orders, and the times at which the best price of the other side came nearer."""
     fills = grid.flow.fills
     resting = fills.side == side
     other = grid.ticks[:, 1 - side, 0]

@@ -1,4 +1,4 @@
-"""A trained forecaster: its models, what they were trained on, and its file."""
+"""A trained forecaster: its models, their training, and its file."""
 
 import json
 import re
@@ -30,18 +30,18 @@ MAJORITY, LAST, LOGISTIC, NETWORK, ATTENTION = "majority", "last move", "logisti
 BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK, ATTENTION)
 HORIZON_MAX_S = 3600.0
 SHA256 = re.compile(r"sha256 ([0-9a-f]{16})")
-"""The checksums in what `day_origin` says of files."""
+"""Matches the checksums in the text of `day_origin`."""
 
 
 class Forecasts(NamedTuple):
-    """n forecasts of the trend for H horizons."""
+    """n forecasts of the trend at H horizons."""
 
     probabilities: Floats
     """[n, H, class]"""
     probable: Classes
     """[n, H] the most probable class."""
     balanced: Classes
-    """[n, H] the class that is the most probable relative to its share in what was fitted; of a baseline, the class that it forecasts."""
+    """[n, H] the most probable class relative to its share in the fitted samples; for a baseline, the class that it forecasts."""
 
 
 @dataclass(frozen=True)
@@ -51,50 +51,50 @@ class Training:
     hours: tuple[int, int]
     """Nanoseconds after midnight: start, end."""
     days: tuple[str, ...]
-    """Their sources, with checksums."""
+    """Sources of the days, with checksums."""
     seed: int
     samples: tuple[int, int]
-    """That were fitted, and that calibrated."""
+    """Numbers of samples for fitting and for calibration."""
     log_loss: dict[str, float]
-    """On what calibrated: the mean of all horizons, by model."""
+    """Mean log loss of all horizons on the calibration samples, by model."""
     scores: list[dict[str, Any]] = field(default_factory=list)
-    """In the training hours, by what is forecast, horizon and model."""
+    """Scores in the training hours, by target, horizon and model."""
     dates: tuple[str, ...] = ()
-    """Of the days, YYYY-MM-DD; "" for one without a date."""
+    """Dates of the days, YYYY-MM-DD; "" for a day without a date."""
 
 
 @dataclass(frozen=True)
 class Forecaster:
-    """H horizons, F features, classes down, flat, up."""
+    """A forecaster with H horizons, F features, and the classes down, flat, up."""
 
     symbol: str
     horizons_s: tuple[float, ...]
     thresholds_ticks: Floats
     """[H] the largest absolute move that is flat."""
     centre: Floats
-    """[F] mean of the features that were fitted."""
+    """[F] mean of the fitted features."""
     scale: Floats
     """[F] their standard deviation."""
     shares: Floats
-    """[H, class] of the labels that were fitted."""
+    """[H, class] shares of the fitted labels."""
     after: Floats
     """[H, last class, class] shares of the labels after a last move down, flat and up."""
     weights: Floats
-    """[H, F + 1, class] of the logistic regression, intercepts last."""
+    """[H, F + 1, class] weights of the logistic regression, intercepts last."""
     layers: Layers
-    """Of the network."""
+    """Layers of the network."""
     attention: Attention
     temperatures: dict[str, Floats]
-    """By model: [H]."""
+    """[H] temperatures, by model."""
     model: str
-    """Of MODELS, the one with the smallest log loss on what calibrated."""
+    """The one of MODELS with the smallest log loss on the calibration samples."""
     volume: VolumeModel
     fill: FillModel
     training: Training
 
     def was_trained_on(self, day: Day, hours: tuple[int, int]) -> bool:
-        """Whether some of these hours (ns after midnight) of a day were trained on. A day is known by the checksum of any of its files, or by its
-        symbol and date, because its name and its format may have changed."""
+        """Whether the forecaster was trained on any of these hours (ns after midnight) of a day. A day is identified by the checksum of any of its files,
+        or by its symbol and date, because its name and format may have changed."""
         trained, (start, end), date = self.training, self.training.hours, day.reference.date
         sums = {one for origin in trained.days for one in SHA256.findall(origin)}
         origin = day_origin(day)
@@ -103,11 +103,11 @@ class Forecaster:
         return same and hours[0] < end and start < hours[1]
 
     def standardise(self, features: Floats) -> Floats:
-        """[n, F] features as the models take them."""
+        """[n, F] standardised features, the input of the models."""
         return standardise(features, self.centre, self.scale)
 
     def logits(self, model: str, inputs: Inputs) -> Floats:
-        """[n, H, class] of one of MODELS before calibration."""
+        """[n, H, class] logits of one of MODELS before calibration."""
         standardised = self.standardise(inputs.features)
         if model == ATTENTION:
             return self.attention.logits(inputs, standardised)
@@ -122,12 +122,12 @@ class Forecaster:
         return np.concatenate(list(self.weights[:, :-1]), axis=1)
 
     def probabilities(self, inputs: Inputs, model: str | None = None) -> Floats:
-        """[n, H, class] of the trend, calibrated; by default of the chosen model."""
+        """[n, H, class] calibrated probabilities of the trend, by default from the chosen model."""
         name = model or self.model
         return softmax(self.logits(name, inputs) / self.temperatures[name][:, np.newaxis])
 
     def forecasts(self, name: str, inputs: Inputs, past: Floats) -> Forecasts:
-        """Of the trend by a model or a baseline, for past moves [n, H] over the last horizon."""
+        """Forecasts of the trend by a model or a baseline, for past moves [n, H] over the last horizon."""
         if name == LAST:
             last = classify(past, self.thresholds_ticks)
             last = np.where(last == NO_LABEL, FLAT, last)
@@ -139,7 +139,7 @@ class Forecaster:
         return Forecasts(probabilities, probabilities.argmax(axis=2), (probabilities / self.shares).argmax(axis=2))
 
     def volumes(self, features: Floats) -> Floats:
-        """[n, H] lots that are expected to be traded until each horizon, for features [n, F]."""
+        """[n, H] expected lots traded until each horizon, for features [n, F]."""
         return self.volume.expected(self.standardise(features))
 
     def fills(self, features: Floats) -> Floats:
@@ -147,7 +147,7 @@ class Forecaster:
         return self.fill.probabilities(features)
 
     def write(self, path: Path) -> None:
-        """Writes a JSON file. UnwritableFileError if the folder is not writable."""
+        """Writes a JSON file. Raises UnwritableFileError if the folder is not writable."""
         known = {"format": FORMAT, "version": VERSION, "features": NAMES, "channels": CHANNELS, "window": WINDOW}
         values = known | {"step_s": STEP_S} | asdict(self)
         with atomic_file(path) as file:
@@ -155,7 +155,7 @@ class Forecaster:
 
 
 def check_horizons(horizons_s: Sequence[float]) -> tuple[float, ...]:
-    """The horizons; SignalError unless they are different multiples of 0.1 s up to an hour."""
+    """Returns the horizons. Raises SignalError unless they are distinct multiples of 0.1 s up to an hour."""
     tenths = [0 if not 0 < one <= HORIZON_MAX_S else round(one / STEP_S) for one in horizons_s]
     good = all(near > 0 and abs(near * STEP_S - one) < 1e-6 for near, one in zip(tenths, horizons_s, strict=True))
     if not 1 <= len(tenths) <= 20 or len(set(tenths)) < len(tenths) or not good:

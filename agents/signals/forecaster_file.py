@@ -1,4 +1,4 @@
-"""Reads the file of a forecaster and checks all that is in it."""
+"""Reads the file of a forecaster and validates its content."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FILE_BYTES_MAX = 10_000_000
 
 
 def read_forecaster(path: Path) -> Forecaster:
-    """The forecaster of a file. SignalError for a file that `serl signals train` of this version did not write."""
+    """Reads a forecaster. Raises SignalError for a file that `serl signals train` of this version did not write."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ValueError(f"more than {FILE_BYTES_MAX:,} bytes")

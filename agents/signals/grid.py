@@ -14,7 +14,7 @@ from serl.history.day import Day
 STEP_NS = 100_000_000
 STEP_S = 0.1
 LEVELS = 5
-"""Levels per side that forecasts see."""
+"""Number of levels per side that forecasts see."""
 BLOCK_COMMANDS = 1 << 16
 FILL_COLUMNS = ("time_ns", "side", "price_ticks", "qty_lots", "order_number")
 
@@ -25,15 +25,15 @@ Bools = NDArray[np.bool_]
 
 
 class Fills(NamedTuple):
-    """k fills of resting orders in the book, in order of time. Neither prints nor auctions."""
+    """k fills of resting orders in the book, in order of time, without prints and auctions."""
 
     time_ns: Ints
     side: Ints
-    """Of the resting order."""
+    """Side of the resting order."""
     price_ticks: Ints
     qty_lots: Ints
     order_number: Ints
-    """Of the resting order; orders that came later, or lost their place in the queue later, have higher numbers."""
+    """Number of the resting order; orders that arrived later, or lost their place in the queue later, have higher numbers."""
 
 
 class Flow(NamedTuple):
@@ -46,7 +46,7 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """n times, STEP_NS apart. The book at a time is the one after everything that happened up to and at it."""
+    """n times, STEP_NS apart. The book at a time is the book after everything that happened up to and at this time."""
 
     symbol: str
     tick_size: str
@@ -61,11 +61,11 @@ class Grid:
     sells: Ints
     """[n] lots that sellers took since the time before."""
     flow: Flow
-    """Between the times."""
+    """The flow between the times."""
 
 
 def build_grid(day: Day, symbol: str | None = None) -> Grid:
-    """Replays one symbol of a day (None: its first). NoSuchSymbol if the day does not have it."""
+    """Replays one symbol of a day (None: its first). Raises NoSuchSymbol if the day does not have it."""
     name, commands, _ = symbol_commands(day, symbol)
     tick_size = next(one.tick_size for one in day.reference.symbols if one.name == name)
     first, last = (int(commands["time_ns"][place]) if len(commands) else 0 for place in (0, -1))
@@ -96,7 +96,7 @@ def read_flow(commands: Rows, times_ns: Ints) -> Flow:
 
 
 def taken_lots(fills: Fills, times_ns: Ints) -> tuple[Ints, Ints]:
-    """[n] lots that buyers and sellers took in the book after the time before, up to and at each time."""
+    """[n] each: lots that buyers and sellers took in the book after the previous time, up to and at each time."""
     taken = np.zeros((2, len(times_ns)), np.int64)
     np.add.at(taken, (1 - fills.side, np.searchsorted(times_ns, fills.time_ns)), fills.qty_lots)
     return taken[0], taken[1]

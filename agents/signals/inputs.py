@@ -1,4 +1,4 @@
-"""What forecasts are made from."""
+"""The inputs of forecasts."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from serl.agents.signals.grid import Bools, Floats, Grid, Ints, Singles
 
 
 class Inputs(NamedTuple):
-    """Of n forecasts."""
+    """The inputs of n forecasts."""
 
     features: Floats
     """[n, feature]"""
@@ -20,7 +20,7 @@ class Inputs(NamedTuple):
     """[n] the row of `books` at the time of each forecast; at least WINDOW - 1 rows of the same day come before it."""
 
     def chosen(self, rows: Bools | Ints | slice) -> "Inputs":
-        """Those of some of the forecasts."""
+        """The inputs of some of the forecasts."""
         return self._replace(features=self.features[rows], last=self.last[rows])
 
     def windows(self, rows: Ints | slice) -> Singles:
@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
 
 
 def day_inputs(grid: Grid) -> tuple[Inputs, Bools]:
-    """(inputs at the times of a day whose features are known, [n] whether they are known)."""
+    """(inputs at the times of a day whose features are known, [n] whether they are known at each time)."""
     features = day_features(grid)
     known: Bools = np.asarray(np.isfinite(features).all(axis=1))
     books = channels(grid.ticks, grid.lots, grid.buys, grid.sells).astype(np.float32)

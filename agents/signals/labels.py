@@ -1,4 +1,4 @@
-"""What is forecast: whether the mid goes down, stays flat or goes up until a horizon, and how many lots are traded until then."""
+"""The labels of forecasts: whether the mid goes down, stays flat or goes up until a horizon, and how many lots are traded until then."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ DOWN, FLAT, UP, NO_LABEL = 0, 1, 2, -1
 NAMES = ("down", "flat", "up")
 CLASSES = len(NAMES)
 SMOOTHED_STEPS = 10
-"""The later mid is the mean of the last second (a shorter horizon: of all of it), so that one quote that flickers is no trend."""
+"""The later mid is the mean over the last second (for a shorter horizon, over all of it), so that a flickering quote is not a trend."""
 FLAT_SHARE = 1 / 3
 
 Classes = NDArray[np.int64]
@@ -28,7 +28,7 @@ def later_moves(grid: Grid, horizon_s: float, until_ns: int) -> Floats:
         end = np.arange(steps, count) + 1
         moved = (
             sums[end] - sums[end - smoothed] - smoothed * mid[: count - steps]
-        )  # integers: equal moves have equal bits
+        )  # integers, so that equal moves are bitwise equal
         whole = (unknown[end] == unknown[end - smoothed]) & known[: count - steps]
         found[: count - steps] = np.where(whole, moved / (2 * smoothed), np.nan)
     return np.where(grid.time_ns + steps * STEP_NS <= until_ns, found, np.nan)
@@ -54,7 +54,7 @@ def later_volumes(grid: Grid, horizon_s: float, until_ns: int) -> Floats:
 
 
 def past_volumes(grid: Grid, horizon_s: float) -> Floats:
-    """[n] lots taken in the book in the last horizon. NaN at times before the day is as long."""
+    """[n] lots taken in the book in the last horizon. NaN where the day so far is shorter than the horizon."""
     steps, count = round(horizon_s / STEP_S), len(grid.time_ns)
     found = np.full(count, np.nan)
     found[min(steps, count) :] = _volumes(grid, steps)
@@ -68,7 +68,7 @@ def _volumes(grid: Grid, steps: int) -> Floats:
 
 
 def fit_threshold(moves: Floats) -> float:
-    """The largest absolute move that is flat: a third of the finite moves are not larger."""
+    """The largest absolute move that counts as flat: a third of the finite moves are not larger."""
     return float(np.quantile(abs(moves[np.isfinite(moves)]), FLAT_SHARE))
 
 

@@ -21,7 +21,7 @@ from serl.clients.errors import no_reply
 from serl.clients.values import FeedMessage
 
 BEHIND_NS_MAX = 10 * 10**9
-"""A follower that is later than this begins again with the present; until then it takes the present book for the times that it missed."""
+"""A follower that is later than this restarts at the current time; until then it uses the current book for the times that it missed."""
 WAIT_S_MAX = 0.02
 OF_THE_BOOK = 0
 """`off_book` of a trade in the continuous book."""
@@ -36,11 +36,11 @@ class Observation(NamedTuple):
     buys: int
     sells: int
     is_continued: bool
-    """Whether it is STEP_NS after the one before."""
+    """Whether it is STEP_NS after the previous observation."""
 
 
 def level_arrays(bids: list[Level], asks: list[Level]) -> tuple[Ints, Ints]:
-    """(ticks, lots) [side, LEVELS] of levels, best first."""
+    """(ticks, lots) of levels, [side, LEVELS] each, best first."""
     ticks, lots = np.zeros((2, 2, LEVELS), np.int64)
     for side, levels in enumerate((bids, asks)):
         for place, level in enumerate(levels[:LEVELS]):
@@ -49,22 +49,22 @@ def level_arrays(bids: list[Level], asks: list[Level]) -> tuple[Ints, Ints]:
 
 
 class MarketFollower:
-    """Yields the market of one symbol every 100 ms of the exchange's clock, under a lockstep clock at its turns, exactly.
+    """Yields the market of one symbol every 100 ms of the exchange's clock; on a lockstep clock exactly, at its turns.
 
-    Raises ExchangeUnreachable if a running exchange becomes silent. has_keys: whether the client has a key, for the advice then.
+    Raises ExchangeUnreachable if a running exchange becomes silent. has_keys: whether the client has a key, for the advice in this error.
     """
 
     def __init__(self, client: Exchange, symbol: str, has_keys: bool = False) -> None:
         self._client, self._symbol, self._clock, self._has_keys = client, symbol, RemoteClock(), has_keys
-        self._trades: deque[tuple[int, int, int]] = deque()  # (time_ns, aggressor side, lots) that no time has taken
+        self._trades: deque[tuple[int, int, int]] = deque()  # (time_ns, aggressor side, lots) not yet in an observation
         client.follow(symbol, "l2")
         client.subscribe("trade", symbol)
         self._is_lockstep = client.core.lockstep
-        #: times that were left out because the follower was too late
+        #: number of times that were left out because the follower was too late
         self.missed = 0
 
     def observations(self, from_ns: int = 0, until_ns: int | None = None) -> Iterator[Observation]:
-        """At each multiple of 100 ms of the exchange's clock, from the next one or `from_ns` on, up to `until_ns` if it is given."""
+        """Yields an observation at each multiple of 100 ms of the exchange's clock, from the next one or `from_ns` on, up to `until_ns` if given."""
         next_ns = max((self._now_ns() // STEP_NS + 1) * STEP_NS, -(-from_ns // STEP_NS) * STEP_NS)
         is_continued = False
         while until_ns is None or next_ns <= until_ns:
@@ -84,9 +84,9 @@ class MarketFollower:
         return reported_ns if self._is_lockstep else self._clock.now_ns(reported_ns)
 
     def _wait_until(self, time_ns: int) -> int:
-        """Waits for a time; returns by how much it is later, ns."""
+        """Waits for a time; returns how late it is, ns."""
         if self._is_lockstep:
-            self._client.turn(time_ns + 1)  # the feed is then complete up to what happened at time_ns
+            self._client.turn(time_ns + 1)  # the feed is then complete up to and at time_ns
             self._take(0.0)
             return 0
         while (early_ns := time_ns - self._now_ns()) > 0:
@@ -116,7 +116,7 @@ class MarketFollower:
 
 
 class LiveForecaster:
-    """Turns observations into forecasts. Nothing in it grows."""
+    """Turns observations into forecasts, in constant memory."""
 
     def __init__(self, forecaster: Forecaster, model: str | None, source: str) -> None:
         self._forecaster, self._model, self._source = forecaster, model or forecaster.model, source
@@ -128,19 +128,19 @@ class LiveForecaster:
         self.made, self.seconds, self.observed = 0, 0.0, 0
 
     def observe(self, seen: Observation) -> Inputs | None:
-        """What a forecast at this time is made from, None while the last minute is incomplete."""
+        """The inputs of a forecast at this time; None while the last minute is incomplete."""
         started = time.thread_time()
         if not seen.is_continued:
             self._stream.reset()
         features = self._stream.push(seen.ticks, seen.lots, seen.buys, seen.sells)
-        if self._model == ATTENTION:  # the others see no books
+        if self._model == ATTENTION:  # other models do not see books
             self._push_book(seen)
         self.observed += 1
         self.seconds += time.thread_time() - started
         return None if features is None else Inputs(features[np.newaxis], self._books, np.array([WINDOW - 1]))
 
     def _push_book(self, seen: Observation) -> None:
-        """Adds a row to the books, after which the first is forgotten; with one before, whose mid the move is measured from."""
+        """Adds a row to the books and drops the first. One more book is kept before them, from whose mid the first move is measured."""
         before, now = self._before, np.stack([seen.ticks, seen.lots])
         taken = np.array([[0, seen.buys], [0, seen.sells]])
         rows = channels(np.stack([before[0], now[0]]), np.stack([before[1], now[1]]), *taken)
@@ -149,13 +149,13 @@ class LiveForecaster:
         self._before = now
 
     def forecast(self, symbol: str, seen: Observation, inputs: Inputs) -> Forecast:
-        """The forecast of a time from what it is made from."""
+        """The forecast at a time, from its inputs."""
         started = time.thread_time()
         made = self._forecaster
         shares = rounded(made.probabilities(inputs, self._model)[0])
         volumes = tuple(made.volumes(inputs.features)[0].round(1).tolist())
         fills = rounded_fills(made.fills(inputs.features)[0])
-        assert has_spread(seen.ticks[np.newaxis])[0]  # features are known
+        assert has_spread(seen.ticks[np.newaxis])[0]  # because features are known
         mid = float(seen.ticks[:, 0].sum()) / 2
         found = Forecast(
             symbol, seen.time_ns, mid, made.horizons_s, self._thresholds, shares, self._source, volumes, fills

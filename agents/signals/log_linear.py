@@ -6,14 +6,14 @@ from serl.agents.signals.grid import Floats
 from serl.agents.signals.logistic import RIDGE, newton
 
 EXPONENT_MAX = 20.0
-"""Of forecasts: means beyond e^20 times that of what was fitted are cut off."""
+"""Limit of the exponent: forecast means are at most e^20 times the fitted mean."""
 
 
 def fit_log_linear(features: Floats, values: Floats) -> Floats:
     """[feature + 1] weights w, the intercept last, that minimise mean(e^(w x) - y w x) + RIDGE / 2 |w without intercept|^2.
 
-    features [n, feature], standardised; values y [n], not negative, with mean 1. The mean that they forecast, e^(w x), is consistent whatever the
-    distribution of y around it (Gourieroux, Monfort, Trognon 1984).
+    features [n, feature], standardised; values y [n], not negative, with mean 1. The forecast mean, e^(w x), is consistent whatever the distribution
+    of y around it (Gourieroux, Monfort, Trognon 1984).
     """
     x = np.column_stack([features, np.ones(len(features))])
     weights: Floats = np.zeros(x.shape[1])
@@ -36,7 +36,7 @@ def log_linear_means(features: Floats, weights: Floats) -> Floats:
 
 
 def deviance(values: Floats, means: Floats) -> Floats:
-    """Poisson deviance of each value, 2 (y ln(y / m) - y + m): 0 where it is forecast exactly."""
+    """Poisson deviance of each value, 2 (y ln(y / m) - y + m); 0 where the forecast is exact."""
     ratio = np.where(values > 0, values, 1.0) / means
     return 2 * (np.where(values > 0, values * np.log(ratio), 0.0) - values + means)
 

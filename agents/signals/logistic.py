@@ -8,7 +8,7 @@ from serl.agents.signals.grid import Floats
 from serl.agents.signals.labels import CLASSES, Classes
 
 RIDGE = 0.05
-"""Chosen among 0.001 to 0.2 on the calibration hours of the two sample days."""
+"""Ridge penalty, chosen among 0.001 to 0.2 on the calibration hours of the two sample days."""
 ITERATIONS_MAX = 50
 TOLERANCE, LENGTH_MIN = 1e-9, 1e-6
 LOG_TEMPERATURES = (np.log(0.05), np.log(20.0))
@@ -48,8 +48,8 @@ def fit_logistic(features: Floats, labels: Classes, classes: int = CLASSES) -> F
 
 
 def newton(weights: Floats, objective: Callable[[Floats], float], step: Callable[[Floats], Floats]) -> Floats:
-    """The weights that minimise an objective, from first ones; `step` is what Newton's method subtracts, which is halved until it does not make things
-    worse."""
+    """Minimises an objective from initial weights; returns the weights. step: what Newton's method subtracts; it is halved until the objective does not
+    get worse."""
     loss = objective(weights)
     for _ in range(ITERATIONS_MAX):
         change, length = step(weights), 1.0

@@ -1,4 +1,4 @@
-"""A published forecast: a news message of kind `signal`, whose body is JSON."""
+"""A published forecast: a news message of kind `signal` with a JSON body."""
 
 import json
 import math
@@ -12,22 +12,22 @@ from serl.exchange.wire import is_int
 FILLS = ("fill_buy", "fill_sell")
 DIGITS = 4
 TOLERANCE = 0.01
-"""By which the three rounded probabilities may miss 1."""
+"""How far the sum of the three rounded probabilities may be from 1."""
 
 
 class Forecast(NamedTuple):
-    """Probabilities that the mid goes down, stays flat or goes up, and what is traded until then.
+    """Probabilities that the mid goes down, stays flat or goes up until each horizon, the volume until then, and the probabilities of fills.
 
     Attributes:
-        symbol: that is forecast.
-        time_ns: exchange time of the book that it was made from.
-        mid_ticks: the mid then.
+        symbol: the forecast symbol.
+        time_ns: exchange time of the book from which the forecast was made.
+        mid_ticks: the mid at that time.
         horizons_s: seconds, one or more.
-        thresholds_ticks: for each horizon, the largest absolute move that is flat.
+        thresholds_ticks: for each horizon, the largest absolute move that counts as flat.
         probabilities: for each horizon (down, flat, up).
-        source: who made it.
-        volumes_lots: for each horizon the expected volume; none in messages from before there were such forecasts.
-        fills: for each horizon the probabilities (buy, sell) that an order of one lot that joins the queue at the touch is filled; or none.
+        source: the maker of the forecast.
+        volumes_lots: for each horizon, the expected volume; empty in messages from before there were such forecasts.
+        fills: for each horizon, the probabilities (buy, sell) that an order of one lot that joins the queue at the touch is filled; or empty.
     """
 
     symbol: str
@@ -42,7 +42,7 @@ class Forecast(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """One line for people."""
+        """A one-line summary."""
         parts = [
             f"{seconds:g} s: " + " ".join(f"{name} {share:.2f}" for name, share in zip(NAMES, shares, strict=True))
             for seconds, shares in zip(self.horizons_s, self.probabilities, strict=True)
@@ -61,12 +61,12 @@ class Forecast(NamedTuple):
         }  # fmt: skip
 
     def to_news(self) -> News:
-        """The message, without a number and a time yet."""
+        """The message, not yet with a number and a time."""
         return News(0, 0, NewsKind.SIGNAL, self.symbol, self.headline, json.dumps(self.to_json()), None, self.source)
 
     @classmethod
     def from_news(cls, message: News) -> "Forecast":
-        """The forecast of a message of kind `signal`. SignalError for any other: anybody who may publish can write one."""
+        """Reads the forecast in a message of kind `signal`. Raises SignalError for an invalid one, which any publisher may write."""
         try:
             if message.kind != NewsKind.SIGNAL:
                 raise ValueError(f"kind {message.kind}")
@@ -90,7 +90,7 @@ class Forecast(NamedTuple):
 
 
 def _trading(values: dict[str, Any], count: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """(volumes, fills), none if the message has none of both. Raises ValueError."""
+    """Reads (volumes, fills), both empty if the message has neither. Raises ValueError."""
     if not {"volumes_lots", *FILLS} & set(values):
         return (), ()
     volumes = _numbers(values["volumes_lots"])
@@ -110,11 +110,11 @@ def _numbers(values: Any) -> tuple[float, ...]:
 
 
 def rounded(probabilities: Any) -> tuple[tuple[float, float, float], ...]:
-    """[H, class] probabilities as they are published."""
+    """[H, class] probabilities, rounded for publication."""
     assert probabilities.shape[1] == CLASSES
     return tuple((round(down, DIGITS), round(flat, DIGITS), round(up, DIGITS)) for down, flat, up in probabilities.tolist())  # fmt: skip
 
 
 def rounded_fills(fills: Any) -> tuple[tuple[float, float], ...]:
-    """[H, side] probabilities as they are published."""
+    """[H, side] probabilities, rounded for publication."""
     return tuple((round(buy, DIGITS), round(sell, DIGITS)) for buy, sell in fills.tolist())

@@ -19,7 +19,7 @@ Layers = Sequence[tuple[Floats, Floats]]
 
 
 def network_logits(layers: Layers, features: Floats) -> Floats:
-    """[n, horizon, class] of features [n, feature]."""
+    """[n, horizon, class] logits for features [n, feature]."""
     values = features
     for number, (weights, intercepts) in enumerate(layers):
         values = values @ weights + intercepts
@@ -31,7 +31,8 @@ def network_logits(layers: Layers, features: Floats) -> Floats:
 def train_network(
     fit: tuple[Floats, Classes], validation: tuple[Floats, Classes], seed: int, on_epoch: Callable[[], object] = lambda: None
 ) -> Layers:  # fmt: skip
-    """Trains on `fit`, features [n, feature] and labels [n, horizon], until `validation` has not improved for PATIENCE epochs. Seeded."""
+    """Trains on `fit`, features [n, feature] and labels [n, horizon], until `validation` has not improved for PATIENCE epochs. The seed determines the
+    result."""
     import torch
 
     with one_thread(torch, seed):

@@ -15,11 +15,11 @@ from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 
 Send = Callable[[Forecast], bool]
-"""Publishes a forecast; whether the exchange took it."""
+"""Publishes a forecast; returns whether the exchange accepted it."""
 
 
 class Publication:
-    """Forecasts of one symbol, each `every_s` of the exchange's clock. Iterate `run`."""
+    """Forecasts of one symbol every `every_s` seconds of the exchange's clock. Iterate `run`."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Publication:
             raise SignalError(f"--every: expected a multiple of 0.1 s, got {every_s:g}; give one like 1")
         self._follower = MarketFollower(client, symbol, has_keys)
         self.forecaster = LiveForecaster(forecaster, model, source)
-        #: forecasts that were sent; and that the exchange did not take because of `news_per_s_max`
+        #: numbers of forecasts that were sent, and that the exchange did not accept because of `news_per_s_max`
         self.published = self.throttled = 0
 
     @property
     def missed(self) -> int:
-        """Times left out because the market went faster than this process."""
+        """Number of times left out because the market ran faster than this process."""
         return self._follower.missed
 
     def run(self, send: Send, from_ns: int = 0, until_ns: int | None = None) -> Iterator[Forecast]:
-        """Sends and yields forecasts; follows the market from and until a time of the exchange's clock, if they are given."""
+        """Sends and yields forecasts; follows the market from and until times of the exchange's clock, if given."""
         for seen in self._follower.observations(from_ns, until_ns):
             inputs = self.forecaster.observe(seen)
             if inputs is None or seen.time_ns // STEP_NS % self._steps:
@@ -60,7 +60,7 @@ class Publication:
 
 
 def check_rate(client: Exchange, every_s: float) -> None:
-    """SignalError if forecasts every `every_s` of a running clock would exceed the exchange's rate of news."""
+    """Raises SignalError if forecasts every `every_s` seconds of a running clock would exceed the exchange's rate of news."""
     kind, speed, *_ = client.session.clock
     most = float(client.session.limits.get("news_per_s_max", 0))
     if kind != "lockstep" and most and speed / every_s > most:
@@ -73,7 +73,8 @@ def check_rate(client: Exchange, every_s: float) -> None:
 def publish_to(
     endpoint: str, token: str, curve: Path | None, lockstep: bool, run: Callable[[Send], Iterator[Forecast]]
 ) -> Iterator[Forecast]:
-    """Yields what `run` publishes on the exchange. Under a lockstep clock the market waits for a message that the exchange does not take yet."""
+    """Yields the forecasts that `run` publishes on the exchange. On a lockstep clock, the market waits for a message that the exchange does not accept
+    yet."""
     with request_socket(endpoint, "admin", curve, token) as ask:
 
         def send(forecast: Forecast) -> bool:

@@ -1,4 +1,4 @@
-"""An evaluation as a table, a page, JSON and a picture of calibration."""
+"""An evaluation as a table, an HTML page, JSON and a plot of calibration."""
 
 from html import escape
 from pathlib import Path
@@ -21,12 +21,12 @@ HEADS = {
     "macro_f1": "macro F1", "accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "explained": "explained", "absolute_error": "absolute error",
     "ratio": "forecast / traded",
 }  # fmt: skip
-"""Of measures."""
+"""Column heads of the measures."""
 TITLES = {TREND: "trend of the mid", FILL: "fill of an order at the touch", VOLUME: "volume"}
 COLOURS = ("#2471a3", "#c0392b", "#7d3c98")
-"""Of the models of the trend."""
+"""Colours of the trend models."""
 SHOWN_SHARE = 0.005
-"""The smallest share of the forecasts in a bin of the picture."""
+"""The smallest share of forecasts for which a bin is plotted."""
 
 
 def note(found: Evaluation) -> str:
@@ -39,12 +39,12 @@ def note(found: Evaluation) -> str:
 
 
 def hours_text(hours: tuple[int, int]) -> str:
-    """'10:00-13:00' of nanoseconds after midnight."""
+    """Formats hours in ns after midnight as '10:00-13:00'."""
     return "-".join(time_of_day_text(one)[:5] if one % (60 * 10**9) == 0 else time_of_day_text(one) for one in hours)
 
 
 def score_tables(found: Evaluation, hours: tuple[int, int], *, wide: bool = False) -> list[Table]:
-    """A table for each of TARGETS, with a row per horizon and model; wide: in Markdown, with an interval beside its value instead of below."""
+    """A table for each of TARGETS, with a row per horizon and model. wide: for Markdown, with an interval beside its value instead of below."""
     return [_score_table(found, target, hours, wide) for target in TARGETS]
 
 
@@ -77,12 +77,12 @@ def _cell(score: Score, number: int, trained: float | None, wide: bool) -> str:
 
 
 def _number(value: float) -> str:
-    """.123 or -.123, without the zero before the point."""
+    """Formats a number as .123 or -.123, without the zero before the decimal point."""
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
 def share_sentence(found: Evaluation) -> str:
-    """The labels of each horizon."""
+    """A sentence with the shares of the labels at each horizon."""
     parts, trends, fills, volumes = [], *(found.of(target) for target in TARGETS)
     for horizon, seconds in enumerate(found.forecaster.horizons_s):
         one = trends[horizon, TREND.rows[0]]
@@ -108,7 +108,7 @@ def to_json(found: Evaluation, hours: tuple[int, int]) -> dict[str, Any]:
 def write_report(
     found: Evaluation, hours: tuple[int, int], data: str, seed: int, path: Path
 ) -> tuple[Path, Path, Path]:
-    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     origin, image = current_origin(data, seed), draw(found)
     parts = [f"<p>{escape(said)}</p>" for said in (*conclusions(found), share_sentence(found), note(found))]
     for target, shown in zip(TARGETS, score_tables(found, hours, wide=True), strict=True):
@@ -123,7 +123,7 @@ def write_report(
 
 
 def draw(found: Evaluation) -> bytes:
-    """A PNG: how often forecasts of a confidence are right, a panel per horizon."""
+    """A PNG plot of how often forecasts are right at each confidence, with a panel per horizon."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,4 +1,4 @@
-"""Inputs and labels of the hours of some days, ready to train and to test."""
+"""Inputs and labels of the hours of some days, ready for training and testing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -21,12 +21,12 @@ class Samples:
     day: Ints
     """[n] number of the day."""
     time_ns: Ints
-    """[n] after midnight."""
+    """[n] ns after midnight."""
     inputs: Inputs
     moves: Floats
-    """[n, H] of the mid until each horizon, ticks."""
+    """[n, H] moves of the mid until each horizon, ticks."""
     past: Floats
-    """[n, H] of the mid over the last horizon, ticks."""
+    """[n, H] moves of the mid over the last horizon, ticks."""
     volumes: Floats
     """[n, H] lots traded until each horizon."""
     past_volumes: Floats
@@ -34,14 +34,14 @@ class Samples:
     fills: Floats
     """[n, H, side] 1 if an order that joins the queue at the touch is filled within each horizon, else 0."""
     past_fills: Floats
-    """[n, H, side] the same of an order that joined one horizon ago."""
+    """[n, H, side] the same for an order that joined one horizon ago."""
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.time_ns)
 
     def chosen(self, rows: Bools) -> "Samples":
-        """Some of them."""
+        """Some of the samples."""
         cut: dict[str, Any] = {
             field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "inputs"
         }
@@ -51,7 +51,7 @@ class Samples:
 def cut_samples(
     grid: Grid, hours: tuple[int, int], horizons_s: Sequence[float], number: int = 0, name: str = ""
 ) -> Samples:
-    """The times in [start, end) whose features are known and which have a label. SignalError if there are none."""
+    """The times in [start, end) that have known features and a label. Raises SignalError if there are none."""
     start, end = hours
     inputs, known = day_inputs(grid)
     moves = _by_horizon(horizons_s, lambda one: later_moves(grid, one, end))
@@ -83,7 +83,7 @@ def cut_samples(
 
 
 def _by_horizon(horizons_s: Sequence[float], label: Any) -> Floats:
-    """[n, H, ..] what a function says of each horizon."""
+    """[n, H, ..] labels from a function of the horizon."""
     return np.stack([label(one) for one in horizons_s], axis=1)
 
 

@@ -13,57 +13,57 @@ from serl.agents.signals.log_linear import deviance
 from serl.agents.students_t import expanded
 
 MEASURES = ("macro_f1", "accuracy", "brier", "ece")
-"""Of probabilities of classes."""
+"""Measures of class probabilities."""
 VOLUME_MEASURES = ("explained", "absolute_error", "ratio")
-"""Of expected volumes."""
+"""Measures of expected volumes."""
 BINS = 15
-"""Of confidence, for the expected calibration error (Guo et al. 2017)."""
+"""Number of confidence bins for the expected calibration error (Guo et al. 2017)."""
 BLOCK_S_MIN, BLOCK_HORIZONS = 300, 5
-"""Blocks are five minutes long, or five times the longest horizon if that is more, because neighbouring labels overlap."""
+"""Blocks are five minutes long, or five times the longest horizon if that is longer, because neighbouring labels overlap."""
 _COUNT, _BRIER, _BINS = range(3)
 _CONFUSION = _BINS + 3 * BINS
-"""Columns of sums of probabilities of classes; the confusion of C classes takes the last C^2."""
+"""Columns of the sums for class probabilities; the confusion matrix of C classes takes the last C^2."""
 _ACTUAL, _FORECAST, _DEVIANCE, _DEVIANCE_OF_MEAN, _ABSOLUTE = range(1, 6)
-"""Columns of sums of volumes, after _COUNT."""
+"""Columns of the sums for volumes, after _COUNT."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of one model at one horizon; arrays in the order of its measures."""
+    """The score of one model at one horizon; arrays are in the order of its measures."""
 
     total: Floats
     """Sums over all blocks."""
     values: Floats
     low: Floats
-    """Of 95 % intervals, from the quantiles of the bootstrap that `expanded` gives for the number of blocks."""
+    """Lower ends of 95 % intervals, at the bootstrap quantiles that `expanded` gives for the number of blocks."""
     high: Floats
     resampled: Floats
     """[bootstrap, measure]; the same blocks for every model with the same seed."""
 
     @property
     def count(self) -> int:
-        """Forecasts."""
+        """Number of forecasts."""
         return int(self.total[_COUNT])
 
     @property
     def shares(self) -> Floats:
-        """[class] of the labels, of probabilities of classes."""
+        """[class] shares of the labels; for class probabilities."""
         labels = _confusion(self.total).sum(axis=1)
         return np.asarray(labels / max(1.0, labels.sum()))
 
     @property
     def bins(self) -> Floats:
-        """[BINS, (forecasts, sum of confidence, forecasts that were right)], of probabilities of classes."""
+        """[BINS, (forecasts, sum of confidence, forecasts that were right)]; for class probabilities."""
         return self.total[_BINS:_CONFUSION].reshape(BINS, 3)
 
     @property
     def mean_lots(self) -> float:
-        """Of the volumes that were traded."""
+        """Mean of the traded volumes."""
         return float(self.total[_ACTUAL] / max(1.0, self.total[_COUNT]))
 
 
 def block_statistics(labels: Classes, forecasts: Forecasts, horizon: int, blocks: Ints) -> Floats:
-    """[block, column] sums that all measures of a horizon, by its number, follow from. Samples without a label are left out.
+    """[block, column] sums from which all measures at a horizon (by number) follow. Leaves out samples without a label.
 
     labels, blocks [n]. Blocks are numbered 0, 1, 2 ...
     """
@@ -84,16 +84,17 @@ def block_statistics(labels: Classes, forecasts: Forecasts, horizon: int, blocks
 
 
 def _confusion(sums: Floats) -> Floats:
-    """[.., class, class forecast] of sums [.., column]."""
+    """[.., class, forecast class] confusion matrices from sums [.., column]."""
     classes = math.isqrt(sums.shape[-1] - _CONFUSION)
     return sums[..., _CONFUSION:].reshape(*sums.shape[:-1], classes, classes)
 
 
 def measure(sums: Floats) -> Floats:
-    """[..., measure] of sums [..., column].
+    """[..., measure] measures from sums [..., column].
 
-    Macro F1, of the balanced classes: the mean over the classes of 2 TP / (2 TP + FP + FN), 0 for one that neither occurs nor is forecast.
-    Accuracy: of the most probable class. Brier: sum over the classes of squared errors, from 0 to 2. Expected calibration error: mean |confidence - accuracy| of the bins, by their forecasts.
+    Macro F1, of the balanced classes: the mean over the classes of 2 TP / (2 TP + FP + FN), 0 for a class that neither occurs nor is forecast.
+    Accuracy: of the most probable class. Brier: sum over the classes of squared errors, from 0 to 2. Expected calibration error: mean
+    |confidence - accuracy| over the bins, weighted by their forecasts.
     """
     confusion = _confusion(sums)
     right = np.diagonal(confusion, axis1=-2, axis2=-1)
@@ -106,7 +107,7 @@ def measure(sums: Floats) -> Floats:
 
 
 def volume_statistics(volumes: Floats, forecasts: Floats, mean: float, blocks: Ints) -> Floats:
-    """[block, column] sums for volumes, NaN where unknown, and their forecasts [n]; mean: of what was fitted."""
+    """[block, column] sums for volumes, NaN where unknown, and their forecasts [n]. mean: mean of the fitted volumes."""
     known = np.isfinite(volumes)
     values, means, blocks = volumes[known], forecasts[known], blocks[known]
     columns = (
@@ -118,9 +119,9 @@ def volume_statistics(volumes: Floats, forecasts: Floats, mean: float, blocks: I
 
 
 def volume_measure(sums: Floats) -> Floats:
-    """[..., measure] of sums [..., column].
+    """[..., measure] measures from sums [..., column].
 
-    Explained: 1 - Poisson deviance of the forecasts / that of the mean of what was fitted. Absolute error: mean, divided by the mean volume. Ratio:
+    Explained: 1 - Poisson deviance of the forecasts / that of the mean of the fitted volumes. Absolute error: mean, divided by the mean volume. Ratio:
     mean forecast / mean volume.
     """
     actual = np.maximum(sums[..., _ACTUAL], 1e-9)
@@ -134,14 +135,14 @@ def block_seconds(horizons_s: Sequence[float]) -> int:
 
 
 def number_blocks(day: Ints, time_ns: Ints, block_s: int) -> Ints:
-    """[n] the block of each sample: so many seconds of a day, counted from the first five minutes of the samples on."""
+    """[n] block of each sample: blocks of `block_s` seconds of a day, counted from the last multiple of five minutes up to the earliest sample."""
     step_ns = BLOCK_S_MIN * 10**9
     blocks = day * (1 << 32) + (time_ns - time_ns.min() // step_ns * step_ns) // (block_s * 10**9)
     return np.unique(blocks, return_inverse=True)[1].reshape(-1)
 
 
 def score(statistics: Floats, bootstraps: int, seed: int, measured: Callable[[Floats], Floats] = measure) -> Score:
-    """The score of block statistics by `measure` or `volume_measure`; the blocks are drawn with replacement."""
+    """Scores block statistics with `measure` or `volume_measure`; the bootstrap draws blocks with replacement."""
     total, blocks = statistics.sum(axis=0), len(statistics)
     weights = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), bootstraps)
     resampled = measured(weights @ statistics)

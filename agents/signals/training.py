@@ -1,4 +1,4 @@
-"""Training: models are fitted on the first three quarters of the training hours and calibrated on the last."""
+"""Training: models are fitted on the first three quarters of the training hours and calibrated on the last quarter."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,14 +18,14 @@ from serl.agents.signals.volume import fit_volume
 
 FIT_SHARE = 0.75
 SAMPLES_MIN = 500
-"""Labels of a horizon that are fitted, and that calibrate: 50 s without overlap."""
+"""Minimum number of labels per horizon, for fitting and for calibration each: 50 s without overlap."""
 
 
 def train_forecaster(
     samples: Samples, symbol: str, horizons_s: Sequence[float], hours: tuple[int, int], days: Sequence[str], seed: int,
     on_step: Callable[[], object] = lambda: None, *, dates: Sequence[str] = (),
 ) -> Forecaster:  # fmt: skip
-    """Fits and calibrates all models. SignalError if samples are too few, or of one class only.
+    """Fits and calibrates all models. Raises SignalError if there are too few samples, or only one class.
 
     on_step is called after each horizon of the logistic regression and each epoch of the networks.
     """
@@ -64,7 +64,7 @@ def train_forecaster(
 
 
 def split(samples: Samples, hours: tuple[int, int], longest_s: float) -> tuple[Samples, Samples]:
-    """(what is fitted, what calibrates): those whose horizons end by the cut, and those from it on. No label is in both."""
+    """(samples for fitting, samples for calibration): those whose horizons end by the cut, and those from the cut on. No label is in both."""
     start, end = hours
     cut_ns = start + round(FIT_SHARE * (end - start) / STEP_NS) * STEP_NS
     reach_ns = round(longest_s / STEP_S) * STEP_NS
@@ -72,7 +72,7 @@ def split(samples: Samples, hours: tuple[int, int], longest_s: float) -> tuple[S
 
 
 def _calibrate(logits: Floats, labels: Classes) -> tuple[Floats, float]:
-    """([H] temperatures, mean log loss of all horizons with them)."""
+    """([H] temperatures, mean log loss over all horizons with them)."""
     found, losses = [], []
     for number, column in enumerate(labels.T):
         known = column != NO_LABEL
@@ -82,7 +82,7 @@ def _calibrate(logits: Floats, labels: Classes) -> tuple[Floats, float]:
 
 
 def _shares(labels: Classes) -> Floats:
-    """Shares of the classes, each counted once more than it is seen, so that none is impossible."""
+    """Shares of the classes. Each class is counted once more than it occurs, so that none is impossible."""
     counts = np.bincount(labels[labels != NO_LABEL], minlength=CLASSES) + 1.0
     return counts / counts.sum()
 

@@ -1,4 +1,4 @@
-"""How many lots are traded until a horizon: a log-linear model and two baselines."""
+"""Forecasts how many lots are traded until a horizon: a log-linear model and two baselines."""
 
 from dataclasses import dataclass
 
@@ -10,19 +10,19 @@ from serl.agents.signals.log_linear import fit_log_linear, log_linear_means
 MEAN, LAST_VOLUME, LOG_LINEAR = "mean", "last volume", "log-linear"
 VOLUME_ROWS = (MEAN, LAST_VOLUME, LOG_LINEAR)
 VOLUME_MIN = 1e-3
-"""Smallest forecast of the last volume, as a share of the mean."""
+"""Smallest forecast from the last volume, as a share of the mean."""
 
 
 @dataclass(frozen=True)
 class VolumeModel:
-    """H horizons, F features."""
+    """A model with H horizons and F features."""
 
     means: Floats
-    """[H] lots, of what was fitted."""
+    """[H] mean lots in the fitted samples."""
     lines: Floats
     """[H, (slope, intercept)] of the volume as a linear function of that of the last horizon, by least squares."""
     weights: Floats
-    """[H, F + 1] of the log-linear model of the volume divided by its mean, intercepts last."""
+    """[H, F + 1] weights of the log-linear model of the volume divided by its mean, intercepts last."""
 
     def forecasts(self, name: str, standardised: Floats, past: Floats) -> Floats:
         """[n, H] lots, for standardised features [n, F] and volumes of the last horizon [n, H]."""
@@ -33,12 +33,12 @@ class VolumeModel:
         return np.maximum(self.lines[:, 0] * past + self.lines[:, 1], VOLUME_MIN * self.means)
 
     def expected(self, standardised: Floats) -> Floats:
-        """[n, H] lots by the log-linear model."""
+        """[n, H] lots expected by the log-linear model."""
         return self.means * log_linear_means(standardised, self.weights.T)
 
 
 def fit_volume(standardised: Floats, volumes: Floats, past: Floats) -> VolumeModel:
-    """Fits standardised features [n, F] to volumes [n, H], NaN where unknown; past [n, H] are those of the last horizon."""
+    """Fits standardised features [n, F] to volumes [n, H], NaN where unknown. past: [n, H] volumes of the last horizon."""
     means, lines, weights = [], [], []
     for later, before in zip(volumes.T, past.T, strict=True):
         known = np.isfinite(later)

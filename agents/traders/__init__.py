@@ -1,1 +1,1 @@
-"""Simulated traders as compiled functions, the in-process market that they form, and the process that hosts them."""
+"""Simulated traders as compiled functions, the in-process market in which they trade, and the processes that host them."""

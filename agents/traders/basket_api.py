@@ -1,4 +1,4 @@
-"""What a trader of a basket may call besides trader_api.py: leg 0 is its own symbol, legs 1 to `market.legs` the members."""
+"""Functions for traders of a basket, in addition to trader_api.py. Leg 0 is the trader's own symbol, legs 1 to `market.legs` are the members."""
 
 from typing import Any, LiteralString
 
@@ -21,7 +21,7 @@ _FEE_MICROTICKS, _FEE_PPM = _offset("taker_microticks"), _offset("taker_ppm")
 
 @inlined
 def leg_weight(market: Any, leg: int) -> float:
-    """Lots of a leg in a lot of the basket; 1 for leg 0."""
+    """Lots of a leg in one lot of the basket; 1 for leg 0."""
     return load_float64(market.legs_address + leg * _BYTES + _WEIGHT)
 
 
@@ -63,19 +63,19 @@ def leg_position_lots(market: Any, leg: int) -> int:
 
 @inlined
 def leg_orders_open(market: Any, leg: int) -> int:
-    """Number of the trader's open orders, with those on their way."""
+    """Number of the trader's open orders, including those in flight."""
     return load_int64(market.legs_address + leg * _BYTES + _ORDERS)
 
 
 @inlined
 def leg_taker_fee_ticks(market: Any, leg: int, price_ticks: int) -> float:
-    """What taking a lot costs in fees, ticks of the leg."""
+    """Fee for taking a lot, in ticks of the leg."""
     row = market.legs_address + leg * _BYTES
     return 1e-6 * (load_int64(row + _FEE_MICROTICKS) + price_ticks * load_int64(row + _FEE_PPM))
 
 
 @inlined
 def take_leg(requests: Any, leg: int, side: int, price_ticks: int, qty_lots: int) -> None:
-    """Sends an IOC order in a leg: it trades up to its limit at once, the remainder is cancelled."""
+    """Sends an IOC order in a leg: it trades up to its limit at once, and the remainder is cancelled."""
     if price_ticks > 0 and qty_lots > 0:
         add_request(requests, NEW | leg << LEG_SHIFT, side, price_ticks, qty_lots, IOC, 0)

@@ -1,4 +1,4 @@
-"""A population that trades beside the exchange that one command starts: `serl exchange start --with POPULATION`."""
+"""A population that trades on the exchange that the same command starts: `serl exchange start --with POPULATION`."""
 
 import threading
 from decimal import Decimal
@@ -18,16 +18,16 @@ from serl.exchange.keys import read_keys
 from serl.exchange.login import Permission
 
 PERMISSIONS: tuple[Permission, ...] = ("trade", "data")
-"""What a host needs where participants are configured."""
+"""Permissions that a host needs if participants are configured."""
 ANY_ADDRESS = "*", "0.0.0.0", "[::]"
-"""Hosts of endpoints that listen on all addresses, which a client cannot connect to."""
+"""Hosts in endpoints that listen on all addresses; a client cannot connect to these."""
 
 
 class TradersBeside:
     """See `serl.exchange.beside.Traders`."""
 
     def __init__(self, options: TradersOptions) -> None:
-        """Reads the population. PopulationError if there is none, or it has fewer traders than hosts."""
+        """Reads the population. Raises PopulationError if there is none, or if it has fewer traders than hosts."""
         self._options = options
         self._population = load_with_forecaster(options.population, options.forecaster)
         self._settings = self._host_settings(self._population, "", ())  # checks the number of hosts
@@ -59,7 +59,7 @@ class TradersBeside:
         self._processes = HostProcesses(self._settings)
 
     def _check_participants(self, settings: ExchangeConfig) -> None:
-        """A lockstep clock that does not wait for all hosts would start without some."""
+        """Checks that a lockstep clock waits for all hosts; otherwise it would start without some."""
         hosts, clock = self._options.hosts, settings.clock
         if clock.kind == "lockstep" and clock.participants < hosts:
             raise PopulationError(
@@ -137,7 +137,7 @@ class TradersBeside:
             self._processes.stop()
 
     def raise_failure(self) -> None:
-        """See Traders. SimulationError."""
+        """See Traders. Raises SimulationError."""
         if self._processes is not None and (failed := self._processes.failed):
             raise SimulationError(
                 f"expected the {self._options.hosts} hosts of {self._population.name} to trade until the end, got an error in host "
@@ -146,9 +146,9 @@ class TradersBeside:
 
 
 def match_symbols(population: PopulationConfig, settings: ExchangeConfig) -> PopulationConfig:
-    """The population with the symbols of the exchange: its own names, or in their place as many names of the exchange, in order.
+    """The population with symbols of the exchange: its own names if the exchange has them, otherwise as many names of the exchange, in order.
 
-    PopulationError if the exchange has neither, or another tick size.
+    Raises PopulationError if the exchange has neither, or another tick size.
     """
     ticks = {symbol.name: symbol.tick_size for symbol in settings.symbols}
     own = dict(zip(population.symbol_names, population.tick_sizes, strict=True))
@@ -182,11 +182,11 @@ def match_symbols(population: PopulationConfig, settings: ExchangeConfig) -> Pop
 
 
 def _option(tick_sizes: dict[str, str]) -> str:
-    """Symbols with these tick sizes, for --symbols."""
+    """The argument of --symbols for symbols with these tick sizes."""
     return ",".join(f"{name}={tick_size}" for name, tick_size in tick_sizes.items())
 
 
 def own_endpoint(endpoint: str) -> str:
-    """Where a process on this machine reaches an exchange with this endpoint."""
+    """The endpoint at which a process on this machine reaches an exchange that listens on `endpoint`."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0]
     return f"tcp://127.0.0.1:{endpoint_port(endpoint)}" if host in ANY_ADDRESS else endpoint

@@ -41,11 +41,11 @@ from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
 CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
-"""Fields of Traders that somebody writes to."""
+"""Fields of Traders that are written after construction."""
 
 
 class Crowd:
-    """The traders of a population: their arrays, and the objects that the addresses in them point to."""
+    """The traders of a population: their arrays, and the objects at the addresses in these arrays."""
 
     def __init__(self, population: PopulationConfig, seed: int, host: int = 0, hosts: int = 1) -> None:
         self.population = population
@@ -119,7 +119,7 @@ class Crowd:
         spacing = self.population.spacing_ns
         delay = -(-(time_ns - self.population.open_ns) // spacing)
         wake_ns = self.traders.agents["wake_ns"]
-        wake_ns[wake_ns >= 0] += max(0, delay) * spacing  # a multiple keeps each trader's residue
+        wake_ns[wake_ns >= 0] += max(0, delay) * spacing  # a multiple of the spacing keeps each trader's residue
         schedule_all(self.traders)
 
     def grow(self) -> None:
@@ -150,7 +150,7 @@ class Crowd:
             self.traders = _bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
     def check_sleeps(self) -> None:
-        """SimulationError for a trader that slept for no time: woken again and again, it would keep the time from going on."""
+        """Raises SimulationError if a trader slept for no time: it would be woken again and again, and time would not advance."""
         if self.traders.counter[SLEEPLESS] == 0:
             return
         agent = self.traders.agents[self.traders.counter[SLEEPLESS] - 1]
@@ -161,16 +161,16 @@ class Crowd:
 
     @property
     def changing(self) -> list[Any]:
-        """The arrays that change while the traders trade."""
+        """The arrays that change during trading."""
         return [*(getattr(self.traders, name) for name in CHANGING), self._memory]
 
     @property
     def memory_address(self) -> int:
-        """Where the traders' own memory lies."""
+        """Address of the traders' own memory."""
         return int(self._memory.ctypes.data)
 
     def placed(self, changing: Sequence[Any], memory_address: int) -> "Crowd":
-        """The same traders in other arrays, a copy of `changing` from when their memory was at an address."""
+        """The same traders in other arrays: `changing` is a copy made when their memory was at `memory_address`."""
         other = copy.copy(self)
         *arrays, other._memory = changing
         other.traders = _bound(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
@@ -179,7 +179,7 @@ class Crowd:
         return other
 
     def without_arrays(self) -> "Crowd":
-        """The same traders without what changes: use `placed` before they trade."""
+        """The same traders without the arrays that change; call `placed` before they trade."""
         other = copy.copy(self)
         other._memory = np.zeros(0)
         nothing: dict[str, Any] = dict.fromkeys(CHANGING, np.zeros(0))
@@ -199,7 +199,7 @@ class Crowd:
 
 
 def _bound(traders: Traders) -> Traders:
-    """The traders with a handle of their present arrays, and of the compiled engine of this process."""
+    """The traders with a handle to their current arrays and to the compiled engine of this process."""
     return bound(traders, addresses())
 
 
@@ -224,7 +224,7 @@ def _enlarged(array: Any, size: int) -> Any:
 
 @compiled
 def _draw_agents(agents: Any, seed: int, starts: Any, latency: Any, open_ns: int, spacing: int) -> None:
-    """Draws seeds, latencies and first wake-ups; each depends on the trader's number only, not on the host's other traders."""
+    """Draws seeds, latencies and first wake-ups. Each depends only on the trader's number, not on the host's other traders."""
     for index in range(agents.size):
         agent = agents[index]
         agent.seed = trader_seed(seed, agent.number)

@@ -77,7 +77,7 @@ def simulate(
 
 
 def _require_writable(output: Path) -> None:
-    """ConfigError for a day file that cannot be written, before the simulation."""
+    """Raises ConfigError before the simulation if the day file cannot be written."""
     from serl.exchange.errors import ConfigError
 
     if output.is_dir():

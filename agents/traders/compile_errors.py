@@ -1,4 +1,4 @@
-"""What is wrong with a trader's function that numba cannot compile, in one line with its place."""
+"""Explains why numba cannot compile a trader's function, in one line with file and line number."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ RECORD = re.compile(r"Record\(.*?;(?:True|False)\)", re.DOTALL)
 LITERAL = re.compile(r"Literal\[(\w+)\]\((.*?)\)")
 REASON = re.compile(r"TypingError: ([^\n]*)")
 ARGUMENTS = "missing ", "too many ", "got "
-"""How a reason begins that is about the arguments of a call."""
+"""Beginnings of reasons that concern the arguments of a call."""
 BYTECODE_PLACE = re.compile(r"\.? Raised from (.*)$")
 PLACE = re.compile(r"^(?P<file>.*) \((?P<line>\d+)\)$")
 
@@ -26,7 +26,7 @@ PLACE = re.compile(r"^(?P<file>.*) \((?P<line>\d+)\)$")
 def not_compiled(
     error: Exception, function: Callable[..., Any], records: Mapping[str, np.dtype[Any]]
 ) -> PopulationError:
-    """The error for a function that failed to compile. records: what its parameters are, by the names that they should have."""
+    """The error for a function that failed to compile. records: types of its parameters, by the names that they should have."""
     code = function.__code__
     if isinstance(error, KeyError) and (found := _unknown_field(error.args[0], function, records)) is not None:
         line, text = found
@@ -43,7 +43,7 @@ def not_compiled(
 def _unknown_field(
     name: Any, function: Callable[..., Any], records: Mapping[str, np.dtype[Any]]
 ) -> tuple[int, str] | None:
-    """(line, what is wrong) of the first use of a field that its record does not have."""
+    """(line, reason) for the first use of a field that its record does not have."""
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -68,7 +68,7 @@ def _bytecode_place(message: str) -> str:
 
 
 def _cause(message: str) -> str:
-    """The line of numba's text that says what is wrong, with the types that it concerns."""
+    """The line of numba's message that states the reason, with the types involved."""
     if (reason := REASON.search(message)) is not None and reason[1].startswith(ARGUMENTS):
         return reason[1]
     lines = [line.strip() for line in BYTECODE_PLACE.sub("", message).splitlines()]

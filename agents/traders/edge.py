@@ -1,4 +1,4 @@
-"""Trading on an edge, a number from -1 to 1 that says where the price will go: what takers on imbalances and on forecasts share."""
+"""Trading on an edge, a number from -1 to 1 that predicts the direction of the price; shared by takers on imbalances and on forecasts."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from serl.exchange.compiling import inlined
 
 @inlined
 def trade_edge(agent: Any, profile: Any, market: Any, requests: Any, edge: float, hold_s: float) -> None:
-    """Takes in the direction of an edge beyond `enter_above`, up to `position_lots_max`; leaves when it is below `leave_below` in the position's favour, or
-    `hold_s` after the last entry. Memory 0: time of that entry."""
+    """Takes in the direction of an edge beyond `enter_above`, up to `position_lots_max`. Exits when the edge in the position's favour is below
+    `leave_below`, or `hold_s` after the last entry. Memory 0: time of that entry."""
     position, limit_lots = agent.position_lots, int(profile.position_lots_max)
     expired = market.time_ns - recall(market, 0) > hold_s * SECOND_NS
     if position > 0 and (expired or edge < profile.leave_below):

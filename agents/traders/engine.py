@@ -1,7 +1,7 @@
-"""The traders as a compiled state machine, events in and commands out; the same in process and in a host process.
+"""The traders as a compiled state machine with events as input and commands as output; the same in process and in a host process.
 
-Waking a trader and showing events to all of them are functions called by their addresses, which lie in the handle of the Traders: compiled once, whatever
-loop the traders trade in.
+The functions that wake a trader and show events to all traders are called by address. The addresses are in the handle of the Traders, so the
+functions are compiled only once, whichever loop the traders trade in.
 """
 
 from functools import cache
@@ -58,14 +58,14 @@ _KIND_MASK = (1 << LEG_SHIFT) - 1
 BID, ASK = 0, 1
 NEVER = 1 << 62
 WAKEUPS_A_CALL = 1 << 16
-"""After so many a loop returns to Python, which looks for signals: a trader may sleep for a nanosecond at a time."""
+"""Number of wake-ups after which a loop returns to Python, which checks for signals: a trader may sleep for a nanosecond at a time."""
 WAKE, OBSERVE = 0, 1
-"""Words of the Traders' handle: addresses of `_wake` and `_observe`."""
+"""Words of the Traders' handle with the addresses of `_wake` and `_observe`."""
 
 
 @inlined
 def next_own_time_ns(time_ns: int, number: int, spacing: int) -> int:
-    """The first time from `time_ns` on at which trader `number` may act: no two traders ever act at the same nanosecond."""
+    """The first time from `time_ns` on at which trader `number` may act. No two traders ever act at the same nanosecond."""
     time_ns = time_ns - number + spacing - 1
     return time_ns - time_ns % spacing + number
 
@@ -84,7 +84,7 @@ def next_arrival_ns(traders: Traders) -> int:
 
 @inlined
 def observe_public(traders: Traders, event: Any) -> None:
-    """Updates the public order flow and totals with an event."""
+    """Updates the public order flow and the totals with an event."""
     symbol = int64(event.symbol)
     side = int64(event.side)
     totals = traders.public_totals[symbol]
@@ -172,7 +172,7 @@ def _fill_view(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
 
 @inlined
 def _queue_requests(traders: Traders, index: int, leg: int, now_ns: int) -> None:
-    """Puts the requests of a leg in flight, from its account `index`; leg 0 has those of a trader of one symbol."""
+    """Puts the requests of a leg in flight, from its account `index`. The requests of a trader of one symbol are those of leg 0."""
     agent, requests, counter = traders.agents[index], traders.requests[0], traders.counter
     spacing = counter[SPACING]
     arrival = max(next_own_time_ns(now_ns + agent.latency_ns, int64(agent.number), spacing), agent.arrival_ns + spacing)
@@ -182,7 +182,7 @@ def _queue_requests(traders: Traders, index: int, leg: int, now_ns: int) -> None
         if request[0] >> LEG_SHIFT != leg:
             continue
         if request[0] == CANCEL and traders.nodes[request[2]].cancel_pending != 0:
-            continue  # the second cancel of one order at this wake-up
+            continue  # a second cancel of the same order at this wake-up
         slot = counter[IN_FLIGHT_FREE]
         counter[IN_FLIGHT_FREE] = traders.in_flight_next[slot]
         row = traders.in_flight[slot]
@@ -211,7 +211,7 @@ def _queue_requests(traders: Traders, index: int, leg: int, now_ns: int) -> None
 
 @inlined
 def has_capacity(traders: Traders) -> bool:
-    """Whether the arrays can hold all requests of another wake-up. If not, the caller grows them."""
+    """Whether the arrays can hold all requests of another wake-up. If not, the caller must grow them."""
     counter = traders.counter
     enough = traders.in_flight.size - counter[IN_FLIGHT] > REQUESTS_MAX
     enough &= traders.nodes.size - counter[NODES_USED] > REQUESTS_MAX
@@ -263,7 +263,7 @@ def _observe(traders_handle: int, events_address: int, count: int, participant: 
 
 @cache
 def addresses() -> tuple[int, int]:
-    """Of `_wake` and `_observe`, which are compiled or loaded when traders are first made. Kept for as long as the process lives."""
+    """Addresses of `_wake` and `_observe`, which are compiled or loaded when traders are first made, and kept as long as the process lives."""
     word = types.int64
     with alone("traders"):
         return int(entry(_wake, word(word, word)).address), int(entry(_observe, word(word, word, word, word)).address)
@@ -277,13 +277,13 @@ def wake_next(traders: Traders, state: Any) -> None:
 
 @inlined
 def observe(traders: Traders, events: Any, count: int, participant: int) -> None:
-    """Shows the first `count` events to the traders: public ones to all, and a participant's reports to those who trade as it."""
+    """Shows the first `count` events to the traders: public events to all, and the reports of `participant` to the traders that trade as it."""
     call_with_four(traders.handle[OBSERVE], traders.handle.ctypes.data, events.ctypes.data, count, participant)
 
 
 @compiled
 def schedule_all(traders: Traders) -> None:
-    """Fills the heap of wake-ups with every trader that has one."""
+    """Fills the heap of wake-ups with every trader that has a wake-up."""
     traders.counter[SCHEDULED] = 0
     for index in range(traders.agents.size):
         if traders.agents[index].wake_ns >= 0:
@@ -299,7 +299,7 @@ def schedule_all(traders: Traders) -> None:
 
 @inlined
 def remove_arrived(traders: Traders) -> None:
-    """Removes the command that has arrived, the first in flight, and frees its slot."""
+    """Removes the first command in flight, which has arrived, and frees its slot."""
     slot = traders.in_flight_item[1]
     heap.pop(traders.in_flight_key, traders.in_flight_item, traders.counter, IN_FLIGHT)
     traders.in_flight_next[slot] = traders.counter[IN_FLIGHT_FREE]

@@ -1,4 +1,4 @@
-"""What fills cost by the fees of a population's market."""
+"""Fees of fills in a population's market."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from serl.exchange.records import EventFlag, Rows
 
 
 def fill_fees(fills: Rows, config: FeesConfig) -> NDArray[np.int64]:
-    """(n,) what FILL rows cost their owners, microticks x lots; below 0: rebates. docs/orders.md, Fees."""
+    """(n,) fees that the owners of FILL rows pay, microticks x lots; below 0: rebates. See docs/orders.md, Fees."""
     fees, flags = dict(config), fills["flags"]
     role = [flags & EventFlag.AUCTION > 0, flags & EventFlag.MAKER > 0]
     per_lot = np.select(role, [fees["auction_microticks"], fees["maker_microticks"]], fees["taker_microticks"])

@@ -39,7 +39,7 @@ SWEEP_MAX = 16
 
 @inlined
 def reference_gap(profile: Any, market: Any) -> float:
-    """How far the reference price is above the mid, in lean_ticks, bounded to [-3, 3]."""
+    """Distance of the reference price above the mid, in units of lean_ticks, bounded to [-3, 3]."""
     return min(3.0, max(-3.0, (reference_ticks(profile, market) - mid_ticks(market)) / profile.lean_ticks))
 
 
@@ -61,7 +61,7 @@ def open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 @inlined
 def own_range(market: Any) -> Any:
-    """(best bid, deepest bid, best ask, deepest ask) of the flow's own orders, 0 on a side without. O(own orders)."""
+    """(best bid, deepest bid, best ask, deepest ask) of the flow's own orders; 0 on a side without orders. O(own orders)."""
     bid, deep_bid, ask, deep_ask = 0, 0, 0, 0
     for index in range(market.orders_open):
         price = own_price(market, index)
@@ -76,8 +76,8 @@ def own_range(market: Any) -> Any:
 
 @inlined
 def overlook_others(market: Any, bid: int, ask: int) -> None:
-    """Sets the touch of each side in the view to `bid` and `ask`, the best of the flow's own orders there; the lots at the touch include those of
-    others on the way. Levels stay as they are. Nothing changes where nobody else is ahead."""
+    """Sets the touch of each side in the view to `bid` and `ask`, the flow's own best orders; the lots at the touch then include those of others
+    ahead of it. Levels do not change. Nothing changes where nobody else is ahead."""
     if 0 < bid < market.bid_ticks:
         lots = 0
         for level in range(market.bid_levels):
@@ -92,7 +92,7 @@ def overlook_others(market: Any, bid: int, ask: int) -> None:
 
 @inlined
 def is_at_front(profile: Any, market: Any, kind: int, draw: float) -> bool:
-    """Whether the next event is where the price is made: a limit order inside the spread, or a cancellation at the touch."""
+    """Whether the next event is at the front of the book: a limit order inside the spread, or a cancellation at the touch."""
     if kind == LIMIT_KIND:
         inside = draw < profile.inside_share[spread_state(profile, market)]
         return inside and market.ask_ticks - market.bid_ticks > 1
@@ -121,7 +121,7 @@ def place_limit_order(
     odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
     lots = draw_lots(agent, profile.limit_lots, INSIDE_BAND if inside else band_of(profile.band_edges_ticks, distance))
-    # Another trader's order ahead of the touch that is seen (overlook_others) is taken if this one reaches it.
+    # If this order reaches another trader's order ahead of the visible touch (overlook_others), it takes it.
     if side == BUY:
         limit(requests, BUY, min(market.bid_ticks - distance, market.ask_ticks - 1), lots)
     else:
@@ -138,9 +138,9 @@ def ticks_behind_touch(market: Any, index: int) -> int:
 
 @inlined
 def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, views: Any, factors: Any) -> float:
-    """How likely own order `index` is the one that is cancelled, relative to others; 0 if it is out of view, or not at (behind) the touch.
+    """Relative probability that own order `index` is the one cancelled; 0 if it is out of view, or not at (behind) the touch as `at_touch` requires.
 
-    views: ticks that are in view of (bids, asks). factors: on the odds of either.
+    views: ticks in view of (bids, asks). factors: factors on the odds of (bids, asks).
     """
     side, distance = own_side(market, index), ticks_behind_touch(market, index)
     if own_price(market, index) == 0 or (distance <= 0) != at_touch or distance > views[side]:
@@ -153,7 +153,7 @@ def _cancel_weight(profile: Any, market: Any, index: int, at_touch: bool, views:
 
 @apart
 def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: float) -> int:
-    """A random order in view at the touch, or behind it; -1 if there is none."""
+    """A random own order in view, at the touch or behind it; -1 if there is none."""
     views = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
     ask_factor = math.exp(tilt)
     factors = 1.0 / ask_factor, ask_factor
@@ -180,7 +180,7 @@ def _draw_order(profile: Any, market: Any, at_touch: bool, tilt: float, draw: fl
 def cancel_order(
     profile: Any, market: Any, requests: Any, at_touch: bool, lean: float, thin: float, draw: float
 ) -> None:
-    """Cancels an order by its distance and age; orders against the reference price or on the denser side go sooner. O(own orders)."""
+    """Cancels an order chosen by distance and age; orders against the reference price or on the denser side are cancelled sooner. O(own orders)."""
     tilt = profile.cancel_lean * (lean if at_touch else 0.25 * lean + profile.restoring * thin)
     chosen = _draw_order(profile, market, at_touch, tilt, draw)
     if chosen < 0:
@@ -199,8 +199,8 @@ def _full(profile: Any, market: Any, side: int) -> bool:
 def keep_reserve(
     agent: Any, profile: Any, market: Any, requests: Any, deep_bid_ticks: int, deep_ask_ticks: int
 ) -> None:
-    """Sends one more order behind the deepest own one of each side, until they reach reserve_ticks and all visible levels are there: what a move
-    of the price will uncover."""
+    """Sends one more order behind the deepest own order of each side, until they reach reserve_ticks and all visible levels exist. A price move
+    will uncover these orders."""
     for side in range(2):
         gap_draw, lots = uniform(agent), draw_lots(agent, profile.reserve_lots, 0)
         reach = market.bid_ticks - deep_bid_ticks if side == BUY else deep_ask_ticks - market.ask_ticks
@@ -211,7 +211,7 @@ def keep_reserve(
 
 @inlined
 def cancel_far(profile: Any, market: Any, requests: Any) -> None:
-    """Cancels orders that are too far from the touch, on sides that are full without them."""
+    """Cancels orders too far from the touch on sides that are full without them."""
     bids_full, asks_full = _full(profile, market, BUY), _full(profile, market, SELL)
     for index in range(min(market.orders_open, SWEEP_MAX)):
         full = bids_full if own_side(market, index) == BUY else asks_full

@@ -1,8 +1,8 @@
-"""How much of the book kinds/flow.py keeps: the density that each side returns to, and what pulls it there.
+"""The density of the book of kinds/flow.py: the target of each side, and the pull towards it.
 
-A side's density is the lots on its visible levels per tick that they span. The flow's pull is proportional to its distance from the measured mean,
-and to the sum of past distances (a PI controller): the tables alone make more or fewer orders than are cancelled and filled, and a pull by the
-distance alone would rest where both balance, far from the mean.
+A side's density is the lots on its visible levels per tick that these span. The pull is proportional to the density's distance from the measured
+mean and to the sum of past distances (a PI controller): the tables alone make more or fewer orders than are cancelled and filled, and a pull by
+the distance alone would settle where both balance, far from the mean.
 """
 
 import math
@@ -14,11 +14,11 @@ from serl.agents.traders.trader_api import recall, remember
 from serl.exchange.compiling import inlined
 
 PAST = MEMORY_SLOTS
-"""Index of the memory, by side: the sum of past distances."""
+"""First index in the memory of the sums of past distances, by side."""
 DENSITY_SLOTS = PAST + 2
-"""The size of the memory so far."""
+"""Size of the memory including these sums."""
 PAST_EVENTS = 1000.0
-"""A distance that lasts for so many events counts twice."""
+"""A distance that lasts for this many events counts twice."""
 PULL_MAX = 3.0
 
 
@@ -34,8 +34,8 @@ def _distance(profile: Any, market: Any, side: int) -> float:
 
 @inlined
 def advance_density(profile: Any, market: Any) -> Any:
-    """(bids', asks') excess: how strongly each side is pulled back, positive if it is too dense, within PULL_MAX. Adds this event's distances to the
-    past ones."""
+    """Returns the (bids', asks') excess: how strongly each side is pulled back, positive if it is too dense, within PULL_MAX. Adds this event's
+    distances to the past ones."""
     return _advance_side(profile, market, 0), _advance_side(profile, market, 1)
 
 

@@ -1,4 +1,4 @@
-"""How kinds/neural_flow.py sees the live book, and what it sends for a token. All functions read and write the trader's memory."""
+"""How kinds/neural_flow.py observes the live book, and which order it sends for a token. All functions read and write the trader's memory."""
 
 import math
 from typing import Any
@@ -44,19 +44,19 @@ from serl.agents.traders.trader_api import (
 from serl.exchange.compiling import inlined
 
 RESERVE = 6
-"""Orders behind the visible levels of a side."""
+"""Number of orders kept behind the visible levels of a side."""
 FAR = 3.0
 """Orders farther behind the touch than this many times the visible range are cancelled."""
 SWEEP_MAX = 16
 
 STATE_AT = 1
-"""Slots of the trader's memory; slot 0 tells whether the state has begun."""
+"""First slot of the state in the trader's memory; slot 0 says whether the state has started."""
 BOOK_AT = STATE_AT + STATE
 _DEEP = BOOK_AT + BOOK  # per side: own orders behind the visible levels, price of the farthest
 INPUTS_AT = _DEEP + 4
 SCRATCH_AT = INPUTS_AT + INPUTS
 _SENT_FROM = SCRATCH_AT + SCRATCH  # time of the first order of an opening
-_HEARD_AT = _SENT_FROM + 1  # public orders and trades that were seen
+_HEARD_AT = _SENT_FROM + 1  # public orders and trades seen so far
 _SENT_COUNT = _HEARD_AT + 1
 _SENT_AT = _SENT_COUNT + 1  # of each of the last orders: 1 + its kind, 0 once it was seen; its price
 SENT_MAX = 32
@@ -79,13 +79,13 @@ def _side_price(market: Any, side: int, level: int) -> int:
 
 @inlined
 def _levels(market: Any, numbers: Any, side: int) -> int:
-    """Visible levels of a side."""
+    """Number of visible levels of a side."""
     return min(int(market.bid_levels if side == BUY else market.ask_levels), int(numbers[_VISIBLE]))
 
 
 @inlined
 def _orders_slot(side: int, level: int) -> int:
-    """Slot of the number of own orders at a level; their youngest's age is LEVELS further."""
+    """Slot of the number of own orders at a level; the age of the youngest is LEVELS slots further."""
     return BOOK_AT + (4 * side + 2) * LEVELS + level
 
 
@@ -102,7 +102,7 @@ def _age_log_s(profile: Any, market: Any, index: int) -> float:
 
 @inlined
 def send_opening(profile: Any, market: Any, requests: Any) -> bool:
-    """Sends the next order of an opening; False if there is none left."""
+    """Sends the next order of an opening; returns False if none is left."""
     if recall(market, _SENT_FROM) == 0.0:
         remember(market, _SENT_FROM, 1.0 * market.time_ns)
     number = int((market.time_ns - recall(market, _SENT_FROM)) / STEP_NS)
@@ -116,7 +116,7 @@ def send_opening(profile: Any, market: Any, requests: Any) -> bool:
 
 @inlined
 def note_sent(market: Any, requests: Any) -> None:
-    """Remembers the orders of this wake-up, to tell them from those of others: kind and price of each, market orders without a price."""
+    """Records kind and price (none for market orders) of the orders of this wake-up, to distinguish them from those of others."""
     for index in range(requests.count):
         request = requests.rows[index]
         if request[0] != CANCEL:
@@ -129,14 +129,14 @@ def note_sent(market: Any, requests: Any) -> None:
 
 @inlined
 def skip_heard(market: Any, requests: Any) -> None:
-    """Ends a wake-up in which nobody else is listened to."""
+    """Ends a wake-up in which the events of others are ignored."""
     remember(market, _HEARD_AT, 1.0 * market.flow_count)
     note_sent(market, requests)
 
 
 @inlined
 def _is_own(market: Any, kind: int, price: int) -> bool:
-    """Whether a public order or trade is one of those that were sent; each counts once."""
+    """Whether a public order or trade is one that this trader sent; each counts once."""
     for number in range(SENT_MAX):
         slot = _SENT_AT + 2 * number
         if recall(market, slot) == 1.0 + kind and (kind >= 2 or recall(market, slot + 1) == price):
@@ -147,8 +147,8 @@ def _is_own(market: Any, kind: int, price: int) -> bool:
 
 @inlined
 def hear_others(market: Any, mid: float) -> None:
-    """Adds what others did since the last wake-up to the averages, as the messages of a day are: their trades, and their displayed orders. Fills
-    of one order are one trade; orders count by where the book was at that wake-up."""
+    """Adds what others did since the last wake-up to the averages, like the messages of a day: their trades and displayed orders. The fills of one
+    order are one trade; orders are classified by the book at that wake-up."""
     state, before_ns, before = address(market, STATE_AT), -1, -1
     count = min(int(market.flow_count - recall(market, _HEARD_AT)), flow_rows(market))
     remember(market, _HEARD_AT, 1.0 * market.flow_count)
@@ -166,8 +166,8 @@ def hear_others(market: Any, mid: float) -> None:
 
 @inlined
 def lean(market: Any, strength: float) -> None:
-    """Makes events that move the price up more probable, and those that move it down less: market orders and limit orders inside the spread,
-    by `strength` nats. Negative: the reverse."""
+    """Makes events that move the price up (market orders and limit orders inside the spread) more probable by `strength` nats, and those that
+    move it down less probable. A negative strength does the reverse."""
     for side in range(2):
         more = strength if side == BUY else -strength
         for local in range(LOCAL):
@@ -178,7 +178,7 @@ def lean(market: Any, strength: float) -> None:
 
 @inlined
 def survey(profile: Any, market: Any) -> None:
-    """Writes the visible book, the number of own orders at each level, and those behind the visible levels. O(own orders)."""
+    """Writes the visible book, the number of own orders at each level, and the own orders behind the visible levels. O(own orders)."""
     numbers = profile.numbers
     book = address(market, BOOK_AT)
     for side in range(2):
@@ -212,7 +212,7 @@ def survey(profile: Any, market: Any) -> None:
 
 @inlined
 def refill(agent: Any, numbers: Any, market: Any, requests: Any, side: int) -> None:
-    """Adds an order behind the farthest own one of a side if too few are there."""
+    """Adds an order behind the farthest own order of a side if there are too few."""
     short = _levels(market, numbers, side) < int(numbers[_VISIBLE])
     if recall(market, _DEEP + 2 * side) < RESERVE or short:
         gap = max(1, int(quantile(numbers[_GAPS:], 0, uniform(agent)) + 0.5))
@@ -269,7 +269,7 @@ def forbid_impossible(market: Any, numbers: Any) -> None:
 
 @inlined
 def _cancel_of_age(profile: Any, market: Any, requests: Any, side: int, price: int, age_log_s: float) -> None:
-    """Cancels the own order at a price whose ln age is nearest."""
+    """Cancels the own order at a price whose ln age is nearest to `age_log_s`."""
     chosen, nearest = -1, 1e300
     for index in range(market.orders_open):
         if own_price(market, index) == price and own_side(market, index) == side:
@@ -301,7 +301,7 @@ def between(numbers: Any, at: int, draw: float) -> float:
 
 @inlined
 def _draw_size(agent: Any, numbers: Any, scratch: int) -> int:
-    """A size in lots; within a class logarithms are uniform."""
+    """Draws a size in lots; logarithms are uniform within a class."""
     found = draw_class(scratch, TOKENS + WAITS, SIZES, uniform(agent))
     low, high = numbers[_LOW + found], numbers[_HIGH + found]
     return max(1, int(low * (high / low) ** uniform(agent) + 0.5))
@@ -309,7 +309,7 @@ def _draw_size(agent: Any, numbers: Any, scratch: int) -> int:
 
 @inlined
 def act(agent: Any, profile: Any, market: Any, requests: Any, token: int) -> None:
-    """Sends what a token says."""
+    """Sends the order or cancellation that a token describes."""
     numbers = profile.numbers
     scratch, side, local = address(market, SCRATCH_AT), token // LOCAL, token % LOCAL
     sign = 1 if side == BUY else -1

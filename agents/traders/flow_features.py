@@ -1,8 +1,8 @@
-"""What kinds/neural_flow.py knows when it draws an event: the book, and averages of the past over several horizons.
+"""The inputs with which kinds/neural_flow.py draws an event: the book, and averages of the past over several horizons.
 
-The averages are diagonal linear recurrences with fixed decays, as in a state space layer (Gu, Goel, Ré 2022), of the coarse classes of events, of
-waits, trade signs, the mid and the rate of events. Fixed decays make the inputs of a day a single pass, so that training is that of a feed-forward
-network. Training and the trader call the same functions, on float64 memory at an address: STATE slots, BOOK slots, then INPUTS inputs.
+The averages are diagonal linear recurrences with fixed decays, as in a state space layer (Gu, Goel, Ré 2022), over the coarse classes of events,
+waits, trade signs, the mid and the rate of events. With fixed decays, one pass computes the inputs of a day, so training is that of a
+feed-forward network. Training and the trader call the same functions, on float64 memory at an address: STATE slots, BOOK slots, then INPUTS inputs.
 """
 
 import math
@@ -17,7 +17,7 @@ EVENT_HORIZONS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
 WAIT_HORIZONS = (8.0, 64.0)
 RATE_SECONDS = (1.0, 10.0, 60.0)
 TRADE_HORIZONS = (4.0, 16.0, 64.0, 256.0)
-"""Of trade signs, in trades."""
+"""Horizons of the averages of trade signs, in trades."""
 MID_HORIZONS = (16.0, 128.0, 1024.0, 8192.0)
 MID_SHIFT_MAX = 20.0
 """Limit of the mid's distance from its averages, in spreads."""
@@ -29,16 +29,16 @@ _MID = _SIGN + len(TRADE_HORIZONS)
 _LAST = _MID + len(MID_HORIZONS)  # class of the last event, of the one before; ln of their waits
 STATE = _LAST + 4
 BOOK = 8 * LEVELS
-"""Of each level, bids first: prices, lots, number of orders, ln seconds since the youngest arrived; a price of 0: no level."""
+"""Slots of the book. Of all levels, bids first: prices (0: no level), lots, numbers of orders, ln seconds since the youngest order arrived."""
 AGE_MAX_LOG_S = math.log(3600.0)
-"""Age of the youngest order where none is known."""
+"""Age of the youngest order where it is not known."""
 _DEPTH = 5
-"""Levels of each side that are inputs of their own."""
+"""Number of levels per side that are separate inputs."""
 INPUTS = _LAST + 2 + 2 * CLASSES + 4 + 2 * (4 * _DEPTH + 2) + 2
 WAIT_MIN_S = 1e-9
 
 SLOW_INPUTS = (*range(4 * CLASSES, _WAIT), _WAIT + 1, _RATE + 1, _RATE + 2)
-"""Averages over hundreds of events or tens of seconds. They tell regimes of the day; in a simulated market they can hold it in one."""
+"""Averages over hundreds of events or tens of seconds. They identify regimes of the day; in a simulated market they can lock it into one."""
 HOUR_INPUTS = (INPUTS - 2, INPUTS - 1)
 
 
@@ -54,7 +54,7 @@ def _put(address: int, slot: int, value: float) -> None:
 
 @inlined
 def start_state(state: int, mid_ticks: float) -> None:
-    """The state before the first event."""
+    """Writes the state before the first event."""
     for slot in range(STATE):
         _put(state, slot, 0.0)
     for number in range(len(MID_HORIZONS)):
@@ -65,7 +65,7 @@ def start_state(state: int, mid_ticks: float) -> None:
 
 @inlined
 def add_event(state: int, token: int, mid_ticks: float) -> None:
-    """Adds an event; mid_ticks: of the book that it met."""
+    """Adds an event. mid_ticks: mid of the book that it met."""
     kind = coarse_class(token)
     for scale, horizon in enumerate(EVENT_HORIZONS):
         kept = 1.0 - 1.0 / horizon
@@ -98,7 +98,7 @@ def add_wait(state: int, wait_s: float) -> None:
 
 @inlined
 def write_inputs(state: int, book: int, inputs: int, hour: float, mirror: int) -> None:
-    """Writes the INPUTS inputs for a two-sided book; `mirror` 1: as seen with the sides exchanged."""
+    """Writes the INPUTS inputs for a two-sided book. mirror: 1 writes them with the sides exchanged."""
     sign, at = 1.0 - 2.0 * mirror, 0
     for scale in range(len(EVENT_HORIZONS)):
         for number in range(CLASSES):
@@ -158,7 +158,7 @@ def write_inputs(state: int, book: int, inputs: int, hour: float, mirror: int) -
 
 @inlined
 def put_level(book: int, side: int, level: int, price_ticks: Any, lots: Any, orders: Any, age_log_s: float) -> None:
-    """Writes a level of the book: its price, lots, orders that the flow knows of, and the age of the youngest."""
+    """Writes a level of the book: its price, lots, known orders, and the age of the youngest."""
     place = 4 * LEVELS * side + level
     _put(book, place, 1.0 * price_ticks)
     _put(book, place + LEVELS, 1.0 * lots)

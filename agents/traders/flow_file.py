@@ -1,6 +1,6 @@
-"""What each kind of trader of a host sends, second by second, and what it holds, as JSON lines; clients/dashboard/flow.py defines the format.
+"""Records per second what each kind of trader of a host sends and holds, as JSON lines; clients/dashboard/flow.py defines the format.
 
-Sent rows are buffered and counted together a few times a second, so that no Python code runs per command.
+Sent rows are buffered and counted in batches a few times a second, so that no Python code runs per command.
 """
 
 import json
@@ -16,18 +16,18 @@ from serl.agents.traders.value import SECOND_NS
 from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Rows
 
 MEASURES = 4
-"""Limit orders, market orders, cancels, lots ordered."""
+"""Number of measures: limit orders, market orders, cancels, lots ordered."""
 WRITE_S = 0.25
 Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def flow_file_path(folder: Path, population: str, host: int) -> Path:
-    """The flow file of a host; hosts do not share files, so lines cannot be lost or interleaved."""
+    """Path of the flow file of a host. Hosts do not share files, so lines cannot be lost or interleaved."""
     return folder / f"traders-{population}-{host}.jsonl"
 
 
 def clear_flow_files(folder: Path, population: str, hosts_max: int) -> None:
-    """Creates the folder and deletes the files of earlier runs of the population. FlowFileError if it cannot be written."""
+    """Creates the folder and deletes the files of earlier runs of the population. Raises FlowFileError if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for host in range(hosts_max):
@@ -40,7 +40,7 @@ class FlowFile:
     """The flow file of one host."""
 
     def __init__(self, path: Path, population: PopulationConfig, agents: np.ndarray[tuple[int], Any]) -> None:
-        """agents: the AGENT rows of the host's traders, which it keeps up to date. FlowFileError if the file cannot be written."""
+        """agents: the AGENT rows of the host's traders, which the host keeps up to date. Raises FlowFileError if the file cannot be written."""
         try:
             self._file = path.open("w", buffering=1)
         except OSError as error:
@@ -53,14 +53,14 @@ class FlowFile:
         self._trader_kinds = np.repeat(group_kinds, [group.count for group in population.groups])
         self._agents = agents
         self._counted = ~np.array([group.is_everywhere for group in population.groups])[agents["kind"]]
-        """Without forecasters: they trade nothing, and each host has them all."""
+        """Which agents are counted: all but forecasters, which do not trade and of which each host has all."""
         self._agent_cells = agents["symbol"] * len(self._kinds) + np.array(group_kinds)[agents["kind"]]
         self._symbols, self._spacing_ns = population.symbol_names, population.spacing_ns
         #: the exchange's time of day minus the population's
         self.offset_ns = 0
         self._buffer: list[bytes] = []
         self._second_end_ns = 0
-        """End of the second that is being counted."""
+        """End of the second being counted."""
         self._next_write_s = 0.0
 
     def add(self, rows: Rows) -> None:
@@ -103,14 +103,14 @@ class FlowFile:
             self._file.write(json.dumps(line) + "\n")
 
     def _accounts(self) -> Counts:
-        """(symbols, kinds, 3): the number of traders, their position in lots and their cash in ticks x lots, now."""
+        """(symbols, kinds, 3) current number of traders, position in lots and cash in ticks x lots."""
         sums = np.zeros((len(self._symbols) * len(self._kinds), 3), np.int64)
         position, cash = (self._agents[name][self._counted] for name in ("position_lots", "cash_ticks"))
         np.add.at(sums, self._agent_cells[self._counted], np.stack([np.ones_like(position), position, cash], axis=1))
         return sums.reshape(len(self._symbols), len(self._kinds), 3)
 
     def _by_name(self, counts: Counts) -> dict[str, dict[str, list[int]]]:
-        """Counts by symbol and kind, without those of which the first three are 0; counts: (symbols, kinds, n)."""
+        """Counts by symbol and kind, without those whose first three numbers are 0. counts: (symbols, kinds, n)."""
         found: dict[str, dict[str, list[int]]] = {}
         for symbol, kind in np.argwhere(counts[..., :3].any(axis=-1)).tolist():
             found.setdefault(self._symbols[symbol], {})[self._kinds[kind]] = counts[symbol, kind].tolist()

@@ -1,8 +1,8 @@
-"""The network of kinds/neural_flow.py in compiled code: two hidden layers, and four heads that share them.
+"""The network of kinds/neural_flow.py in compiled code: two hidden layers with four heads.
 
-The token's head says what the next event is. Those of the wait after it, of its size and of a cancelled order's age also get the token: their
-logits are the shared part plus a row of `given` for the token. All numbers are one float32 array, in the order of PARTS; serl.agents.flow trains
-them. A forward pass skips inputs and hidden units that are 0, about half of them.
+The token head predicts the next event. The heads for the wait after it, its size and a cancelled order's age also depend on the token: their
+logits are the shared part plus a row of `given` for the token. All numbers are one float32 array, in the order of PARTS;
+serl.agents.calibration.flow trains them. A forward pass skips inputs and hidden units that are 0, about half of them.
 """
 
 import base64
@@ -19,11 +19,11 @@ from serl.exchange.compiling import inlined
 
 HIDDEN = 128
 WAITS, SIZES, AGES = 56, 48, 25
-"""Classes of ln waits and of sizes; of ln ages, the last of which is an order's whose age is not known."""
+"""Numbers of classes of ln waits, of sizes, and of ln ages; the last age class is an unknown age."""
 OUTPUTS = TOKENS + WAITS + SIZES + AGES
 GIVEN = WAITS + SIZES + AGES
 INPUT_MAX = 4.0
-"""Limit of a standardised input: in a simulated market the book may be in states that no real day had."""
+"""Limit of a standardised input, because a simulated book may reach states that no real day had."""
 FORBIDDEN = -1e30
 
 PARTS: dict[str, tuple[int, ...]] = {
@@ -46,17 +46,18 @@ STARTS = _starts()
 NUMBERS = STARTS["end"]
 TABLES_AT, TABLES = STARTS["deep_gap_ticks"], 2
 EARLIER_POINTS = EQUAL_PARTS + 1
-"""Networks that were trained earlier have tables of equally spaced probabilities."""
+"""Number of points in the tables of networks trained earlier, whose probabilities are equally spaced."""
 _MEAN, _SCALE, _W1, _B1 = STARTS["mean"], STARTS["inverse_deviation"], STARTS["weights_1"], STARTS["bias_1"]
 _W2, _B2, _W3, _B3 = STARTS["weights_2"], STARTS["bias_2"], STARTS["weights_3"], STARTS["bias_3"]
 _GIVEN_AT = STARTS["given"]
 SCRATCH = 2 * HIDDEN + OUTPUTS
-"""Slots of a forward pass: the hidden layers and the logits."""
+"""Number of slots for a forward pass: the hidden layers and the logits."""
 LOGITS_AT = 2 * HIDDEN
 
 
 def read_numbers(text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """[n] the numbers of a network from base64; tables of an earlier one at today's PROBABILITIES. ValueError if it is not base64 of float32."""
+    """Decodes the numbers (n,) of a network from base64; converts tables of an earlier version to the current PROBABILITIES. Raises ValueError if
+    the text is not base64 of float32."""
     numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
     if len(numbers) != NUMBERS - TABLES * (POINTS - EARLIER_POINTS):
         return numbers
@@ -88,7 +89,7 @@ def _rectify(values: int, count: int) -> None:
 
 @inlined
 def forget_hour(numbers: Any, inputs: int) -> None:
-    """Gives the inputs that tell the time of day, the last two, their mean."""
+    """Sets the last two inputs, which encode the time of day, to their mean."""
     for index in range(INPUTS - 2, INPUTS):
         store_float64(inputs + 8 * index, 1.0 * numbers[_MEAN + index])
 
@@ -109,7 +110,7 @@ def run_network(numbers: Any, inputs: int, scratch: int) -> None:
 
 @inlined
 def forbid(scratch: int, token: int) -> None:
-    """Gives a token no probability."""
+    """Sets the probability of a token to 0."""
     store_float64(scratch + 8 * (LOGITS_AT + token), FORBIDDEN)
 
 

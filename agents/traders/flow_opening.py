@@ -1,6 +1,6 @@
-"""How kinds/neural_flow.py begins in the middle of a recorded day: the book of that moment, with the ages of its orders, and the averages of the past.
+"""The start of kinds/neural_flow.py in the middle of a recorded day: the book at that moment, the ages of its orders, and the averages of the past.
 
-The trader sends one order at each wake-up, STEP_NS apart, so that the time at which an order was sent tells which one it is.
+The trader sends one order per wake-up, STEP_NS apart, so that an order is identified by the time at which it was sent.
 """
 
 import base64
@@ -14,18 +14,18 @@ Floats = NDArray[np.float64]
 
 ORDERS_MAX = 1024
 STEP_NS = 65_536
-"""More than the spacing of any population with fewer traders."""
+"""Time between two orders of the opening: more than the spacing of any population with fewer traders."""
 COLUMNS = SIDE, PRICE_TICKS, LOTS, AGE_NS = range(4)
 FIELDS = [("orders_open", "<i8"), ("orders", "<f8", (ORDERS_MAX, len(COLUMNS))), ("state", "<f8", (STATE,))]
 
 
 def opening_text(orders: Floats, state: Floats) -> str:
-    """What a profile has: (n, 4) orders by COLUMNS, in the order of their arrival, and the STATE numbers of flow_features.py."""
+    """Encodes an opening for a profile: (n, 4) orders by COLUMNS, in the order of arrival, and the STATE numbers of flow_features.py."""
     return base64.b64encode(np.concatenate([orders.ravel(), state]).astype("<f8").tobytes()).decode()
 
 
 def read_opening(text: str) -> tuple[Floats, Floats]:
-    """(orders, state) of `opening_text`. ValueError for anything else."""
+    """Decodes (orders, state) from `opening_text`. Raises ValueError for anything else."""
     numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f8")
     count, rest = divmod(len(numbers) - STATE, len(COLUMNS))
     if not 2 <= count <= ORDERS_MAX or rest or not np.isfinite(numbers).all():

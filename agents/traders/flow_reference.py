@@ -13,13 +13,13 @@ from serl.exchange.compiling import inlined
 
 PARENTS = 10
 TREND_MAX = 3.0
-"""Bound on the trend in its feedback, standard deviations."""
+"""Bound on the trend in the feedback, in standard deviations."""
 STARTED, TRADED, POSITION, UPDATED, NOISE, TREND, FAST, SLOW, BURST, RECENT_TRADES, LAST_PARENT, SENT_SIGN, TAKEN = (
     range(13)
 )
 PARENT = TAKEN + PARTS
 MEMORY_SLOTS = PARENT + PARENTS
-"""Indices of the memory: numbers by name, what others have taken by part of the impact's memory, then each parent's remaining orders signed by
+"""Size of the memory. It has named numbers, what others have taken by part of the impact's memory, then each parent's remaining orders, signed by
 its side."""
 PARENT_LENGTH_MAX = 1e4
 _WEIGHTS, _TIMES_NS = memory_weights(), np.array([1e9 * time_s for time_s in TIMES_S])
@@ -34,7 +34,7 @@ def _start_parent(agent: Any, profile: Any, market: Any, parent: int) -> None:
 
 @inlined
 def start_memory(agent: Any, profile: Any, market: Any) -> None:
-    """Starts the first parent orders of the day; what was traded before has no impact."""
+    """Starts the first parent orders of the day; earlier trades have no impact."""
     for parent in range(PARENTS):
         _start_parent(agent, profile, market, parent)
     remember(market, TRADED, 1.0 * market.traded_lots)
@@ -59,7 +59,7 @@ def draw_parent_sign(agent: Any, profile: Any, market: Any) -> float:
 
 @inlined
 def _step_noise(agent: Any, profile: Any, market: Any) -> None:
-    """Adds a step of noise to the reference price: larger when the activity is high, and after a trend of either sign.
+    """Adds a step of noise to the reference price. The step is larger when the activity is high, and after a trend of either sign.
 
     That past trends raise volatility is Zumbach's effect (Zumbach and Lynch 2001).
     """
@@ -83,11 +83,11 @@ def taken_lots(market: Any) -> float:
 
 @inlined
 def _counted_lots(market: Any, bought: float) -> float:
-    """What counts of the lots that others bought from the flow, and its position has lost.
+    """The part that counts of the lots that others bought from the flow, by which its position has fallen.
 
-    Where the flow has just sent an order on the other side, it took what others had offered. Its own trades follow the reference price
-    (`informed_sign`) whoever rests, so such fills count only where they take back what others took before, as in a day that answers: else one
-    could push the price and leave at it.
+    If the flow has just sent an order on the other side, it took what others had offered. Its own trades follow the reference price
+    (`informed_sign`) whoever rests, so such fills count only where they reverse what others took before, as on a day that gives way: otherwise
+    one could push the price and exit at it.
     """
     if recall(market, SENT_SIGN) * bought >= 0.0:
         return bought
@@ -126,7 +126,7 @@ def reference_ticks(profile: Any, market: Any) -> float:
 
 @inlined
 def activity(profile: Any, market: Any) -> float:
-    """ln of the activity, mean 0; slow and fast halves have equal variance."""
+    """ln of the activity, mean 0; its slow and fast parts have equal variance."""
     return profile.activity_deviation * math.sqrt(0.5) * (recall(market, FAST) + recall(market, SLOW))
 
 
@@ -139,8 +139,8 @@ def _mean_revert(agent: Any, market: Any, slot: int, events: float) -> None:
 
 @inlined
 def draw_wait_ns(agent: Any, profile: Any, market: Any, kind: int, next_kind: int) -> float:
-    """Time from an event of `kind` to the next one, of `next_kind`. Short waits follow each other and trades: a part of their normal score
-    is a process with memory, and recent trades lower it."""
+    """Time from an event of `kind` to the next event, of `next_kind`. Short waits follow each other and trades: a part of their normal score is a
+    process with memory, and recent trades lower the score."""
     _mean_revert(agent, market, SLOW, profile.activity_events)
     _mean_revert(agent, market, FAST, 0.1 * profile.activity_events)
     _mean_revert(agent, market, BURST, profile.burst_events)

@@ -12,19 +12,19 @@ PROBABILITIES = (
     *(1.0 - 0.5**half / EQUAL_PARTS for half in range(1, HALVINGS + 1)),
     1.0,
 )
-"""Of the points of a quantile table: 0, 1/32, .. 31/32, then the middles of what is left, then 1."""
+"""Probabilities of the points of a quantile table: 0, 1/32, .. 31/32, then repeatedly the middle of what is left, then 1."""
 POINTS = len(PROBABILITIES)
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
 SPREAD_STATES, TOUCH_STATES, CURVE_STEPS = 6, 7, 13
 DISTANCE_BANDS, CANCEL_AGES, CANCEL_SIZES = 5, 16, 5
 INSIDE_BAND = DISTANCE_BANDS
-"""Of orders inside the spread, in the tables of sizes."""
+"""Band of orders inside the spread, in the tables of sizes."""
 RECENT_TRADES_MAX = 4.0
 RECENT_TRADES_DECAY = math.exp(-1.0 / 6.0)
-"""What is left of a recent trade after each event. Of memories of 4, 6, 8, 12 and 20 messages, six explains the waits of the training hours of
-GOOG and of AMZN best (tried by hand)."""
+"""Decay of recent trades per event. Of memories of 4, 6, 8, 12 and 20 messages, six explains the waits in the training hours of GOOG and of AMZN
+best (found by trial)."""
 AGE_LOG_S_MIN, AGE_STEP = -11.5, 1.15
-"""ln seconds: the ages of cancelled orders are counted in steps from 10 us to a quarter of an hour."""
+"""In ln seconds: ages of cancelled orders are counted in steps from 10 us to a quarter of an hour."""
 
 
 def uniform_table(low: float, high: float) -> list[float]:
@@ -34,7 +34,7 @@ def uniform_table(low: float, high: float) -> list[float]:
 
 @inlined
 def quantile(table: Any, row: int, probability: float) -> float:
-    """The quantile from table `row`, linear between the points."""
+    """The quantile from row `row` of a table, linear between the points."""
     position = EQUAL_PARTS * probability
     point = min(int(position), EQUAL_PARTS - 1)
     share = position - point
@@ -50,7 +50,7 @@ def quantile(table: Any, row: int, probability: float) -> float:
 
 @inlined
 def draw_lots(agent: Any, table: Any, row: int) -> int:
-    """A random quantity from table `row`, at least 1."""
+    """Draws a quantity from row `row` of a table, at least 1."""
     return max(1, int(math.floor(quantile(table, row, uniform(agent)) + 0.5)))
 
 

@@ -1,8 +1,8 @@
-"""The alphabet of kinds/neural_flow.py: what an event of the order flow is, relative to the book that it meets.
+"""The alphabet of kinds/neural_flow.py: events of the order flow, relative to the book that they meet.
 
-A token is a side and one of LOCAL events: a limit order inside the spread by how far it improves the touch, at an existing level, or in the gap
+A token is a side and one of LOCAL events: a limit order inside the spread (by how far it improves the touch), at an existing level, or in the gap
 behind one; a cancellation at a level; a market order that takes less than the touch, exactly the touch, or trades through it. The side is that
-of the order, for a market order the aggressor's. Levels count from 0, the touch.
+of the order; for a market order, the aggressor's. Levels count from 0, the touch.
 """
 
 import math
@@ -45,7 +45,7 @@ def coarse_class(token: int) -> int:
 
 @inlined
 def inside_class(improvement_ticks: int, spread_ticks: int) -> int:
-    """The local event of a limit order that improves the touch: one tick, or by its share of the spread."""
+    """The local event of a limit order that improves the touch: by one tick, or by a share of the spread."""
     if improvement_ticks <= 1:
         return INSIDE
     share = improvement_ticks / spread_ticks
@@ -57,7 +57,7 @@ def inside_class(improvement_ticks: int, spread_ticks: int) -> int:
 
 @inlined
 def inside_ticks(local: int, spread_ticks: int, draw: float) -> int:
-    """An improvement of a class's share of the spread, at least 1 and less than the spread."""
+    """Draws an improvement within a class's shares of the spread, in ticks: at least 1 and less than the spread."""
     if local == INSIDE:
         return 1
     number = local - INSIDE - 1
@@ -68,5 +68,5 @@ def inside_ticks(local: int, spread_ticks: int, draw: float) -> int:
 
 
 def mirrored(token: Any) -> Any:
-    """The token of the other side; also of arrays."""
+    """The same event on the other side; also for arrays of tokens."""
     return (token + LOCAL) % TOKENS

@@ -1,6 +1,6 @@
-"""The features of agents/signals/features.py in compiled code: 100 ms after 100 ms, in the memory of a trader.
+"""The features of agents/signals/features.py in compiled code: computed every 100 ms, in the memory of a trader.
 
-What happened between two wake-ups is added up in a ring of sums, so that a window costs two reads. Sums are integers, as there.
+Changes between two wake-ups are added to a ring buffer of cumulative sums, so that a window takes two reads. Sums are integers, as there.
 """
 
 import math
@@ -18,36 +18,36 @@ OFI, DEPTH, BUYS, SELLS, MOVE, PATH, UNKNOWN = range(7)
 COLUMNS = 7
 FEATURES = 29
 SIGNED_FIRST, SIGNED_STOP = 1, 19
-"""Features that change their sign when buyers and sellers change places: imbalances, the weighted mid, OFI, trades and moves. The last two, the lots at
-the touch, then change places."""
+"""Features that change sign when buyers and sellers are exchanged: imbalances, the weighted mid, OFI, trades and moves. The last two features, the
+lots at the touch, are then exchanged."""
 
 # Slots of the memory
 COUNT, BID, ASK, BOUGHT, SOLD, KNOWN = range(6)
-"""Books so far; of the last one the touch, the lots taken until then, and whether there are features."""
+"""Number of books so far; then, for the last book, the touch, the lots taken until then, and whether there are features."""
 LOTS = 6
-"""LEVELS of the last book's bids, then of its asks; 0 where there is no level."""
+"""Lots of the last book: LEVELS bids, then LEVELS asks; 0 where there is no level."""
 SUMS = LOTS + 2 * LEVELS
-"""LONGEST + 1 rows of COLUMNS."""
+"""The sums: LONGEST + 1 rows of COLUMNS."""
 RAW = SUMS + (LONGEST + 1) * COLUMNS
-"""The features, after `write_features`."""
+"""The features that `write_features` writes."""
 SLOTS = RAW + FEATURES
 
 
 @inlined
 def get(memory: int, slot: int) -> float:
-    """A number of the memory at an address."""
+    """Reads a number from the memory at an address."""
     return load_float64(memory + 8 * slot)
 
 
 @inlined
 def put(memory: int, slot: int, value: float) -> None:
-    """Writes a number of the memory at an address."""
+    """Writes a number to the memory at an address."""
     store_float64(memory + 8 * slot, value)
 
 
 @inlined
 def _add(memory: int, count: int, column: int, change: float) -> None:
-    """Writes a sum up to book number `count`: that of the book before, and what has changed."""
+    """Writes a sum up to book number `count`: the sum up to the previous book plus the change."""
     row, before = count % (LONGEST + 1), (count - 1) % (LONGEST + 1)
     put(memory, SUMS + row * COLUMNS + column, get(memory, SUMS + before * COLUMNS + column) + change)
 
@@ -69,7 +69,7 @@ def _order_flow(market: Any, memory: int) -> float:
 
 @inlined
 def _add_changes(market: Any, memory: int, count: int) -> None:
-    """Adds what changed since the last book to the ring."""
+    """Adds the changes since the last book to the ring."""
     bid, ask = get(memory, BID), get(memory, ASK)
     known = bid > 0 and ask > bid and market.bid_ticks > 0 and market.ask_ticks > market.bid_ticks
     move = market.bid_ticks + market.ask_ticks - bid - ask
@@ -84,7 +84,7 @@ def _add_changes(market: Any, memory: int, count: int) -> None:
 
 @inlined
 def take_book(market: Any) -> bool:
-    """Takes the book and the lots taken since the last one. Returns whether there are features now: the books of a whole minute were known."""
+    """Observes the book and the lots taken since the last one. Returns whether there are features now: the books of a whole minute are known."""
     memory = market.memory_address
     count = int64(get(memory, COUNT))
     if count > 0:
@@ -112,7 +112,7 @@ def _window(memory: int, steps: int, column: int) -> float:
 
 @inlined
 def _write_book(memory: int) -> None:
-    """Spread, imbalances and weighted mid; and the lots at the touch."""
+    """Writes spread, imbalances and weighted mid, and the lots at the touch."""
     spread, bid_lots, ask_lots = get(memory, ASK) - get(memory, BID), 0.0, 0.0
     put(memory, RAW, spread)
     for level in range(LEVELS):
@@ -126,7 +126,7 @@ def _write_book(memory: int) -> None:
 
 @inlined
 def _write_window(memory: int, window: int, steps: int) -> None:
-    """The features of a window, one of each name in agents/signals/features.PER_WINDOW."""
+    """Writes the features of a window, one for each name in agents/signals/features.PER_WINDOW."""
     windows = len(WINDOW_STEPS)
     at = RAW + 2 + LEVELS + window
     buys, sells = _window(memory, steps, BUYS), _window(memory, steps, SELLS)
@@ -139,7 +139,7 @@ def _write_window(memory: int, window: int, steps: int) -> None:
 
 @inner
 def write_features(memory: int) -> None:
-    """Writes the FEATURES numbers from slot RAW on. Only after `take_book` has found that there are any."""
+    """Writes the FEATURES numbers from slot RAW on. Call it only after `take_book` returned True."""
     _write_book(memory)
     for window in range(len(WINDOW_STEPS)):
         _write_window(memory, window, WINDOW_STEPS[window])
@@ -147,7 +147,8 @@ def write_features(memory: int) -> None:
 
 @compiled
 def copy_features(memories: Any, out: Any) -> None:
-    """Writes what forecasters whose memories are at the addresses (n,) saw at their last look: (n, FEATURES), NaN without features."""
+    """Writes to `out` (n, FEATURES) the features of the last observation of the forecasters whose memories are at the addresses (n,); NaN without
+    features."""
     for row in range(memories.size):
         known = get(memories[row], KNOWN) > 0.0
         if known:
@@ -158,7 +159,7 @@ def copy_features(memories: Any, out: Any) -> None:
 
 @inlined
 def standardise(memory: int, target: int, centre: Any, scale: Any, clip: float) -> None:
-    """Writes the features as models take them to an address."""
+    """Writes the standardised features, the input of models, to an address."""
     for index in range(FEATURES):
         value = (get(memory, RAW + index) - centre[index]) / scale[index]
         store_float64(target + 8 * index, min(clip, max(-clip, value)))
@@ -166,7 +167,7 @@ def standardise(memory: int, target: int, centre: Any, scale: Any, clip: float) 
 
 @inner
 def weighed(memory: int, centre: Any, scale: Any, clip: float, weights: Any, at: int, side: int) -> float:
-    """weights[at:] times the standardised features, plus the intercept behind them; side 1: with buyers and sellers in each other's place."""
+    """weights[at:] times the standardised features, plus the intercept after the weights. side: 1 exchanges buyers and sellers."""
     total = weights[at + FEATURES]
     for index in range(FEATURES):
         source, sign = index, 1.0
@@ -182,7 +183,7 @@ def weighed(memory: int, centre: Any, scale: Any, clip: float, weights: Any, at:
 
 @inlined
 def layer(numbers: Any, at: int, source: int, n_in: int, target: int, n_out: int) -> None:
-    """target = source @ weights + intercepts, both addresses; numbers[at:]: weights (in, out), then intercepts."""
+    """target = source @ weights + intercepts; target and source are addresses. numbers[at:]: weights (in, out), then intercepts."""
     for to in range(n_out):
         store_float64(target + 8 * to, numbers[at + n_in * n_out + to])
     for index in range(n_in):

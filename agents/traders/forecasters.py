@@ -1,4 +1,4 @@
-"""Groups of forecasters: a population with the forecasts of a trained one, and what a population with them must fulfil."""
+"""Forecasters in populations: adds a trained forecaster to a population, and checks populations with forecasters."""
 
 import base64
 from pathlib import Path
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 KIND = "forecaster"
 EVERY_STEPS_MAX = 36_000
-"""An hour."""
+"""Steps in an hour."""
 
 
 def require_forecasters(population: PopulationConfig) -> None:
-    """PopulationError unless each symbol has at most one forecaster, and one where traders read forecasts."""
+    """Raises PopulationError unless each symbol has at most one forecaster, and exactly one if traders read its forecasts."""
     counts = np.zeros(len(population.symbols), np.int64)
     for group in population.groups:
         counts[group.symbol] += group.count * group.is_everywhere
@@ -37,13 +37,13 @@ def require_forecasters(population: PopulationConfig) -> None:
 
 
 def load_with_forecaster(source: Path | str, forecaster: Path | None) -> PopulationConfig:
-    """Reads a population, and adds the forecaster of a file if there is one. PopulationError, SignalError."""
+    """Reads a population, and adds the forecaster of a file if given. Raises PopulationError or SignalError."""
     population = load_population(source)
     if forecaster is not None:
         from serl.agents.signals.forecaster_file import read_forecaster
 
         population = with_forecaster(population, read_forecaster(forecaster))
-    require_forecasters(population)  # now, not in each host
+    require_forecasters(population)  # fail now, not in each host
     return population
 
 
@@ -52,7 +52,7 @@ def with_forecaster(
 ) -> PopulationConfig:
     """The population with a forecaster as its last trader, which forecasts every `every_steps` x 100 ms.
 
-    symbol: by default the forecaster's, or else the population's only one. PopulationError if there is no such symbol.
+    symbol: by default the forecaster's, or else the population's only one. Raises PopulationError if there is no such symbol.
     """
     names = population.symbol_names
     name = symbol or (names[0] if len(names) == 1 else forecaster.symbol)
@@ -67,7 +67,7 @@ def with_forecaster(
 
 
 def small_model(forecaster: "Forecaster") -> str:
-    """The forecaster's model, or the better of those that are small networks, if it is none of them."""
+    """The forecaster's model if it is a small one; otherwise the best of its small models."""
     from serl.agents.signals.forecaster import LOGISTIC, NETWORK
 
     if forecaster.model in (LOGISTIC, NETWORK):
@@ -76,18 +76,18 @@ def small_model(forecaster: "Forecaster") -> str:
 
 
 def reads_forecasts(population: PopulationConfig) -> bool:
-    """Whether some of its traders read forecasts."""
+    """Whether any of the population's traders reads forecasts."""
     return any(load_kind(group.trader).forecasts for group in population.groups)
 
 
 def with_observed_forecaster(population: PopulationConfig, forecaster: "Forecaster") -> PopulationConfig:
-    """The population with a forecaster whose looks an environment observes: it writes forecasts only if traders read them."""
+    """The population with a forecaster whose observations an environment reads; it writes forecasts only if traders read them."""
     every_steps = 10 if reads_forecasts(population) else EVERY_STEPS_MAX
     return with_forecaster(population, forecaster, every_steps=every_steps)
 
 
 def forecaster_numbers(forecaster: "Forecaster") -> str:
-    """`numbers` of the kind's profile, of its `small_model`."""
+    """The `numbers` of the kind's profile for the forecaster's `small_model`."""
     from serl.agents.signals.forecaster import LOGISTIC
 
     model, layers = small_model(forecaster), list(forecaster.layers)

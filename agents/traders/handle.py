@@ -1,4 +1,4 @@
-"""A population's arrays behind one address, for compiled code that many markets share or that is called with addresses."""
+"""A population's arrays behind one address, for compiled code that many markets share or that takes addresses."""
 
 from typing import Any
 

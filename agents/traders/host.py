@@ -1,4 +1,4 @@
-"""A host process: thousands of traders on one session of a served exchange."""
+"""A host process: runs thousands of traders in one session of a served exchange."""
 
 import time
 from collections.abc import Callable
@@ -35,7 +35,7 @@ POLL_S = 0.001
 
 
 class Host:
-    """Traders host, host + hosts, host + 2 hosts ... of a population, on one session."""
+    """Runs traders host, host + hosts, host + 2 hosts ... of a population in one session."""
 
     def __init__(
         self, population: PopulationConfig, seed: int, endpoint: str, *, host: int = 0, hosts: int = 1, token: str = "",
@@ -43,8 +43,8 @@ class Host:
         wait_for_open: bool = False, share_offset: Callable[[int], int] = int, curve: Path | None = None,
         before_login: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """until_ns: in population time. share_offset: returns the clock offset of the population's first host to all hosts. before_login: is
-        called once everything is compiled."""
+        """until_ns: in population time. share_offset: returns the clock offset of the population's first host to all hosts. before_login: called
+        once everything is compiled."""
         self.population = population
         self._wait_for_open, self._share_offset = wait_for_open, share_offset
         self._timeline = Timeline()
@@ -53,11 +53,12 @@ class Host:
         self._values = ValueNews(population, self.crowd.traders.value)
         agents = self.crowd.traders.agents
         self._senders = ~np.array([group.is_everywhere for group in population.groups])[agents["kind"]]
-        """All traders but forecasters, who wake up ten times a second."""
+        """Which traders may send: all but forecasters, which wake up ten times a second."""
         self._lead_ns = int(agents["latency_ns"][self._senders].min(initial=NEVER))
         self._out = np.zeros(BATCH_ROWS, COMMAND)
         self._book_command, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
-        compile_traders(self.crowd)  # before the login: the exchange closes sessions that are silent for as long
+        # before the login, because the exchange closes sessions that are silent for as long as this takes
+        compile_traders(self.crowd)
         before_login()
         self.client = connect(
             endpoint, f"traders-{population.name}-{host}", token, rows=True, curve=curve,
@@ -115,7 +116,7 @@ class Host:
     def _subscribe(self) -> None:
         """Subscribes, waits until the feed arrives, then loads the books."""
         self.book = Market(self.population.symbol_names, limits=MarketLimits(participants_max=2))
-        self.book.grant_operator(0)  # it changes phases
+        self.book.grant_operator(0)  # to change phases
         for name in self.population.symbol_names:
             self.client.subscribe("rows", name)
         if LIMIT in self.client.session.limits:
@@ -131,7 +132,7 @@ class Host:
             self._load_book(name)
 
     def _load_book(self, name: str) -> None:
-        """Copies a book of the exchange."""
+        """Copies a book from the exchange."""
         symbol = self.population.symbol_names.index(name)
         phase, reply = self._query_book(name)
         self._epoch, self._sequences[name] = reply[2:4]
@@ -143,7 +144,7 @@ class Host:
             )  # fmt: skip
 
     def _query_book(self, name: str) -> tuple[Phase, list[Any]]:
-        """The phase of a symbol, and a reply to L3 from that phase."""
+        """The phase of a symbol, and an L3 reply from that phase."""
         while True:
             phase = self.client.status(name).phase
             reply = self.client.ask(Kind.L3, self.client.instrument(name).number)
@@ -151,7 +152,7 @@ class Host:
                 return phase, reply
 
     def _buffer(self, item: Any) -> None:
-        """Buffers an item and all others of the inbox: rows of the feed, own reports and news."""
+        """Buffers an item and all others in the inbox: rows of the feed, own reports and news."""
         while item is not None:
             if isinstance(item, FeedMessage):
                 topic, message = item
@@ -183,15 +184,15 @@ class Host:
             self._sequences[name] = sequence
 
     def _advance(self, until_ns: int) -> None:
-        """Runs the traders up to `until_ns` on the buffered events, and the values on the buffered news."""
+        """Runs the traders up to `until_ns` on the buffered events, and applies the buffered news to the values."""
         self._values.advance(self.time_ns, until_ns, lambda time_ns: self._run(time_ns, is_last=time_ns == until_ns))
 
     def _run(self, until_ns: int, is_last: bool) -> None:
-        """Runs the traders up to `until_ns`. is_last: own reports of later times, which an estimate of the clock may miss, count too."""
+        """Runs the traders up to `until_ns`. is_last: also uses own reports of later times, which an estimate of the clock may miss."""
         public, private = _concatenated(self._public), _concatenated(self._private)
         later = private[:0] if is_last else private[private["time_ns"] >= until_ns]
         private = private[: len(private) - len(later)]
-        if len(self._sequences) > 1:  # each symbol has messages of its own
+        if len(self._sequences) > 1:  # each symbol has its own messages
             public = public[np.argsort(public["sequence"], kind="stable")]
         positions = np.zeros(2, np.int64)
         while True:
@@ -211,7 +212,7 @@ class Host:
         self.time_ns = until_ns
 
     def _send(self, before_ns: int) -> None:
-        """Sends the commands that arrive before `before_ns`, in messages of as many rows as the exchange takes."""
+        """Sends the commands that arrive before `before_ns`, in messages of as many rows as the exchange accepts."""
         out = self._out[: int(self.client.session.limits["bulk_rows_max"])]
         while count := collect_commands(self.crowd.traders, before_ns, out):
             rows = self._out[:count]
@@ -223,15 +224,15 @@ class Host:
             self.commands += count
 
     def run(self, on_progress: Callable[["Host"], None] = lambda host: None) -> None:
-        """Runs the traders until the population's close (or until_ns); SimulationError if that has passed at the start, or a
-        trader sleeps for no time."""
+        """Runs the traders until the population's close (or until_ns). Raises SimulationError if this has passed at the start, or if a trader
+        sleeps for no time."""
         if self.lockstep:
             self._run_lockstep(on_progress)
         else:
             self._run_clock(on_progress)
 
     def _run_lockstep(self, on_progress: Callable[["Host"], None]) -> None:
-        """Each turn runs all wake-ups before the granted time, then promises the time of the next one."""
+        """Runs on a lockstep clock: each turn runs all wake-ups before the granted time, then promises the time of the next one."""
         self._check_time(int(self.client.session.clock[2]))
         promise_ns = self._promise_ns()
         while True:
@@ -247,7 +248,7 @@ class Host:
         self.client.core.send(msgpack.packb([Kind.PROMISE, END_NS]))
 
     def _promise_ns(self) -> int:
-        """Until when nothing arrives from this host: the next wake-up of a trader who may send, and the shortest latency."""
+        """The time before which nothing arrives from this host: the next wake-up of a trader that may send, plus the shortest latency."""
         wake_ns = int(next_wake_ns(self.crowd.traders))
         if not self._senders.all():
             waits_ns = self.crowd.traders.agents["wake_ns"][self._senders]
@@ -255,10 +256,10 @@ class Host:
         return min(wake_ns + self._lead_ns, self.until_ns)
 
     def _run_clock(self, on_progress: Callable[["Host"], None]) -> None:
-        """On a live or scaled clock: runs each wake-up at its time and sends each command after its latency."""
+        """Runs on a live or scaled clock: runs each wake-up at its time and sends each command after its latency."""
         clock = RemoteClock()
         now_ns = self._poll(clock)
-        while not clock.running:  # a held clock may be set before it runs
+        while not clock.running:  # a held clock may still be set
             now_ns = self._poll(clock)
         self._start(now_ns)
         while (time_ns := self._poll(clock) - self._timeline.offset_ns) < self.until_ns:
@@ -284,7 +285,7 @@ class Host:
         for rows in self._public:
             self._timeline.shift_public(rows)
         self._values.shift(offset_ns)
-        self._private = []  # reports of orders of an earlier run
+        self._private = []  # drops reports of orders of an earlier run
         if self._flow is not None:
             self._flow.offset_ns = offset_ns - int(self.client.session.clock[3])
 
@@ -307,7 +308,7 @@ def _concatenated(parts: list[Rows]) -> Rows:
 
 
 def compile_traders(crowd: Crowd) -> None:
-    """Compiles or loads what a host runs, which may take a minute; the crowd is not changed."""
+    """Compiles or loads what a host runs, which may take a minute. Does not change the crowd."""
     book, no_events = Market(("NONE",), limits=MarketLimits(participants_max=2)), np.zeros(0, EVENT)
     book.submit(command(1, price_ticks=1, qty_lots=1, command_id=1))
     row, scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)

@@ -1,4 +1,4 @@
-"""The host processes of a population, and what they tell about their progress."""
+"""The host processes of a population and their progress."""
 
 import multiprocessing
 import signal
@@ -29,7 +29,7 @@ DEFERRED = signal.SIGINT, signal.SIGTERM
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What a host needs to know; all hosts of a population have the same, but for their tokens."""
+    """Settings of the hosts of a population. All hosts have the same settings, except for their tokens."""
 
     population: PopulationConfig
     seed: int
@@ -45,7 +45,7 @@ class HostSettings:
     wait_for_open: bool = False
 
     def __post_init__(self) -> None:
-        """PopulationError if there are more hosts than traders, or than a population may have."""
+        """Raises PopulationError if there are more hosts than traders, or than a population may have."""
         if self.hosts > (most := min(self.population.independent_traders, HOSTS_MAX)):
             raise PopulationError(
                 f"--hosts: expected at most {most}{', one per trader' if most < HOSTS_MAX else ''}, got {self.hosts}; give fewer hosts"
@@ -53,17 +53,17 @@ class HostSettings:
 
 
 class HostProcesses:
-    """The processes of a population's hosts. They compile at once, and log in after `let_log_in`."""
+    """The processes of a population's hosts. They compile immediately, and log in after `let_log_in`."""
 
     def __init__(self, settings: HostSettings) -> None:
-        """Starts them. FlowFileError if the flow folder cannot be written."""
+        """Starts the processes. Raises FlowFileError if the flow folder cannot be written."""
         if settings.flow is not None:
             clear_flow_files(settings.flow, settings.population.name, HOSTS_MAX)
         self.settings = settings
         self.started_s = time.monotonic()
         context = multiprocessing.get_context("spawn")
         self._progress = shared_progress(context, settings.hosts)
-        self._offset = context.Value("q", UNKNOWN)  # kept: a host that starts later opens it by its name
+        self._offset = context.Value("q", UNKNOWN)  # keep a reference: a host that starts later opens it by name
         self._connections: list[Connection] = []
         self.processes: list[BaseProcess] = []
         try:
@@ -88,7 +88,7 @@ class HostProcesses:
             connection.poll(None)
 
     def let_log_in(self) -> None:
-        """Lets the hosts log in: the exchange is there."""
+        """Lets the hosts log in, once the exchange is running."""
         for connection in self._connections:
             try:
                 connection.send(None)
@@ -97,7 +97,7 @@ class HostProcesses:
 
     @property
     def running(self) -> bool:
-        """Whether a host still runs."""
+        """Whether any host is still running."""
         return any(process.is_alive() for process in self.processes)
 
     @property
@@ -109,11 +109,11 @@ class HostProcesses:
 
     @property
     def status(self) -> str:
-        """How far the population is, in one line."""
+        """The progress of the population, in one line."""
         return status_text(self.settings.population, self._progress, time.monotonic() - self.started_s)
 
     def stop(self) -> None:
-        """Terminates the hosts that still run, and waits until they have ended."""
+        """Terminates the hosts that are still running, and waits until they have ended."""
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -127,11 +127,12 @@ class HostProcesses:
 
 @contextmanager
 def starting_processes() -> Iterator[None]:
-    """Processes that are started meanwhile never receive a SIGINT: Ctrl-C reaches all processes of a terminal, and theirs is to end with this
-    one. A signal to this process waits until they have what it sends them; without it they end with a traceback. For the main thread."""
+    """Protects processes that are started in this context from SIGINT: Ctrl-C reaches all processes of a terminal, but these should end with this
+    one. A signal to this process is delayed until they have received what it sends them, without which they end with a traceback. Use it in the
+    main thread."""
     resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
     came: list[int] = []
-    # a mask alone would not do: another thread would take the signal, and Python handles it here
+    # a mask alone is not enough: another thread would take the signal, and Python would handle it here
     handlers = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in DEFERRED}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -145,12 +146,12 @@ def starting_processes() -> Iterator[None]:
 
 
 def shared_progress(context: Any, hosts: int) -> Any:
-    """Three numbers per host, without a lock: a host that is terminated while it held one would never return it."""
+    """Three numbers per host, without a lock, because a host that is terminated while it holds one would never release it."""
     return context.RawArray("q", 3 * hosts)
 
 
 def status_text(population: PopulationConfig, progress: Any, elapsed_s: float) -> str:
-    """How far a population is, in one line. progress: of `shared_progress`."""
+    """Formats the progress of a population in one line. progress: from `shared_progress`."""
     from serl.exchange.config import time_of_day_text
 
     values = list(progress)
@@ -192,7 +193,7 @@ def _run_host(settings: HostSettings, host: int, connection: Connection, offset:
 
 
 def _wait_to_log_in(connection: Connection) -> None:
-    """Tells that this host has compiled, and waits until it may log in; exits if the process that started it has ended."""
+    """Reports that this host has compiled, and waits until it may log in. Exits if the parent process has ended."""
     try:
         connection.send(None)
         connection.recv()
@@ -201,7 +202,7 @@ def _wait_to_log_in(connection: Connection) -> None:
 
 
 def _share(offset: Any) -> Callable[[int], int]:
-    """The clock offset of the first host, for all."""
+    """Returns a function that shares the clock offset of the first host with all hosts."""
 
     def share(offset_ns: int) -> int:
         with offset.get_lock():

@@ -1,4 +1,4 @@
-"""The compiled part of a host process: traders that react to the exchange's events, and a copy of its book."""
+"""The compiled part of a host process: traders that react to the exchange's events, and a copy of the exchange's book."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ from serl.exchange.records import CommandKind, EventKind, TimeInForce
 
 NEW, REDUCE, GTC = int(CommandKind.NEW), int(CommandKind.REDUCE), int(TimeInForce.GTC)
 PHASE, PHASED = int(CommandKind.PHASE), int(EventKind.PHASED)
-# Why run_traders returned
+# Statuses that run_traders returns
 FINISHED, TRADERS_FULL, BOOK_FULL, PAUSED = 0, 1, 2, 3
 
 
 @inlined
 def _change_phase(book: Any, command: Any, scratch: Any, event: Any) -> bool:
-    """Gives a symbol of the copy the phase of the exchange's. While orders are collected none of the copy may trade; the auction's trades came
-    before. Returns False if the book is full."""
+    """Sets the phase of a symbol of the copy to that of the exchange. While orders are collected, nothing in the copy may trade; the auction's
+    trades came before. Returns False if the book is full."""
     row = command[0]
     row.kind, row.flags, row.symbol = PHASE, event.flags, event.symbol
     row.command_id = row.order_id = 0
@@ -38,11 +38,12 @@ def _change_phase(book: Any, command: Any, scratch: Any, event: Any) -> bool:
 def run_traders(
     traders: Traders, book: Any, command: Any, scratch: Any, public: Any, private: Any, positions: Any, until_ns: int
 ) -> int:
-    """Runs the traders up to `until_ns` (exclusive) on events in order of time: FINISHED, TRADERS_FULL, BOOK_FULL, or PAUSED after WAKEUPS_A_CALL.
+    """Runs the traders up to `until_ns` (exclusive) on events in order of time. Returns FINISHED, TRADERS_FULL, BOOK_FULL, or PAUSED after
+    WAKEUPS_A_CALL wake-ups.
 
-    public: EVENT rows of the feed; private: EVENT rows of their own reports; positions: (2,) the rows of each used so far,
-    so that the caller can grow the arrays and call again. book: state of a market with the exchange's orders under their
-    public numbers. command: one COMMAND row, scratch: EVENT rows; both are buffers.
+    public: EVENT rows of the feed; private: EVENT rows of the traders' own reports; positions: (2,) number of rows of each used so far, so that
+    the caller can grow the arrays and call again. book: state of a market with the exchange's orders under their public numbers. command: one
+    COMMAND row, scratch: EVENT rows; both are buffers.
     """
     wakeups_left = WAKEUPS_A_CALL
     while True:
@@ -63,7 +64,7 @@ def run_traders(
                 row.kind = NEW if action == ADD else REDUCE
                 row.time_in_force, row.flags = GTC, 0
                 row.symbol, row.side, row.price_ticks = event.symbol, event.side, event.price_ticks
-                row.qty_lots = event.qty_lots  # of an iceberg what is displayed
+                row.qty_lots = event.qty_lots  # the displayed part of an iceberg
                 row.command_id = event.order_number if action == ADD else 0
                 row.order_id = 0 if action == ADD else event.order_number
                 if (action == ADD or event.qty_lots > 0) and execute(book, command, 0, scratch, 0)[1] != DONE:
@@ -86,7 +87,7 @@ def run_traders(
 
 @compiled
 def collect_commands(traders: Traders, before_ns: int, out: Any) -> int:
-    """Moves the commands that arrive before `before_ns` into the COMMAND rows of `out`, as many as fit; returns how many."""
+    """Moves the commands that arrive before `before_ns` into the COMMAND rows of `out`, as many as fit; returns their number."""
     count = 0
     while count < out.size and next_arrival_ns(traders) < before_ns:
         out[count] = traders.in_flight[traders.in_flight_item[1]]

@@ -16,16 +16,16 @@ from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.records import EventFlag, EventKind
 
-# Why run_market returned
+# Statuses that run_market returns
 FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL, PHASE_CHANGED, KEPT_FULL, PAUSED = 0, 1, 2, 3, 4, 5, 6
 PARTICIPANT = 0
-"""All simulated traders together."""
+"""The participant number of all simulated traders together."""
 _PHASED, _FILL, _MAKER = int(EventKind.PHASED), int(EventKind.FILL), int(EventFlag.MAKER)
 
 
 @inlined
 def observe_events(traders: Traders, events: Any, event_count: int, kept: Any, kept_count: Any) -> bool:
-    """Shows a command's events to the traders; returns whether a symbol's phase changed. kept: EVENT rows for trades and phases, or none."""
+    """Shows a command's events to the traders; returns whether a symbol's phase changed. kept: EVENT rows for trades and phases, may be empty."""
     observe(traders, events, event_count, PARTICIPANT)
     phase_changed = False
     for index in range(event_count):
@@ -43,11 +43,11 @@ def run_market(
     traders: Traders, state: Any, events: Any, tape: Any, count: int, first_sequence: int, until_ns: int, kept: Any,
     kept_count: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Runs the market up to `until_ns` (exclusive); returns (why it returned, commands on the tape).
+    """Runs the market up to `until_ns` (exclusive); returns (status, commands on the tape).
 
-    tape: COMMAND rows as they arrive, the first with `first_sequence`; it has `count` rows already. kept: see `observe_events`; kept_count: (1,) how
-    many there are. Returns PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band), and PAUSED after
-    WAKEUPS_A_CALL. O(log traders + log commands in flight) per event.
+    tape: COMMAND rows as they arrive, the first with `first_sequence`; it already has `count` rows. kept: see `observe_events`; kept_count: (1,)
+    number of kept rows. The status is PHASE_CHANGED after a command that changed a symbol's phase (an order outside a price band), and PAUSED after
+    WAKEUPS_A_CALL wake-ups. Takes O(log traders + log commands in flight) per event.
     """
     wakeups_left = WAKEUPS_A_CALL
     while True:
@@ -83,8 +83,8 @@ def run_market(
 
 @compiled
 def execute_scheduled(traders: Traders, state: Any, events: Any, command: Any, kept: Any, kept_count: Any) -> int:
-    """Executes one of the exchange's own commands, a COMMAND row (1,); the traders see its events. Returns FINISHED, MARKET_FULL or KEPT_FULL:
-    then call it again. kept, kept_count: as in `run_market`."""
+    """Executes one of the exchange's own commands, a (1,) COMMAND row, and shows its events to the traders. Returns FINISHED, or MARKET_FULL or
+    KEPT_FULL: then call it again. kept, kept_count: as in `run_market`."""
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         if kept.size and kept_count[0] + events.size > kept.size:
@@ -96,5 +96,5 @@ def execute_scheduled(traders: Traders, state: Any, events: Any, command: Any, k
 
 @compiled
 def next_arrival(traders: Traders) -> int:
-    """When the next command of a trader arrives, ns; NEVER if none is on its way."""
+    """Arrival time of the next command of a trader, ns; NEVER if none is in flight."""
     return next_arrival_ns(traders)

@@ -1,7 +1,7 @@
-"""Traders of several symbols: one wakes up and trades a basket against its members; in each member it has an account of its own.
+"""Traders of several symbols. Such a trader trades a basket against its members, and has an account in each member.
 
-An account is an AGENT row that never wakes up. Its position, cash, fees, open orders and times of arrival are those of a trader of that symbol.
-A leg is what the trader sees of a symbol: leg 0 its own, legs 1, 2 ... the members.
+An account is an AGENT row that never wakes up. It has its own position, cash, fees, open orders and arrival times, like a trader of that symbol.
+A leg is what the trader sees of a symbol: leg 0 is its own symbol, legs 1, 2 ... are the members.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ EVERYWHERE = -1
 
 
 def own_numbers(population: PopulationConfig, host: int, hosts: int) -> NDArray[np.int64]:
-    """Numbers of the traders of a host, ascending: every H-th trader, each with its accounts; and all forecasters."""
+    """Numbers of the traders of a host, ascending: every H-th trader (H hosts), each with its accounts, and all forecasters."""
     counts = [group.count for group in population.groups]
     starts, rank, trader = np.cumsum([0, *counts]), 0, np.zeros(sum(counts), np.int64)
     for index, group in enumerate(population.groups):
@@ -36,7 +36,7 @@ def own_numbers(population: PopulationConfig, host: int, hosts: int) -> NDArray[
 
 
 def new_legs(population: PopulationConfig, agents: NDArray[np.void]) -> NDArray[np.void]:
-    """LEG rows of the traders who have any, leg 0 first; sets `legs` and `leg_start` of their AGENT rows. At least one row."""
+    """LEG rows of the traders that have legs, leg 0 first; at least one row. Sets `legs` and `leg_start` of their AGENT rows."""
     rows: list[tuple[int, int, float, float]] = []
     for index, group in enumerate(population.groups):
         members = population.basket(group.symbol) if group.has_accounts else []
@@ -53,7 +53,7 @@ def new_legs(population: PopulationConfig, agents: NDArray[np.void]) -> NDArray[
 
 
 def settle_accounts(traders: Traders) -> None:
-    """Accounts never wake up, and have the latency of their trader."""
+    """Sets accounts up: they never wake up, and have the latency of their trader."""
     agents = traders.agents
     for place in np.flatnonzero(agents["legs"]):
         start = agents["leg_start"][place]

@@ -63,7 +63,8 @@ def _delete(traders: Traders, order_id: int) -> None:
 
 @inlined
 def _allocate_block(traders: Traders, capacity: int) -> int:
-    """Start of a slab block of `capacity` entries, a power of two. has_capacity ensures that SLAB_TOP has enough beyond it."""
+    """Allocates a slab block of `capacity` entries, a power of two; returns its start. `has_capacity` ensures that there is enough room beyond
+    SLAB_TOP."""
     size_class = 0
     while (1 << size_class) < capacity:
         size_class += 1

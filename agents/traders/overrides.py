@@ -1,4 +1,4 @@
-"""Overrides: changes of the settings of a population, as experiments and environments have them."""
+"""Overrides: changes to the settings of a population, as in experiments and environments."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ Path = tuple[str, ...]
 def merge(target: dict[str, Any] | list[Any], overrides: Mapping[Any, Any], source: str, above: Path = ()) -> None:
     """Merges overrides into the settings in place.
 
-    Keys may be dotted (`value.mean_ticks`), numbers index lists (`groups.0.latency_us`), mappings are merged deeply, and all else
-    replaces what is there. Mappings that are missing are made. PopulationError for an index or a key that leads nowhere.
+    Keys may be dotted (`value.mean_ticks`), numbers index lists (`groups.0.latency_us`), mappings are merged deeply, and anything else
+    replaces the existing value. Missing mappings are created. Raises PopulationError for an index or key that leads nowhere.
     """
     for key, value in overrides.items():
         _set(target, tuple(str(key).split(".")), value, source, above)
@@ -67,7 +67,7 @@ def leaves(overrides: Mapping[Any, Any], above: Path = ()) -> Iterator[Path]:
 
 
 def changed_population(values: Mapping[str, Any], overrides: Mapping[Any, Any], source: str) -> PopulationConfig:
-    """The population with these settings and the overrides merged into a copy of them. PopulationError if they are invalid."""
+    """The population with the overrides merged into a copy of its settings. Raises PopulationError if the result is invalid."""
     changed: dict[str, Any] = copy.deepcopy(dict(values))
     merge(changed, overrides, source)
     try:
@@ -82,7 +82,7 @@ def changed_population(values: Mapping[str, Any], overrides: Mapping[Any, Any], 
 
 
 def _unknown(values: dict[str, Any], path: Path) -> tuple[str, Sequence[str]] | None:
-    """(the path up to its first unknown key, the keys known there); None if all may exist."""
+    """(the path up to its first unknown key, the keys known there); None if all keys are valid."""
     known: Any = PopulationConfig(name="any", groups=[GroupConfig(trader="noise")]).model_dump()
     setting: Any = values
     for place, part in enumerate(path):
@@ -104,7 +104,7 @@ def _are_containers(known: Any, setting: Any) -> bool:
 
 
 def _profile(group: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters of a group's kind; None if there is no such kind."""
+    """The parameters of a group's kind, by name; None if there is no such kind."""
     try:
         return dict(load_kind(group["trader"]).profile.model_fields)
     except (PopulationError, KeyError):

@@ -1,4 +1,4 @@
-"""The values of a population's symbols."""
+"""The fundamental values of a population's symbols."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ from serl.agents.traders.population import PopulationConfig
 def value_paths(population: PopulationConfig, seed: int) -> NDArray[np.float64]:
     """(S, T) the value of each symbol in its ticks, on the population's grid.
 
-    A value that follows others, V_j, is that of its own settings plus Σ r_j (V_j - their mean): if its own reverts, they are cointegrated, and
-    V - Σ r_j V_j is an Ornstein-Uhlenbeck process (Engle and Granger, Co-integration and error correction, 1987). That of a basket is the sum of
-    its members'.
+    A value V that follows others, V_j, is the value of its own settings plus Σ r_j (V_j - their mean). If its own value reverts, they are
+    cointegrated, and V - Σ r_j V_j is an Ornstein-Uhlenbeck process (Engle and Granger, Co-integration and error correction, 1987). The value of a
+    basket is the weighted sum of its members' values.
     """
     duration_ns = population.close_ns - population.open_ns
     paths = np.stack(

@@ -1,4 +1,4 @@
-"""When trading is continuous by the schedule of a population's market. Interruptions by price bands are not known in advance."""
+"""The times of continuous trading in the schedule of a population's market. Interruptions by price bands are not known in advance."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ CONTINUOUS = "continuous"
 
 
 class Phases:
-    """The phases of a population's day, in order; one without a schedule trades continuously, and does not end at the close."""
+    """The phases of a population's day, in order. Without a schedule, trading is continuous and does not end at the close."""
 
     def __init__(self, population: PopulationConfig) -> None:
         self._population = population
@@ -35,7 +35,7 @@ class Phases:
         return found
 
     def require_continuous(self) -> None:
-        """PopulationError if trading is never continuous: what an execution has left at its end is traded then."""
+        """Raises PopulationError if trading is never continuous, because forced completion needs continuous trading."""
         if not self.continuous():
             phases = ", ".join(dict.fromkeys(phase for _, phase in self._entries))
             raise PopulationError(
@@ -44,12 +44,12 @@ class Phases:
             )
 
     def check_stretch(self, first_ns: int, last_ns: int) -> None:
-        """ConfigError unless trading is continuous from a time to another, both included."""
+        """Raises ConfigError unless trading is continuous from one time to the other, both included."""
         changes = [time_ns for time_ns, _ in self._entries if first_ns < time_ns <= last_ns]
         self.check_ends(np.array([first_ns, *changes], np.int64))
 
     def check_ends(self, times_ns: NDArray[np.int64]) -> None:
-        """ConfigError unless trading is continuous at all these times (n,), at which forced completions arrive."""
+        """Raises ConfigError unless trading is continuous at all times (n,), at which forced completions arrive."""
         places = np.searchsorted([time_ns for time_ns, _ in self._entries], times_ns, side="right") - 1
         for place, time_ns in zip(places.tolist(), times_ns.tolist(), strict=True):
             phase = self._entries[place][1]

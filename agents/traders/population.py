@@ -28,7 +28,7 @@ class _StrictModel(BaseModel):
 
 
 class GroupConfig(_StrictModel):
-    """Traders of one kind with one profile, in one symbol; in YAML in each of several."""
+    """Traders of one kind with one profile, in one symbol; in YAML a group may name several symbols, and then trades each."""
 
     trader: str
     count: int = Field(1, ge=1, le=4_000_000)
@@ -52,7 +52,7 @@ class GroupConfig(_StrictModel):
     profile: dict[str, Any] = {}
 
     def parameters(self) -> Profile:
-        """The validated profile; PopulationError names the field, its range and the value."""
+        """The validated profile. Raises PopulationError, which names the field, its range and the value."""
         try:
             return load_kind(self.trader).profile(**self.profile)
         except ValidationError as error:
@@ -62,17 +62,17 @@ class GroupConfig(_StrictModel):
 
     @property
     def has_accounts(self) -> bool:
-        """Whether its traders trade a basket: the next groups are their accounts in the members."""
+        """Whether the group's traders trade a basket. If so, the next groups are their accounts in the members."""
         return self.account_of is None and load_kind(self.trader).basket
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every host runs a copy of its traders: they make forecasts."""
+        """Whether every host runs a copy of the group's traders, because they make forecasts."""
         return load_kind(self.trader).everywhere
 
     @model_serializer(mode="wrap")
     def _without_none(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Fingerprints of populations with one symbol are those from before there were several."""
+        """Leaves out None, so that fingerprints of populations with one symbol are the same as before several symbols were possible."""
         return {key: value for key, value in dump(self).items() if value is not None}
 
 
@@ -91,22 +91,22 @@ class PopulationConfig(_StrictModel):
 
     @property
     def open_ns(self) -> int:
-        """Nanoseconds after midnight."""
+        """Time of the open, ns after midnight."""
         return time_of_day_ns(self.open)
 
     @property
     def close_ns(self) -> int:
-        """Nanoseconds after midnight."""
+        """Time of the close, ns after midnight."""
         return time_of_day_ns(self.close)
 
     @property
     def has_rules(self) -> bool:
-        """Whether its market has other rules than continuous trading without fees."""
+        """Whether the market has rules other than continuous trading without fees."""
         return self.market != MarketRules()
 
     @property
     def symbol_settings(self) -> list[dict[str, Any]]:
-        """The symbols as in the configuration of an exchange, with their rules."""
+        """The symbols with their rules, as in the configuration of an exchange."""
         rules = self.market.model_dump(mode="json", exclude_defaults=True)
         return [
             {"name": name, "tick_size": tick_size} | rules
@@ -135,7 +135,8 @@ class PopulationConfig(_StrictModel):
         return values
 
     def basket(self, number: int) -> list[tuple[int, float, float]]:
-        """The members of a symbol: (their number, lots in a lot of it, ticks of it that these are worth for a tick of theirs)."""
+        """The members of a basket, symbol `number`: (member's number, its lots in a lot of the basket, ticks of the basket that these lots are worth per
+        tick of the member)."""
         if not self.symbols[number].basket:
             return []
         names, ticks = self.symbol_names, [float(tick_size) for tick_size in self.tick_sizes]
@@ -143,12 +144,12 @@ class PopulationConfig(_StrictModel):
         return [(member, weight, weight * ticks[member] / ticks[number]) for member, weight in members]
 
     def followed(self, number: int) -> list[tuple[int, float]]:
-        """The symbols whose values that of a symbol follows: (their number, ticks that it moves for a tick of theirs)."""
+        """The symbols that the value of symbol `number` follows: (their number, ticks that the value moves per tick of theirs)."""
         names = self.symbol_names
         return [(names.index(name), ratio) for name, ratio in self.symbols[number].follows.items()]
 
     def parameters_of(self, group: GroupConfig) -> Profile:
-        """The profile of a group. With several symbols a `mean_ticks` that it leaves out is the mean of its symbol's value."""
+        """The profile of a group. With several symbols, `mean_ticks` defaults to the mean of the symbol's value."""
         parameters = group.parameters()
         if (
             len(self.symbols) > 1
@@ -160,7 +161,7 @@ class PopulationConfig(_StrictModel):
 
     @property
     def exchange(self) -> ExchangeConfig:
-        """An exchange for these traders, whose day starts at the open. Raises ConfigError if the rules contradict each other."""
+        """The configuration of an exchange for these traders, whose day starts at the open. Raises ConfigError if the rules contradict each other."""
         return load_config(
             overrides={"symbols": self.symbol_settings, "clock": {"kind": "lockstep", "start": self.open}}
         )
@@ -172,7 +173,7 @@ class PopulationConfig(_StrictModel):
 
     @property
     def independent_traders(self) -> int:
-        """Number of traders without their accounts and without forecasters: those that can be in different hosts. At least 1."""
+        """Number of traders that can be in different hosts, that is without accounts and forecasters; at least 1."""
         return max(1, sum(group.count for group in self.groups if group.account_of is None and not group.is_everywhere))
 
     @property
@@ -182,12 +183,12 @@ class PopulationConfig(_StrictModel):
 
 
 def load_population(source: Path | str) -> PopulationConfig:
-    """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is invalid."""
+    """Reads a population from a YAML file, or by the name of one that comes with serl. Raises PopulationError if it is invalid."""
     return check_population(read_yaml(source, POPULATIONS, PopulationError, "name and groups"), str(source))
 
 
 def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
-    """A population from plain values, validated down to the profiles; PopulationError if it is invalid."""
+    """A population from plain values, validated down to the profiles. Raises PopulationError if it is invalid."""
     try:
         population = PopulationConfig.model_validate(values)
     except ValidationError as error:
@@ -258,7 +259,7 @@ def _check_follows(population: PopulationConfig, symbol: SymbolConfig, where: st
 
 
 def _by_symbol(population: PopulationConfig, number: int, group: GroupConfig, source: str) -> list[GroupConfig]:
-    """A group for each symbol that group `number` of the file trades."""
+    """One group for each symbol that group `number` of the file trades."""
     where, names = f"{source}: groups.{number}", population.symbol_names
     if "symbol" not in group.model_fields_set:
         for name in group.symbols or ():
@@ -296,13 +297,13 @@ def _check_rules(population: PopulationConfig, source: str) -> None:
 
 
 def _accounts(population: PopulationConfig, group: GroupConfig, index: int) -> list[GroupConfig]:
-    """The accounts of a group, which is number `index`, in the members of its basket; none if it trades one symbol."""
+    """The accounts of a group, which has number `index`, in the members of its basket; none if it trades one symbol."""
     members = population.basket(group.symbol) if group.has_accounts else []
     return [group.model_copy(update={"symbol": member, "account_of": index}) for member, _, _ in members]
 
 
 def _check_accounts(population: PopulationConfig, groups: list[GroupConfig], source: str) -> None:
-    """Of a population that was read before, the accounts are there already."""
+    """Checks the accounts of a population that was read before, which already has them."""
     index = 0
     while index < len(groups):
         expected = _accounts(population, groups[index], index)
@@ -315,7 +316,7 @@ def _check_accounts(population: PopulationConfig, groups: list[GroupConfig], sou
 
 
 def require_one_symbol(population: PopulationConfig, what: str) -> None:
-    """PopulationError if a population has several symbols, of which `what` knows only one."""
+    """Raises PopulationError if a population has several symbols, because `what` supports only one."""
     if len(population.symbols) > 1:
         raise PopulationError(
             f"{population.name}: symbols: expected one symbol in {what}, got {', '.join(population.symbol_names)}; give a population with one, "

@@ -1,6 +1,6 @@
-"""Counter-based random numbers: a trader's n-th draw depends on its seed and n only, not on other traders or the process.
+"""Counter-based random numbers: a trader's n-th draw depends only on its seed and n, not on other traders or the process.
 
-SplitMix64 (Steele, Lea, Flood 2014) of a counter: passes BigCrush, 2 ns per draw.
+Draws are SplitMix64 (Steele, Lea, Flood 2014) of a counter, which passes BigCrush and takes 2 ns.
 """
 
 import math
@@ -23,7 +23,7 @@ def mix(word: Any) -> Any:
 
 @inlined
 def uniform(agent: Any) -> float:
-    """Uniform in the open interval (0, 1)."""
+    """Draws a uniform number in the open interval (0, 1)."""
     agent.draws += np.uint64(1)
     bits = mix(agent.seed + agent.draws * _GOLDEN) >> np.uint64(12)
     return (np.float64(np.int64(bits)) + 0.5) * 2.0**-52
@@ -31,20 +31,20 @@ def uniform(agent: Any) -> float:
 
 @inlined
 def exponential(agent: Any, mean: float) -> float:
-    """Exponential with this mean."""
+    """Draws an exponential number with this mean."""
     return -mean * math.log(uniform(agent))
 
 
 @inlined
 def normal(agent: Any) -> float:
-    """Standard normal (Box and Muller; the second of the pair is dropped, so that draws do not depend on earlier ones)."""
+    """Draws a standard normal number (Box and Muller; drops the second of the pair, so that draws do not depend on earlier ones)."""
     radius = math.sqrt(-2.0 * math.log(uniform(agent)))
     return radius * math.cos(2.0 * math.pi * uniform(agent))
 
 
 @inlined
 def geometric(agent: Any, success: float) -> int:
-    """Geometric: failures before the first success, 0, 1, 2 ..."""
+    """Draws a geometric number: failures before the first success, 0, 1, 2 ..."""
     if success >= 1.0:
         return 0
     return int(math.log(uniform(agent)) / math.log(1.0 - success))
@@ -52,7 +52,7 @@ def geometric(agent: Any, success: float) -> int:
 
 @inlined
 def below(agent: Any, count: int) -> int:
-    """Uniform integer in 0 .. count - 1."""
+    """Draws a uniform integer in 0 .. count - 1."""
     return int(uniform(agent) * count)
 
 

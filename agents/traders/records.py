@@ -1,6 +1,6 @@
 """The arrays of a population's traders; the same layout in process and in a host process.
 
-Times are exchange time in ns, prices ticks, quantities lots. Fields called `*_address` are memory addresses of this
+Times are exchange time in ns, prices are in ticks, quantities in lots. Fields called `*_address` are memory addresses of this
 process, set when the arrays are allocated or grow; traders read through them with trader_api.py.
 """
 
@@ -13,15 +13,15 @@ from serl.exchange.pointed import pointed
 
 DEPTH_MAX = 10
 REQUESTS_MAX = 128
-"""Requests that a trader may make at one wake-up: the low bits of a command id number them."""
+"""The most requests that a trader may make at one wake-up; the low bits of a command id number them."""
 REQUEST_BITS = 7
 FLOW_ROWS = 256
-"""Public orders and trades kept per symbol; a power of two."""
+"""Number of public orders and trades kept per symbol; a power of two."""
 
 AGENT = np.dtype(
     [
         ("wake_ns", "<i8"),  # next wake-up, -1: none
-        ("arrival_ns", "<i8"),  # of its latest command: a trader's commands never overtake each other
+        ("arrival_ns", "<i8"),  # arrival of its latest command: a trader's commands never overtake each other
         ("latency_ns", "<i8"),  # from its wake-up to the exchange
         ("seed", "<u8"),
         ("draws", "<u8"),  # random numbers drawn so far
@@ -31,7 +31,7 @@ AGENT = np.dtype(
         ("function_address", "<i8"),
         ("profile_address", "<i8"),
         ("memory_address", "<i8"),
-        ("sleep_ns", "<f8"),  # what it gave `sleep`, if that was no time to sleep
+        ("sleep_ns", "<f8"),  # the invalid duration that it passed to `sleep`, if any
         ("number", "<i4"),  # in the population, the same in every host
         ("depth", "<i4"),  # levels per side that it sees
         ("symbol", "<i4"),
@@ -51,19 +51,19 @@ LEG = np.dtype(
         ("symbol", "<i4"),
         ("weight", "<f8"),  # lots in a lot of the basket
         ("basket_ticks", "<f8"),  # weight x ticks of the basket that a tick of this symbol is worth
-        ("bid_ticks", "<i8"),  # from here on of the latest wake-up
+        ("bid_ticks", "<i8"),  # from here on, as of the latest wake-up
         ("bid_lots", "<i8"),
         ("ask_ticks", "<i8"),
         ("ask_lots", "<i8"),
         ("position_lots", "<i8"),
         ("orders_open", "<i8"),
         ("taker_microticks", "<i8"),  # fee of a lot
-        ("taker_ppm", "<i8"),  # and of the notional
+        ("taker_ppm", "<i8"),  # fee in ppm of the notional
     ],
     align=True,
 )
 LEG_SHIFT = 8
-"""A request's kind is a command's kind, plus the leg from this bit on."""
+"""A request's kind is a command's kind, with the leg from this bit on."""
 
 VIEW = np.dtype(
     [
@@ -74,7 +74,7 @@ VIEW = np.dtype(
         ("bid_lots", "<i8"),
         ("ask_ticks", "<i8"),
         ("ask_lots", "<i8"),
-        ("last_ticks", "<i8"),  # of the last trade, 0: none yet
+        ("last_ticks", "<i8"),  # price of the last trade, 0: none yet
         ("traded_lots", "<i8"),  # since the open
         ("bought_lots", "<i8"),  # that buyers took in the book since the open, without auctions
         ("sold_lots", "<i8"),  # that sellers took
@@ -84,7 +84,7 @@ VIEW = np.dtype(
         ("bid_qty", "<i8", (DEPTH_MAX,)),
         ("ask_price", "<i8", (DEPTH_MAX,)),
         ("ask_qty", "<i8", (DEPTH_MAX,)),
-        ("orders_open", "<i8"),  # of this trader
+        ("orders_open", "<i8"),  # open orders of this trader
         ("list_address", "<i8"),
         ("nodes_address", "<i8"),
         ("memory_address", "<i8"),
@@ -94,7 +94,7 @@ VIEW = np.dtype(
         ("flow_address", "<i8"),
         ("flow_count", "<i8"),  # public orders and trades since the start
         ("legs", "<i8"),  # members of the basket
-        ("legs_address", "<i8"),  # set where there are any
+        ("legs_address", "<i8"),  # set if there are any
         ("board_address", "<i8"),  # the symbol's row of Traders.forecast_board
     ],
     align=True,
@@ -105,7 +105,7 @@ REQUESTS = np.dtype(
         ("count", "<i8"),
         ("wake_ns", "<i8"),
         ("dropped", "<i8"),  # requests beyond REQUESTS_MAX
-        ("sleep_ns", "<f8"),  # what the trader gave `sleep`, if that was no time to sleep
+        ("sleep_ns", "<f8"),  # the invalid duration that the trader passed to `sleep`, if any
         ("rows", "<i8", (REQUESTS_MAX, 6)),  # kind, side, price, lots, time in force, flags; or CANCEL, node
     ],
     align=True,
@@ -117,7 +117,7 @@ NODE = np.dtype(
         ("price_ticks", "<i8"),  # 0: market order
         ("open_lots", "<i8"),
         ("sent_ns", "<i8"),  # wake-up that sent the order
-        ("agent", "<i4"),  # index in `agents`; of a free node, the next free node
+        ("agent", "<i4"),  # index in `agents`; for a free node, the next free node
         ("list_index", "<i4"),  # position in its trader's list
         ("side", "<i4"),
         ("cancel_pending", "<i4"),  # a cancel is in flight
@@ -126,7 +126,7 @@ NODE = np.dtype(
 )
 
 NO_WAKE_UP, NO_SLEEP = -1, -2
-"""Of `wake_ns` in REQUESTS: the trader has not called `sleep`; it has, with a duration that is no time to sleep."""
+"""Values of `wake_ns` in REQUESTS: the trader has not called `sleep`; it has called it with an invalid duration."""
 
 # Indices of Traders.counter; SLEEPLESS is 1 + the first agent that slept for no time, 0 if none has
 SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS, SLEEPLESS = (
@@ -136,7 +136,8 @@ SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, 
 
 @pointed
 class Traders(NamedTuple):
-    """N traders (of this host), K nodes, F commands in flight, S symbols. Compiled code sees the arrays through `handle`: `bound` renews it."""
+    """The arrays of N traders (of this host), with K nodes, F commands in flight and S symbols. Compiled code sees them through `handle`, which
+    `bound` renews."""
 
     counter: NDArray[np.int64]  # (16,)
     agents: NDArray[np.void]  # (N,) AGENT

@@ -37,7 +37,7 @@ BUILT_IN = (
 
 
 class Profile(BaseModel):
-    """Parameters of a kind of trader: numbers, and tuples of numbers of fixed length; names end with the unit."""
+    """Parameters of a kind of trader: numbers, and tuples of numbers with fixed length. Names end with the unit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,14 +75,14 @@ class Kind:
 
     @cached_property
     def compiled(self) -> Any:
-        """The function compiled to machine code at `.address`; cached on disk if it comes from a file. PopulationError, with file and line, for
-        one that cannot be compiled."""
+        """The function compiled to machine code at `.address`; cached on disk if it comes from a file. Raises PopulationError, with file and line, if
+        it cannot be compiled."""
         path = os.path.abspath(self.function.__code__.co_filename)
         dtypes = {"agent": AGENT, "profile": self.profile.dtype(), "market": VIEW, "requests": REQUESTS}
         signature = types.void(*map(from_dtype, dtypes.values()))
         try:
             return entry(self.function, signature, keep=os.path.exists(path))
-        except OSError:  # of the cache's folder
+        except OSError:  # the cache's folder is not usable
             raise
         except Exception as error:
             raise not_compiled(error, self.function, dtypes) from error
@@ -97,9 +97,9 @@ def trader(
 ) -> Callable[[Function], Function]:  # fmt: skip
     """Registers a function as a kind of trader that populations can name.
 
-    memory: numbers that it keeps from wake-up to wake-up; depth: levels per side that it sees (0..10); basket: it trades a basket against
-    its members (basket_api.py); forecasts: it reads those of a forecaster, without which a population cannot have it; everywhere: it computes
-    forecasts from public data alone and sends nothing, so that every host runs a copy.
+    memory: how many numbers it keeps between wake-ups; depth: levels per side that it sees (0..10); basket: it trades a basket against its members
+    (basket_api.py); forecasts: it reads forecasts, so its population must have a forecaster; everywhere: it computes forecasts from public data
+    alone and sends nothing, so that every host runs a copy.
     """
     if not 0 <= depth <= DEPTH_MAX or memory < 0:
         raise PopulationError(
@@ -115,12 +115,12 @@ def trader(
 
 
 def kinds_of(module: str) -> list[Kind]:
-    """The kinds that a module of this name has registered."""
+    """The kinds that the module with this name has registered."""
     return [kind for kind in _kinds.values() if kind.function.__module__ == module]
 
 
 def load_kind(name: str) -> Kind:
-    """Imports and returns a kind by name; PopulationError lists the known names."""
+    """Imports and returns a kind by name. Raises PopulationError, which lists the known names, for an unknown one."""
     if name in BUILT_IN:
         importlib.import_module(f"serl.agents.traders.kinds.{name}")
     if name not in _kinds:

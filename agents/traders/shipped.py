@@ -1,4 +1,4 @@
-"""YAML files that come with serl, by name: populations, experiments, LLM traders. Options that take one, and how they are read."""
+"""YAML files that come with serl, by name: populations, experiments, LLM traders. Reads them, and defines the options that take one."""
 
 import difflib
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from serl.exchange.errors import ConfigError
 POPULATIONS, EXPERIMENTS, MINDS = "populations", "experiments", "minds"
 """Folders of serl.configs."""
 DOCS = {POPULATIONS: "traders.md", EXPERIMENTS: "experiments.md", MINDS: "minds.md"}
-"""The page about the files of a folder."""
+"""The documentation page for the files of each folder."""
 
 
 def shipped_names(folder: str) -> list[str]:
@@ -29,7 +29,7 @@ def shipped_populations() -> list[str]:
 
 
 class ShippedFile(click.types.StringParamType):
-    """A shipped name or a YAML file. The shell completes both; `read_yaml` says what is wrong with another."""
+    """An option for a shipped name or a YAML file. The shell completes both; `read_yaml` reports the error for anything else."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self.folder = name, folder
@@ -37,7 +37,8 @@ class ShippedFile(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """See click.ParamType."""
         names = [CompletionItem(name) for name in shipped_names(self.folder) if name.startswith(incomplete)]
-        return [CompletionItem(incomplete, type="file"), *names]  # files first: they make bash forget what came before
+        # files first, because they make bash forget earlier items
+        return [CompletionItem(incomplete, type="file"), *names]
 
 
 POPULATION = ShippedFile("population", POPULATIONS)
@@ -51,7 +52,7 @@ FORECASTER = click.option(
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Advice for an unknown name: the known ones that are close to it, else `otherwise`."""
+    """Advice for an unknown name: known names that are close to it, else `otherwise`."""
     close = difflib.get_close_matches(name, list(known))
     return f"did you mean {' or '.join(close)}?" if close else otherwise
 
@@ -59,11 +60,11 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 def read_yaml(
     source: Path | str, folder: str, error: type[ConfigError], needed: str, near: Path = Path()
 ) -> dict[str, Any]:
-    """The mapping in a YAML file, by its path (relative to `near`), or by its name in a folder of serl.configs.
+    """Reads the mapping in a YAML file, given by path (relative to `near`) or by name in a folder of serl.configs.
 
-    needed: what the mapping must have, for the error. Raises `error` if there is no such file, or no mapping in it.
+    needed: what the mapping must have, for the error message. Raises `error` if there is no such file, or no mapping in it.
     """
-    import yaml  # here, so that --help is quick
+    import yaml  # imported here so that --help is fast
 
     from serl.exchange.yaml_text import parse_yaml
 

@@ -1,4 +1,4 @@
-"""Simulates trading days: a population trades in an in-process market, and the result is a day like any other."""
+"""Simulates trading days: a population trades in an in-process market; the result is a day like any other."""
 
 import hashlib
 import importlib.util
@@ -29,14 +29,14 @@ from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 from serl.history.day import Day, Reference, SymbolReference
 
 TAPE_ROWS, EVENT_ROWS = (16_384, 262_144), 4096
-"""Rows of the tape's first and largest chunk; chunks double in size. Nothing is copied while the market runs."""
+"""Rows of the tape's first and largest chunks, which double in size, and rows of events. Nothing is copied while the market runs."""
 
 
 class Simulation:
     """A market and its traders in this process: `advance` it in steps of any length and inspect it in between.
 
-    What the population's `market` schedules happens as on an exchange: before the traders' commands of the same nanosecond. What is scheduled
-    at the population's close happens at the end.
+    Actions that the population's `market` schedules happen as on an exchange: before the traders' commands of the same nanosecond. Actions
+    scheduled at the population's close happen at the end.
     """
 
     def __init__(self, population: PopulationConfig, seed: int) -> None:
@@ -49,9 +49,9 @@ class Simulation:
         self.time_ns = population.open_ns
         self._chunks = [np.zeros(TAPE_ROWS[0], COMMAND)]
         self._chunk_count = 0
-        """Commands in the last chunk."""
+        """Number of commands in the last chunk."""
         self._full_count = 0
-        """Commands in the chunks before it."""
+        """Number of commands in the chunks before the last."""
         self._events = np.zeros(EVENT_ROWS, EVENT)
         self._kept, self._kept_count = np.zeros(0, EVENT), np.zeros(1, np.int64)
         self._venue: SimulatedVenue | None = None
@@ -73,7 +73,7 @@ class Simulation:
         return np.concatenate([*self._chunks[:-1], self._chunks[-1][: self._chunk_count]])
 
     def advance(self, until_ns: int) -> None:
-        """Runs up to `until_ns` (exclusive). SimulationError for a trader that sleeps for no time."""
+        """Runs up to `until_ns` (exclusive). Raises SimulationError if a trader sleeps for no time."""
         if self._venue is None:
             self._run(until_ns)
         else:
@@ -86,7 +86,7 @@ class Simulation:
         venue.advance(until_ns, last_ns, lambda time_ns: self._run(time_ns) == FINISHED)
 
     def _run(self, until_ns: int) -> int:
-        """Runs the traders up to a time (exclusive), FINISHED, or until PHASE_CHANGED."""
+        """Runs the traders up to a time (exclusive) and returns FINISHED, or PHASE_CHANGED if a phase changes earlier."""
         while True:
             count = self._chunk_count
             status, self._chunk_count = run_market(
@@ -100,7 +100,7 @@ class Simulation:
             self._make_room(status)
 
     def _execute(self, command: Rows) -> None:
-        """Executes a command of the exchange, a COMMAND row (1,)."""
+        """Executes a command of the exchange: a (1,) COMMAND row."""
         self._record(command)
         status = -1
         while status != FINISHED:
@@ -110,7 +110,7 @@ class Simulation:
             self._make_room(status)
 
     def _make_room(self, status: int) -> None:
-        """Makes the room that a compiled function lacked."""
+        """Grows or empties the array that a compiled function found full."""
         if status == TRADERS_FULL:
             self.crowd.grow()
         elif status == TAPE_FULL:
@@ -126,7 +126,7 @@ class Simulation:
         self._chunks.append(np.zeros(min(2 * len(self._chunks[-1]), TAPE_ROWS[1]), COMMAND))
 
     def _record(self, command: Rows) -> None:
-        """Adds a command of the exchange, a COMMAND row (1,), to the tape, and numbers it."""
+        """Numbers a command of the exchange, a (1,) COMMAND row, and adds it to the tape."""
         if self._chunk_count == len(self._chunks[-1]):
             self._add_chunk()
         command["sequence"] = self.count + 1
@@ -154,7 +154,7 @@ class Simulation:
             date="",
             source="simulated",
             first_time_ns=self.population.open_ns,
-            last_time_ns=max(self.time_ns, int(rows["time_ns"].max(initial=0))),  # Ctrl-C ends it on the way to a time
+            last_time_ns=max(self.time_ns, int(rows["time_ns"].max(initial=0))),  # Ctrl-C may end the run within a step
             source_rows=len(rows),
             counts=counts,
             parameters={"population": self.population.name, "seed": self.seed, "sha256": fingerprint(self.population)},
@@ -163,7 +163,7 @@ class Simulation:
 
 
 def symbol_references(population: PopulationConfig) -> tuple[SymbolReference, ...]:
-    """The symbols as in a day file."""
+    """The symbols, as in a day file."""
     return tuple(map(SymbolReference, population.symbol_names, population.tick_sizes))
 
 
@@ -183,8 +183,8 @@ def simulate_many(
 
 
 def fingerprint(population: PopulationConfig) -> str:
-    """SHA-256 prefix of all of a population's settings, and of the source of its modules, in which its traders may be defined; rules of a market
-    count where there are any, as before there were any."""
+    """Prefix of the SHA-256 of all settings of a population and the source of its modules, which may define traders. Market rules are included only if
+    there are any, so that earlier fingerprints stay valid."""
     without = None if population.has_rules else {"market"}
     digest = hashlib.sha256(population.model_dump_json(exclude=without).encode())
     for name in population.modules:
@@ -195,7 +195,7 @@ def fingerprint(population: PopulationConfig) -> str:
 
 
 def tape_hash(events: Rows) -> str:
-    """SHA-256 of the public tape: time, symbol, side, price, quantity and public order number of every change of a book.
+    """SHA-256 of the public tape: time, symbol, side, price, quantity and public order number of every change to a book.
 
     It does not depend on who sent the commands or how they were numbered.
     """

@@ -9,7 +9,7 @@ from serl.exchange.compiling import inlined
 
 @inlined
 def typical_lots(agent: Any) -> int:
-    """The mixture of ABIDES's reference population, at least 1.
+    """Draws from the mixture of ABIDES's reference population, at least 1.
 
     .2 LogNormal(2.9, 1.2), .7 N(100, .15), .06 N(200, .15), .033 N(400, .15), rest N(300, .15).
     """
@@ -22,5 +22,5 @@ def typical_lots(agent: Any) -> int:
 
 @inlined
 def lots_around(agent: Any, median_lots: float, spread: float) -> int:
-    """Log-normal around `median_lots`, at least 1; spread is the standard deviation of the logarithm."""
+    """Draws a log-normal quantity around `median_lots`, at least 1. spread: standard deviation of the logarithm."""
     return max(1, int(median_lots * math.exp(spread * normal(agent)) + 0.5))

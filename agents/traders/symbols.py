@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 
 class SymbolConfig(BaseModel):
-    """A symbol; in YAML its name, or a mapping if it has settings of its own."""
+    """A symbol; in YAML its name, or a mapping if it has its own settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""A simulated day as tables by trader: what each sent, and what it made. docs/tables.md lists their columns."""
+"""Tables of a simulated day by trader: what each sent, and its result. docs/tables.md lists their columns."""
 
 from decimal import Decimal
 from typing import Any
@@ -18,7 +18,7 @@ from serl.history.tables import matches, orders, quotes
 
 
 def order_flow(day: Day, population: PopulationConfig) -> Table:
-    """The `orders` of a simulated day but the exchange's own, with the number of the trader who sent each, and its kind.
+    """The `orders` of a simulated day except the exchange's own, with the number and kind of the trader that sent each.
 
     ConfigError if the day was not simulated with this population.
     """
@@ -31,7 +31,7 @@ def order_flow(day: Day, population: PopulationConfig) -> Table:
 
 
 def traders(day: Day, population: PopulationConfig) -> Table:
-    """A row for each trader of a simulated day: what it sent, traded and holds, and its profit with the position at the last mid, less fees.
+    """A row for each trader of a simulated day: what it sent, traded and holds, and its profit after fees, with the position at the last mid.
 
     ConfigError if the day was not simulated with this population.
     """
@@ -72,12 +72,12 @@ def _require_population(day: Day, population: PopulationConfig) -> None:
 
 
 def _senders(commands: Rows, population: PopulationConfig) -> NDArray[np.int64]:
-    """(n,) the numbers of the traders who sent COMMAND rows: each acts at times of its own, modulo the spacing."""
+    """(n,) numbers of the traders that sent COMMAND rows, found from their times: each trader acts at its own residue modulo the spacing."""
     return commands["time_ns"] % population.spacing_ns
 
 
 def _is_sent(commands: Rows) -> NDArray[np.bool_]:
-    """(n,) which COMMAND rows traders sent: the exchange's own are phases, rules and the like."""
+    """(n,) whether each COMMAND row was sent by a trader; the exchange's own commands are phases, rules and the like."""
     sent: NDArray[np.bool_] = commands["kind"] < CommandKind.END_DAY
     return sent
 
@@ -90,7 +90,7 @@ def _kinds(population: PopulationConfig) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _add_fills(totals: dict[str, Any], fills: Rows, commands: Rows, sender: NDArray[np.int64], also: str) -> None:
-    """Adds FILL rows to the totals of their traders; their lots to the total `also`, too."""
+    """Adds FILL rows to the totals of their traders, and their lots also to the total `also`."""
     owner = sender[find(commands["command_id"], fills["order_id"])]
     lots = fills["qty_lots"]
     signed = np.where(fills["side"] == Side.BUY, lots, -lots)
@@ -102,11 +102,11 @@ def _add_fills(totals: dict[str, Any], fills: Rows, commands: Rows, sender: NDAr
 
 
 def _last_twice_mids(day: Day) -> NDArray[np.int64]:
-    """(symbols,) best bid plus best ask when there were both for the last time, ticks; 0: there never were."""
+    """(symbols,) best bid plus best ask in ticks when both last existed; 0 if they never did."""
     table = quotes(day)
     bid, ask, symbol = table["bid_ticks"], table["ask_ticks"], table.columns["symbol"]
     assert isinstance(symbol, Names)
     twice = np.zeros(len(day.reference.symbols), np.int64)
     both = (bid > 0) & (ask > 0)
-    twice[symbol.codes[both]] = (bid + ask)[both]  # of several values the last stays
+    twice[symbol.codes[both]] = (bid + ask)[both]  # the last of several values is kept
     return twice

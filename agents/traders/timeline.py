@@ -1,4 +1,4 @@
-"""Maps a population's time and command ids to the exchange's time and the session's command ids."""
+"""Converts between a population's time and command ids and those of the exchange and the session."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Timeline:
 
     @classmethod
     def starting_at(cls, offset_ns: int, start_ns: int, next_command_id: int) -> "Timeline":
-        """For traders that start at `start_ns` of the population, in a session that continues at `next_command_id`."""
+        """The timeline of traders that start at `start_ns` of the population, in a session that continues at `next_command_id`."""
         return cls(offset_ns, max(0, next_command_id - (start_ns << REQUEST_BITS)))
 
     def shift_public(self, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""The functions that a trader's function may call; they are inlined into it. Prices in ticks, quantities in lots, times in ns."""
+"""The functions that a trader's function may call; they are inlined into it. Prices are in ticks, quantities in lots, times in ns."""
 
 from typing import Any, LiteralString
 
@@ -22,8 +22,8 @@ NEW, CANCEL = int(CommandKind.NEW), int(CommandKind.CANCEL)
 POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 SECOND_NS = 1_000_000_000
 DOWN, FLAT, UP, VOLUME, FILL_BUY, FILL_SELL = range(6)
-"""What `forecast` gives: probabilities of the mid's move, lots that will trade, probabilities that a lot at the back of the queue at the bid,
-or at the ask, is filled."""
+"""What `forecast` returns: probabilities of the mid's moves, expected volume in lots, and probabilities that a lot at the back of the queue at the
+bid or at the ask is filled."""
 
 _NODE_BYTES = NODE.itemsize
 
@@ -41,7 +41,7 @@ _SIDE, _CANCEL_PENDING = _offset("side"), _offset("cancel_pending")
 def add_request(
     requests: Any, kind: int, side: int, price: int, lots: int, time_in_force: int, flags: int
 ) -> None:  # fmt: skip
-    """Adds a request as it is; the functions below check it first."""
+    """Adds a request unchecked; the functions below check it first."""
     if requests.count >= REQUESTS_MAX:
         requests.dropped += 1
         return
@@ -57,21 +57,21 @@ def add_request(
 
 @inlined
 def limit(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """Sends a limit order for the day; nothing unless price and quantity are positive."""
+    """Sends a limit order for the day; does nothing unless price and quantity are positive."""
     if price_ticks > 0 and qty_lots > 0:
         add_request(requests, NEW, side, price_ticks, qty_lots, DAY, 0)
 
 
 @inlined
 def post(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """Sends a post-only limit order: it is rejected if it would trade on arrival."""
+    """Sends a post-only limit order, which is rejected if it would trade on arrival."""
     if price_ticks > 0 and qty_lots > 0:
         add_request(requests, NEW, side, price_ticks, qty_lots, DAY, POST_ONLY)
 
 
 @inlined
 def take(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """Sends an IOC order: it trades up to its limit at once, the remainder is cancelled."""
+    """Sends an IOC order: it trades up to its limit at once, and the remainder is cancelled."""
     if price_ticks > 0 and qty_lots > 0:
         add_request(requests, NEW, side, price_ticks, qty_lots, IOC, 0)
 
@@ -85,7 +85,7 @@ def market_order(requests: Any, side: int, qty_lots: int) -> None:
 
 @inlined
 def cancel(requests: Any, market: Any, index: int) -> None:
-    """Cancels own order `index` (0 .. market.orders_open - 1), unless a cancel is in flight."""
+    """Cancels own order `index` (0 .. market.orders_open - 1), unless a cancel is already in flight."""
     node = own_node(market, index)
     if load_int32(market.nodes_address + node * _NODE_BYTES + _CANCEL_PENDING) == 0:
         add_request(requests, CANCEL, 0, node, 0, 0, 0)
@@ -100,7 +100,7 @@ def cancel_all(requests: Any, market: Any) -> None:
 
 @inlined
 def sleep(requests: Any, market: Any, duration_ns: float) -> None:
-    """Schedules the next wake-up; a trader that does not call it is not woken again. A duration of at most 0 ends the run with an error."""
+    """Schedules the next wake-up. A trader that does not call this is not woken again. A duration of at most 0 ends the run with an error."""
     if duration_ns > 0:
         requests.wake_ns = market.time_ns + max(int64(1), int64(min(duration_ns, 1e17)))
     else:  # NaN too
@@ -140,7 +140,7 @@ def own_since(market: Any, index: int) -> int:
 
 @inlined
 def recall(market: Any, index: int) -> float:
-    """The number at `index` of the trader's memory; 0 at first."""
+    """The number at `index` of the trader's memory; initially 0."""
     return load_float64(market.memory_address + 8 * index)
 
 
@@ -152,7 +152,7 @@ def remember(market: Any, index: int, value: float) -> None:
 
 @inlined
 def value_at(market: Any, time_ns: int) -> float:
-    """The fundamental value in ticks at any time of the day, also in the future."""
+    """The fundamental value in ticks at any time of the day, including the future."""
     step = (time_ns - market.open_ns) // market.value_step_ns
     step = min(max(step, 0), market.value_count - 1)
     return load_float64(market.value_address + 8 * step)
@@ -166,7 +166,7 @@ def two_sided(market: Any) -> bool:
 
 @inlined
 def mid_ticks(market: Any) -> float:
-    """Mid price. If one side is empty, the price of the other; if both are, the last trade, or else the fundamental value."""
+    """The mid price. If one side is empty, the price of the other; if both are, the price of the last trade, or else the fundamental value."""
     if market.bid_ticks > 0 and market.ask_ticks > 0:
         return 0.5 * (market.bid_ticks + market.ask_ticks)
     if market.bid_ticks + market.ask_ticks > 0:
@@ -194,7 +194,7 @@ def flow_field(market: Any, back: int, field: int) -> int:
 
 @inlined
 def forecast_count(market: Any) -> int:
-    """Number of horizons of the last forecast; 0 if there is none, as within a minute after a book without a side."""
+    """Number of horizons of the last forecast; 0 if there is none, for example within a minute after a book with an empty side."""
     return int64(load_float64(market.board_address + 8 * BOARD_COUNT))
 
 
@@ -212,13 +212,13 @@ def forecast_horizon_s(market: Any, index: int) -> float:
 
 @inlined
 def forecast(market: Any, index: int, which: int) -> float:
-    """What is forecast for horizon `index`: DOWN, FLAT, UP, VOLUME, FILL_BUY or FILL_SELL."""
+    """The forecast for horizon `index`. which: DOWN, FLAT, UP, VOLUME, FILL_BUY or FILL_SELL."""
     return load_float64(market.board_address + 8 * (BOARD_START + FORECAST_NUMBERS * index + 1 + which))
 
 
 @inlined
 def nearest_horizon(market: Any, horizon_s: float) -> int:
-    """The index of the horizon that is nearest to this one; -1 without a forecast."""
+    """Index of the horizon nearest to `horizon_s`; -1 without a forecast."""
     found = -1
     for index in range(forecast_count(market)):
         distance = abs(forecast_horizon_s(market, index) - horizon_s)

@@ -1,4 +1,4 @@
-"""The fundamental value: exogenous, the same for all traders, determined for the whole day by the seed."""
+"""The fundamental value: exogenous, the same for all traders, and determined for the whole day by the seed."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from serl.exchange.compiling import compiled
 
 SECOND_NS = 1_000_000_000
 _FIRST_STREAM = 1_000_003
-"""Stream of the random numbers of symbol 0; the others follow."""
+"""Random number stream of symbol 0; the streams of other symbols follow."""
 _FACTOR_STREAM = _FIRST_STREAM - 1
 
 
@@ -30,9 +30,9 @@ class ValueConfig(BaseModel):
     def path(self, seed: int, symbol: int, duration_ns: int, loading: float = 0.0) -> NDArray[np.float64]:
         """The value at 0, step, 2 step ... to the end; exact Ornstein-Uhlenbeck steps, never below one tick.
 
-        Values of a seed share a factor: the standard normal step of symbol i is z_i = β_i f + sqrt(1 - β_i²) e_i, β_i its loading, f the
-        factor's and e_i its own step (the single-index model of Sharpe, A simplified model for portfolio analysis, 1963). With equal reversion
-        the diffusion's steps of i and j have the correlation β_i β_j. Shocks are each symbol's own.
+        Values of a seed share a factor: the standard normal step of symbol i is z_i = β_i f + sqrt(1 - β_i²) e_i, with its loading β_i, the
+        factor's step f and its own step e_i (the single-index model of Sharpe, A simplified model for portfolio analysis, 1963). With equal
+        reversion, the diffusion steps of i and j have the correlation β_i β_j. Each symbol has its own shocks.
         """
         count = int(duration_ns / (self.step_s * SECOND_NS)) + 2
         random = np.random.Generator(np.random.Philox(key=[seed, _FIRST_STREAM + symbol]))

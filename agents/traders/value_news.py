@@ -1,4 +1,4 @@
-"""News of kind `value`: the fundamental value of a symbol jumps, and its traders notice when they look next."""
+"""News of kind `value`: the fundamental value of a symbol jumps, and its traders notice at their next observation."""
 
 import math
 from collections import deque
@@ -19,8 +19,8 @@ NEVER_NS = 1 << 62
 
 
 def read_day_news(path: Path, population: PopulationConfig, until_ns: int) -> tuple[News, ...]:
-    """The messages of a file for `serl news send` from the population's open to before `until_ns`, numbered. Raises ConfigError for a file
-    without times, and for a symbol that the population does not have."""
+    """The messages from the population's open to before `until_ns` in a file for `serl news send`, numbered. Raises ConfigError for a file without
+    times, and for a symbol that the population does not have."""
     messages = read_news_file(path)
     for message in messages:
         if message.time_ns == AT_ONCE:
@@ -33,7 +33,7 @@ def read_day_news(path: Path, population: PopulationConfig, until_ns: int) -> tu
 
 
 class Shock(NamedTuple):
-    """What a symbol (its number in the population) is worth after `time_ns`."""
+    """The value of a symbol (its number in the population) after `time_ns`."""
 
     time_ns: int
     symbol: int
@@ -41,10 +41,10 @@ class Shock(NamedTuple):
 
 
 class ValueNews:
-    """The shocks that are still to come, and the (S, T) paths of the values, which it changes in place: compiled traders read them.
+    """The pending shocks, and the (S, T) paths of the values, which it changes in place because compiled traders read them.
 
-    A value jumps to that of the message and goes on from there with the moves it would have made, and reverts to its mean as before: as after
-    a shock of the population's own. Only times from the open on count. Values that follow it move with it; that of a basket follows from
+    A value jumps to that of the message, then continues with the moves that it would have made, and reverts to its mean as before, as after a
+    shock of the population's own. Only times from the open on count. Values that follow it move with it; the value of a basket follows from
     those of its members.
     """
 
@@ -63,7 +63,7 @@ class ValueNews:
         self._waiting: deque[Shock] = deque()
 
     def add(self, message: News, offset_ns: int = 0) -> None:
-        """Adds a message, if it gives the value of one of the population's symbols. Messages come in order of time.
+        """Adds a message if it gives the value of one of the population's symbols. Messages must come in order of time.
 
         offset_ns: time of the message minus that of the population.
         """
@@ -72,12 +72,12 @@ class ValueNews:
             self._waiting.append(Shock(message.time_ns - offset_ns, number, message.value))
 
     def shift(self, offset_ns: int) -> None:
-        """Moves the messages so far to the time of a population that starts: time of the messages minus that of the population."""
+        """Shifts the messages so far to the time of a population that starts. offset_ns: time of the messages minus that of the population."""
         self._waiting = deque(shock._replace(time_ns=shock.time_ns - offset_ns) for shock in self._waiting)
 
     def advance(self, time_ns: int, until_ns: int, run: Callable[[int], None]) -> None:
-        """Runs the traders from `time_ns` to `until_ns` (exclusive), and changes the values on the way: a wake-up at the time of a message
-        sees the value before it."""
+        """Runs the traders from `time_ns` to `until_ns` (exclusive), and changes the values on the way. A wake-up at the time of a message sees the
+        value before it."""
         while (shock_ns := self._waiting[0].time_ns if self._waiting else NEVER_NS) < until_ns:
             if shock_ns >= time_ns:
                 run(shock_ns + 1)

@@ -1,4 +1,4 @@
-"""A simulated market with rules of its own: what the schedule of an exchange acts on in process."""
+"""A simulated market with rules, on which the schedule of an exchange acts in process."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from serl.exchange.records import EVENT, Rows
 from serl.exchange.schedule import Schedule
 
 EXCHANGE = 0
-"""The participant that sends the exchange's own commands; the traders are the same one, as in a recorded day."""
+"""The participant that sends the exchange's own commands. The traders are the same participant, as in a recorded day."""
 
 
 def _not_attached(*_: object) -> NoReturn:
@@ -21,10 +21,10 @@ def _not_attached(*_: object) -> NoReturn:
 
 
 class SimulatedVenue:
-    """See `serl.exchange.venue.Venue`; its own reader of events.
+    """See `serl.exchange.venue.Venue`. It is also its own reader of events.
 
-    `execute` executes one of the exchange's own commands, a COMMAND row (1,); `next_arrival_ns` returns when the next command of anybody else
-    arrives. `kept` has room for trades and phases, which bands read, if there are such bands; `kept_count` says how many there are.
+    `execute` executes one of the exchange's own commands, a (1,) COMMAND row; `next_arrival_ns` returns when the next command of another
+    participant arrives. `kept` holds trades and phases for price bands that need them; `kept_count` is their number.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SimulatedVenue:
         self.time_ns, self.event_sequence = population.open_ns, 0
         self._reached_ns = population.open_ns
         self._follows = any(symbol.band_ppm for symbol in config.symbols)
-        """Whether price bands follow the market, so that its trades are kept for them."""
+        """Whether price bands follow the market, so that its trades must be kept."""
         self._kept_rows = 8 * event_rows if self._follows else 0
         self.kept = np.zeros(self._kept_rows, EVENT)
         self.kept_count = np.zeros(1, np.int64)
@@ -46,11 +46,11 @@ class SimulatedVenue:
         self._config = config
 
     def attach(self, execute: Callable[[Rows], None], next_arrival_ns: Callable[[], int]) -> None:
-        """Gives it other functions than those it was made with."""
+        """Replaces the functions given to the constructor."""
         self._execute, self._next_arrival_ns = execute, next_arrival_ns
 
     def copy(self, market: Market) -> "SimulatedVenue":
-        """The same for a copy of its market, between two calls of `advance`. `attach` its functions before you use it."""
+        """A copy for a copy of the market, made between two calls of `advance`. Call `attach` before you use it."""
         other = copy.copy(self)
         other.market = market
         other.attach(_not_attached, _not_attached)
@@ -62,7 +62,7 @@ class SimulatedVenue:
         return other
 
     def trim(self) -> None:
-        """Gives up the room for more events in `kept`, of a copy that is only copied again."""
+        """Releases the unused room in `kept`, for a copy that will only be copied again."""
         self.kept = self.kept[: self.kept_count[0]].copy()
 
     def _now_ns(self) -> int:
@@ -72,17 +72,17 @@ class SimulatedVenue:
         return self._next_arrival_ns()
 
     def start(self) -> None:
-        """Applies the rules; call it once the market can execute commands."""
+        """Applies the rules. Call it once the market can execute commands."""
         self.schedule.start(self._config, {}, self.time_ns)
 
     def advance(self, until_ns: int, last_ns: int, run: Callable[[int], bool]) -> None:
-        """Runs everybody's commands before `until_ns`, and what is scheduled up to `last_ns`, in order.
+        """Runs everybody's commands before `until_ns`, and scheduled commands up to `last_ns`, in order.
 
-        `run` executes everybody's commands before a time; it returns early, with False, after one that changed a symbol's phase.
+        `run` executes everybody's commands before a time; it returns early, with False, after a command that changed a symbol's phase.
         """
 
         def run_before(time_ns: int) -> None:
-            """Up to a time (exclusive), or to what becomes due earlier."""
+            """Runs up to a time (exclusive), or to what becomes due earlier."""
             while (due_ns := self._due_ns(time_ns)) > self._reached_ns:
                 if run(due_ns):
                     self._reached_ns = due_ns
@@ -92,7 +92,7 @@ class SimulatedVenue:
             run_before(until_ns)
 
     def _due_ns(self, until_ns: int) -> int:
-        """How far the market may run before the schedule must be asked again. Bands are looked at each second."""
+        """How far the market may run before the schedule must be checked again. Bands are checked every second."""
         if self._follows:
             until_ns = min(until_ns, (self._reached_ns // SECOND_NS + 1) * SECOND_NS)
         return min(until_ns, self.schedule.next_ns)
@@ -104,7 +104,7 @@ class SimulatedVenue:
             self.note(int(rows["time_ns"][number]))
 
     def note(self, time_ns: int) -> None:
-        """Something was executed at a time."""
+        """Notes that something was executed at a time."""
         self.time_ns = time_ns
         self.event_sequence += 1
 
@@ -113,7 +113,7 @@ class SimulatedVenue:
         self._kept_before += self.new()
 
     def read_events(self) -> "SimulatedVenue":
-        """See Venue. There is one reader: the bands."""
+        """See Venue. The only reader is the price bands."""
         return self
 
     def newest(self) -> Iterator[Rows]:

@@ -1,4 +1,4 @@
-"""`serl flow train`: a generated order flow, learnt from real days."""
+"""`serl flow`: trains generated order flow on real days, continues days with it, and changes it by scenarios."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +39,8 @@ def train_command(
 ) -> None:  # fmt: skip
     """Train a network on the messages of the training hours of one or more days (day files or LOBSTER zip files).
 
-    It writes a population whose one trader generates the whole flow, for `serl simulate`, `serl exchange start --with` and wherever else a
-    population goes, and OUTPUT.json with the scores in held-out hours.
+    Writes a population whose one trader generates the whole flow, for `serl simulate`, `serl exchange start --with` and other commands that take a
+    population, and OUTPUT.json with the scores in held-out hours.
     """
     import json
 
@@ -90,7 +90,7 @@ def train_command(
 def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: str | None) -> None:
     """Let a trained FLOW continue a DAY (a day file or LOBSTER zip file) from a time on.
 
-    It writes a population that opens then, with the orders of the day's book and their ages. `serl simulate` with
+    Writes a population that opens at this time, with the orders of the day's book and their ages. `serl simulate` with
     several seeds gives several continuations.
     """
     from serl.extras import require_day_files

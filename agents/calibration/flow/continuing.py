@@ -1,4 +1,4 @@
-"""A generated flow that continues a recorded day: it begins with the day's book at a moment, and with the averages of the messages before it."""
+"""A generated flow that continues a recorded day: it starts with the day's book at a given time, and the averages of the messages before it."""
 
 import dataclasses
 
@@ -17,8 +17,8 @@ from serl.history.day import Day
 
 
 def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> PopulationConfig:
-    """A population that continues the first symbol of a day from a time on, with a trained flow. CalibrationError unless the population is a flow that is
-    still open then, with the day's tick size, and the day's book has both sides."""
+    """A population that continues the first symbol of a day from a time on, with a trained flow. Raises CalibrationError unless the population is a flow
+    that is still open then and has the day's tick size, and the day's book has both sides."""
     profile = flow_profile(flow)
     tick_size = day.reference.symbols[0].tick_size
     if float(tick_size) != float(flow.tick_sizes[0]):
@@ -43,7 +43,7 @@ def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> Popula
 
 
 def _orders_at(before: Day, at_ns: int, levels: int) -> Floats:
-    """(n, 4) the displayed orders of the best levels after these commands, by age. An order whose arrival the source does not tell counts from
+    """(n, 4) displayed orders of the best levels after these commands, by age. The age of an order whose arrival the source does not show counts from
     the day's first message."""
     _, commands, _ = symbol_commands(before, None)
     market = history_market(commands)

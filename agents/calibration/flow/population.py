@@ -1,4 +1,4 @@
-"""The population that a trained flow is."""
+"""The population of a trained flow."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ LATENCY_US = 1.0
 
 
 def tables_of(windows: list[Tape], start_ns: int, end_ns: int) -> Numbers:
-    """What a trader of the flow needs beside the network: gaps and sizes at the last visible level, the spread at the opening, and the hours
-    that it knows. CalibrationError if the book never shows all its levels."""
+    """The tables that a flow needs in addition to the network: gaps and sizes at the last visible level, the spread at the opening, and its training
+    hours. Raises CalibrationError if the book never shows all its levels."""
     shown = windows[0].levels
     gaps, lots, spreads = [], [], []
     for window in windows:
@@ -47,7 +47,7 @@ def flow_population(numbers: str, name: str, tick_size: str, mid_ticks: float) -
 
 
 def flow_profile(flow: PopulationConfig) -> NeuralFlowProfile:
-    """The profile of a trained flow. CalibrationError for other populations."""
+    """The profile of a trained flow. Raises CalibrationError for other populations."""
     kinds = [group.trader for group in flow.groups]
     if kinds != ["neural_flow"] or len(flow.symbols) != 1:
         raise CalibrationError(
@@ -59,15 +59,15 @@ def flow_profile(flow: PopulationConfig) -> NeuralFlowProfile:
 
 
 def with_profile(flow: PopulationConfig, name: str, changes: dict[str, Any], **settings: Any) -> PopulationConfig:
-    """A flow under another name, with changes of its profile and settings of the population."""
+    """A flow under another name, with changes to its profile and to the population's settings."""
     values: dict[str, Any] = {**flow.model_dump(exclude_defaults=True), "name": name, **settings}
     values["groups"][0]["profile"] = {**flow.groups[0].profile, **changes}
     return check_population(values, name)
 
 
 def in_scenario(flow: PopulationConfig, volatility: float, value_lean: float | None, name: str) -> PopulationConfig:
-    """A flow with `volatility` times the volatility that it has, which follows the value with `value_lean`; None: as it does. CalibrationError for
-    other populations."""
+    """A flow with `volatility` times its volatility, which follows the value with `value_lean` (None: unchanged). Raises CalibrationError for other
+    populations."""
     profile = flow_profile(flow)
     lean = profile.value_lean if value_lean is None else value_lean
     return with_profile(flow, name, {"pace": profile.pace * volatility**2, "value_lean": lean})

@@ -1,4 +1,4 @@
-"""What the network learns from: each message of a tape as a token, with the inputs before it."""
+"""The training samples of the network: each message of a tape as a token, with the inputs before it."""
 
 import math
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from serl.exchange.compiling import compiled, inlined
 
 NO_TOKEN = -1
 KNOWN_ORDERS = 8
-"""Orders at a price of which the arrival is remembered, the youngest first."""
+"""Number of orders at a price whose arrival is remembered, the youngest first."""
 MESSAGES_MIN = 5000
 
 
@@ -48,19 +48,19 @@ class Samples:
     token: Ints
     """[n]."""
     lots: Ints
-    """[n] size of a limit order or of a trade, what it takes beyond the touch if it trades through it; 0 where there is none to learn."""
+    """[n] size of a limit order or trade; for a trade through the touch, the lots beyond it; 0 where there is no size to learn."""
     age_log_s: Floats
-    """[n] of the cancelled order; NaN where it is not known, or nothing is cancelled."""
+    """[n] ln age of the cancelled order; NaN where it is not known, or nothing is cancelled."""
     wait_log_s: Floats
-    """[n] to the next message."""
+    """[n] ln wait until the next message."""
     inputs: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    """[2, n, INPUTS] as the book is, and with its sides exchanged."""
+    """[2, n, INPUTS] inputs for the book as it is, and with its sides exchanged."""
     left_out: int
-    """Messages without a token: before a one-sided book, or out of view."""
+    """Number of messages without a token: at a one-sided book, or out of view."""
 
 
 def samples_of(tape: Tape) -> Samples:
-    """The samples of a window. CalibrationError if it has too few messages."""
+    """The samples of a window. Raises CalibrationError if it has too few messages."""
     token = tokens_of(tape)
     kept = np.flatnonzero(token != NO_TOKEN)[:-1]
     if len(kept) < MESSAGES_MIN:
@@ -79,7 +79,7 @@ def samples_of(tape: Tape) -> Samples:
 
 
 def averages_after(tape: Tape, end_ns: int) -> Floats:
-    """[STATE] the averages of flow_features.py at `end_ns`, after all messages of a tape. CalibrationError if none has a token."""
+    """[STATE] averages of flow_features.py at `end_ns`, after all messages of a tape. Raises CalibrationError if none has a token."""
     token = tokens_of(tape)
     kept = np.flatnonzero(token != NO_TOKEN)
     if not len(kept):
@@ -104,7 +104,7 @@ def _walk(tape: Tape, token: Ints, kept: Ints, wait_ns: Ints) -> tuple[Any, Floa
 
 
 def tokens_of(tape: Tape) -> Ints:
-    """[n] the token of each message; NO_TOKEN before a one-sided book, and for prices out of view."""
+    """[n] token of each message; NO_TOKEN at a one-sided book, and for prices out of view."""
     n, side = len(tape), tape.side.astype(np.int64)
     rows = np.arange(n)
     own, other = tape.book_ticks[rows, side], tape.book_ticks[rows, 1 - side]
@@ -134,7 +134,7 @@ def tokens_of(tape: Tape) -> Ints:
 
 
 def _lots(tape: Tape, token: Ints) -> Ints:
-    """[n] the size that is learnt; see Samples."""
+    """[n] size to learn; see Samples."""
     local = token % LOCAL
     rows, opposite = np.arange(len(tape)), 1 - tape.side.astype(np.int64)
     beyond = np.maximum(1, tape.qty_lots - tape.book_lots[rows, opposite, 0])
@@ -144,7 +144,8 @@ def _lots(tape: Tape, token: Ints) -> Ints:
 
 @inlined
 def _note_orders(arrived_ns: Ints, message: Ints) -> None:
-    """Adds an arrival to the orders known at its price, or takes a cancelled one out. Executed ones go when their level does: see _known."""
+    """Adds an arrival to the orders known at its price, or removes a cancelled order. Executed orders are removed with their level; see
+    _forget_level."""
     kind, side, place, time_ns, entered_ns = message[0], message[1], message[2], message[3], message[4]
     known = arrived_ns[side, place]
     if kind == LIMIT:
@@ -162,7 +163,7 @@ def _note_orders(arrived_ns: Ints, message: Ints) -> None:
 
 @inlined
 def _forget_level(arrived_ns: Ints, message: Ints, ticks: Ints, low: int) -> None:
-    """Forgets the orders of a price where a limit order opens a level: they were executed."""
+    """Forgets the orders at a price where a limit order opens a level, because they were executed."""
     if message[0] == LIMIT:
         for level in range(ticks.size):
             if ticks[level] == message[2] + low:
@@ -176,7 +177,7 @@ def _write_inputs(
     address: int, scratch: Floats, kept: Ints, token: Ints, messages: Ints, wait_s: Floats, book_ticks: Ints, book_lots: Ints, low: int,
     arrived_ns: Ints, inputs: Floats,
 ) -> None:  # fmt: skip
-    """Runs through the messages; `address` is that of `scratch`."""
+    """Writes the inputs, message by message. address: address of `scratch`."""
     state, book, own = address, address + 8 * STATE, address + 8 * (STATE + BOOK)
     shown = book_ticks.shape[2]
     for place in range(kept.size):

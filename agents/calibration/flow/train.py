@@ -1,7 +1,7 @@
 """A complete training of a flow: sample, train several networks, keep the one that simulates the training hours best, score it.
 
-That a network predicts the next message well does not say that the market which it generates stays where real days are: it meets the states
-that its own errors lead to. So the choice among networks is by simulated training hours, not by likelihood.
+A network that predicts the next message well does not necessarily generate a market that stays close to real days, because it meets the states to
+which its own errors lead. So networks are chosen by simulated training hours, not by likelihood.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +24,12 @@ from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 
 VARIANTS: dict[str, tuple[int, ...]] = {"all inputs": (), "without slow inputs": (*SLOW_INPUTS, *HOUR_INPUTS)}
-"""Inputs that the networks do not get."""
+"""Inputs withheld from the networks of each variant."""
 ATTEMPTS = 2
-"""Networks of each variant."""
+"""Number of networks per variant."""
 TRIAL_SEEDS = 2
 UNUSABLE = 2.0
-"""More than any distance."""
+"""The distance of an unusable network; larger than any distance."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Attempt:
     variant: str
     trained: Trained
     simulated_l1: float
-    """Mean L1 of simulated training hours to the real ones."""
+    """Mean L1 between simulated and real training hours."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TrainedFlow:
     days: list[CalibrationDay]
     """The training days, then the test days."""
     messages: int
-    """Of the training hours."""
+    """Number of messages in the training hours."""
     tried: list[Attempt]
     best: Attempt
     population: PopulationConfig
@@ -76,7 +76,7 @@ class TrainedFlow:
         return {name: mean_scores([one[name] for one in chosen]) for name in chosen[0]} if chosen else {}
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers, without the network's."""
+        """All numbers, except those of the network."""
         return {
             "seed": self.plan.seed, "messages": self.messages,
             "tried": [
@@ -97,7 +97,8 @@ def train_flow(
     days: Sequence[NamedDay], plan: FlowPlan, *, tests: Sequence[NamedDay] = (), symbol: str | None = None, levels: int = 0,
     on_epoch: Callable[[], object] = lambda: None, on_score: Callable[[str], object] = lambda name: None,
 ) -> TrainedFlow:  # fmt: skip
-    """Trains on the training hours of days and scores in their held-out hours and those of the test days. Errors as cut_days and samples_of."""
+    """Trains on the training hours of days, and scores in their held-out hours and those of the test days. Raises the errors of cut_days and
+    samples_of."""
     cut = cut_days(days, tests, plan.train, plan.held_out, symbol=symbol, levels=levels, touch_only=None)
     training = [one.train for one in cut if one.train is not None]
     tapes, tick_size = [one.tape for one in training], cut[0].symbol.tick_size
@@ -136,7 +137,7 @@ def train_flow(
 
 
 def _simulated_l1(population: PopulationConfig, plan: FlowPlan, training: Sequence[Window]) -> float:
-    """Mean L1 of simulated training hours to the real ones; UNUSABLE if there is nothing to compare."""
+    """Mean L1 between simulated and real training hours; UNUSABLE if there is nothing to compare."""
     seeds = [SEARCH_SEEDS * plan.seed + number for number in range(TRIAL_SEEDS)]
     try:
         return mean_scores(score(population, seeds, training)).mean_l1.mean

@@ -1,4 +1,4 @@
-"""Training: the likelihood of each message's token, wait, size and age, given the inputs before it."""
+"""Training maximises the likelihood of each message's token, wait, size and age, given the inputs before it."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -21,28 +21,28 @@ EPOCHS_MAX, PATIENCE = 20, 3
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 512, 1e-3, 1e-4
 DROPOUT = 0.1
 VALIDATION_SHARE = 0.1
-"""The last part of the training hours decides when training stops."""
+"""Share of the training hours, at their end, that decides when training stops."""
 ATOM_SHARE, ATOMS_MAX = 0.01, 16
-"""Sizes that at least this share of the orders have are classes of their own."""
+"""Sizes that at least this share of the orders has are separate classes, at most ATOMS_MAX."""
 TAIL_CLASSES = 6
-"""Of the classes of waits, ages and sizes: see `shares`."""
+"""Number of tail classes of waits, ages and sizes; see `shares`."""
 NOTHING = -100
-"""A target that is not there; torch's `ignore_index`."""
+"""A missing target; torch's `ignore_index`."""
 
 Numbers = dict[str, NDArray[Any]]
-"""By name of flow_network.PARTS."""
+"""Arrays by the names of flow_network.PARTS."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The network, and how its training went."""
+    """The network and the history of its training."""
 
     numbers: Numbers
     nats: list[float] = field(default_factory=list)
     """Mean negative log-likelihood of a message of the validation part, after each epoch; [0] before the first."""
 
     def text(self) -> str:
-        """The numbers as a profile has them."""
+        """The numbers as text, for a profile."""
         parts = [np.ascontiguousarray(self.numbers[name], "<f4").reshape(shape) for name, shape in PARTS.items()]
         return base64.b64encode(b"".join(part.tobytes() for part in parts)).decode()
 
@@ -78,7 +78,7 @@ def _is_cancel(token: Ints) -> Any:
 
 
 def classes_of(days: Sequence[Samples]) -> Classes:
-    """Classes of equal frequency; frequent sizes have classes of their own. CalibrationError without cancellations whose ages could be learnt."""
+    """Classes of equal frequency; frequent sizes are separate classes. Raises CalibrationError without cancellations from which ages can be learnt."""
     wait = np.concatenate([one.wait_log_s for one in days])
     age = np.concatenate([one.age_log_s[~np.isnan(one.age_log_s)] for one in days])
     if not len(age):
@@ -91,8 +91,8 @@ def classes_of(days: Sequence[Samples]) -> Classes:
 
 
 def shares(count: int) -> Floats:
-    """[count + 1] probabilities from 0 to 1: equal steps, but the last TAIL_CLASSES each halve what is left above. Draws are uniform within a class,
-    so wide classes of rare large values would have the wrong mean."""
+    """[count + 1] probabilities from 0 to 1: equal steps, except that each of the last TAIL_CLASSES halves what is left above. Draws are uniform within
+    a class, so wide classes of rare large values would have the wrong mean."""
     body = count - TAIL_CLASSES
     tail = 1.0 - 0.5 ** np.arange(1, TAIL_CLASSES + 1) / body
     return np.concatenate([np.arange(body) / body, tail, [1.0]]) if body > 0 else np.linspace(0.0, 1.0, count + 1)
@@ -121,8 +121,8 @@ def _size_classes(lots: Ints) -> tuple[Floats, Floats]:
 def train(
     days: Sequence[Samples], tables: Numbers, seed: int, without: Sequence[int] = (), on_epoch: Callable[[], object] = lambda: None
 ) -> Trained:  # fmt: skip
-    """Trains until the validation part has not improved for PATIENCE epochs. Each message is learnt twice, as it is and with the sides exchanged,
-    so that neither side is preferred. `without`: inputs that the network does not get. Seeded."""
+    """Trains until the validation part has not improved for PATIENCE epochs. Each message is used twice, as it is and with the sides exchanged, so that
+    neither side is preferred. without: inputs withheld from the network. The seed determines the result."""
     import torch
 
     classes = classes_of(days)
@@ -140,7 +140,7 @@ def train(
 
 
 Half = tuple[Any, Any]
-"""Inputs and targets."""
+"""(inputs, targets)."""
 
 
 def _split(samples: Samples, classes: Classes) -> tuple[Half, Half]:
@@ -156,7 +156,7 @@ def _split(samples: Samples, classes: Classes) -> tuple[Half, Half]:
 
 
 def _joined(halves: Sequence[Half]) -> Half:
-    """Those of all days."""
+    """Joins the halves of all days."""
     return np.concatenate([one[0] for one in halves]), np.concatenate([one[1] for one in halves])
 
 

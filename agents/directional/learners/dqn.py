@@ -1,4 +1,4 @@
-"""Deep Q-learning of discrete positions: double (van Hasselt et al. 2016, arXiv 1509.06461) and duelling (Wang et al. 2016, arXiv 1511.06581)."""
+"""Deep Q-learning for discrete positions: double (van Hasselt et al. 2016, arXiv 1509.06461) and duelling (Wang et al. 2016, arXiv 1511.06581)."""
 
 import copy
 import dataclasses
@@ -43,15 +43,15 @@ class Batch(NamedTuple):
     actions: Tensor
     """(B,) int64"""
     rewards: Tensor
-    """(B,) scaled."""
+    """(B,) scaled rewards."""
     next_observations: Tensor
-    """(B, features), before a new window begins."""
+    """(B, features) next observations, before a new window begins."""
     continues: Tensor
-    """(B,) 1, or 0 where the window ended."""
+    """(B,) 1, or 0 where the window has ended."""
 
 
 class DuellingNetwork(nn.Module):
-    """Values V + A - mean A of each action."""
+    """Computes the value V + A - mean A of each action."""
 
     def __init__(self, features: int, actions: int, hidden: int, seed: int) -> None:
         super().__init__()
@@ -67,17 +67,17 @@ class DuellingNetwork(nn.Module):
 
 
 class Auxiliary(Protocol):
-    """What else a learner learns from, see router.py."""
+    """An additional loss of a learner; see router.py."""
 
     def remember(self, batch: Batch, targets: Tensor) -> None:
-        """Takes in transitions and the values (B,) that were learnt for their actions."""
+        """Records transitions and the target values (B,) of their actions."""
 
     def loss(self, batch: Batch, values: Tensor) -> Tensor:
-        """A further loss of the values (B, actions)."""
+        """The additional loss for the values (B, actions)."""
 
 
 class DQN:
-    """A learner over one environment with discrete positions. The seed determines everything. Raises `ConfigError` if it would never learn."""
+    """A learner in one environment with discrete positions. The seed determines everything. Raises `ConfigError` if it would never learn."""
 
     def __init__(
         self, env: DirectionalVectorEnv, config: DQNConfig, network: nn.Module, auxiliary: Auxiliary | None = None
@@ -95,13 +95,13 @@ class DQN:
         self._observations, _ = env.reset(seed=config.seed)
 
     def train(self) -> nn.Module:
-        """All steps; the network."""
+        """Trains for all steps; returns the network."""
         while self.steps < self.config.steps:
             self.update()
         return self.network
 
     def update(self) -> None:
-        """One decision in every environment, and a gradient step."""
+        """Makes one decision in every environment and takes a gradient step."""
         env = self.env
         actions = self._actions()
         following, rewards, done, _, info = env.step(actions)
@@ -147,14 +147,14 @@ class DQN:
 
 
 def require_discrete(env: DirectionalVectorEnv) -> None:
-    """ConfigError unless the positions are discrete."""
+    """Raises ConfigError unless the positions are discrete."""
     if env.config.actions != "discrete":
         raise ConfigError(f"actions: expected discrete positions for Q-learning, got {env.config.actions}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Greedy:
-    """The position of the highest value. See `Rule`."""
+    """Takes the position with the highest value. See `Rule`."""
 
     network: nn.Module
     name: str

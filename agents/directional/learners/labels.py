@@ -1,6 +1,6 @@
-"""Windows of the training days by what the market did in them: the chunks of market decomposition (Zong et al. 2024, MacroHFT, arXiv 2406.14537).
+"""Labels windows of the training days by what the market did in them, like the market decomposition of MacroHFT (Zong et al. 2024, arXiv 2406.14537).
 
-Hindsight is for training only: sub-policies learn in the windows of one label each; who chooses among them sees the present.
+Hindsight is used only in training: each sub-policy learns in the windows of one label; the router that chooses among them sees only the present.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ from serl.exchange.records import Rows
 
 TREND, VOLATILITY = ("falling", "level", "rising"), ("calm", "medium", "volatile")
 LABELS = (*TREND, *VOLATILITY)
-"""Thirds of the windows by the slope of the mid, and thirds by its volatility: each window has one of both."""
+"""Thirds of the windows by the slope of the mid, and thirds by its volatility; each window has one label of each kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AmongWindows:
-    """A `Sampler` of given windows."""
+    """A `Sampler` that draws from given windows."""
 
     rows: Rows
 
@@ -29,7 +29,7 @@ class AmongWindows:
 
 
 def labelled_windows(env: DirectionalVectorEnv, count: int, seed: int) -> dict[str, AmongWindows]:
-    """The windows of each of LABELS, of `count` that are drawn. The environment plays them without a position."""
+    """Draws `count` windows and returns those of each label. The environment plays them without a position."""
     if count < 3 * env.num_envs:
         raise ConfigError(
             f"count: expected at least {3 * env.num_envs} windows, three for each environment, got {count}"
@@ -50,7 +50,7 @@ def labelled_windows(env: DirectionalVectorEnv, count: int, seed: int) -> dict[s
 
 
 def _mids(env: DirectionalVectorEnv, windows: Rows) -> NDArray[np.float64]:
-    """(steps, N) mids after each decision of N windows, the last one aside, at which new windows begin."""
+    """(steps, N) mids after each decision of N windows, except the last, after which new windows begin."""
     env.reset(seed=0, options={"episodes": windows})
     found = []
     for _ in range(int(windows["steps"][0]) - 1):

@@ -1,4 +1,4 @@
-"""PPO of continuous positions."""
+"""PPO for continuous positions."""
 
 import dataclasses
 from typing import Any
@@ -11,11 +11,11 @@ from serl.agents.learning.training import learnt_policy
 from serl.exchange.errors import ConfigError
 
 SETTINGS = PPOConfig(rollout_steps=100, minibatch=800, gamma=0.99, gae_lambda=0.95, reward_scale=0.1, entropy=0.001)
-"""Where a caller gives only steps and a seed."""
+"""Default settings, for callers that give only steps and a seed."""
 
 
 def train_ppo(env: DirectionalVectorEnv, steps: int, seed: int, config: PPOConfig = SETTINGS) -> Policy:
-    """A policy that PPO learns in an environment with continuous positions. Raises `ConfigError` for another."""
+    """Trains a policy with PPO in an environment with continuous positions. Raises `ConfigError` for other environments."""
     if env.config.actions != "continuous":
         raise ConfigError(f"actions: expected continuous positions for PPO, got {env.config.actions}")
     return learnt_policy(env, config.model_copy(update={"steps": steps, "seed": seed}), NetworkConfig())
@@ -23,7 +23,7 @@ def train_ppo(env: DirectionalVectorEnv, steps: int, seed: int, config: PPOConfi
 
 @dataclasses.dataclass
 class PPOPositions:
-    """The central position of a policy. See `Rule`."""
+    """Takes the central position of a policy. See `Rule`."""
 
     policy: Policy
     name: str

@@ -1,10 +1,10 @@
 """A router over sub-policies, after MacroHFT (Zong et al. 2024, KDD, arXiv 2406.14537).
 
-One duelling double DQN learns in the windows of each label (labels.py). Then the router learns to weigh them, in all windows: Q(o, a) = sum_k w_k(o)
-Q_k(o, a), with weights from a softmax, the sub-policies fixed. A memory of past observations, actions and values pulls its values towards what
-similar situations gave: the loss has alpha times the squared difference to the mean value of the nearest remembered observations with the same action.
-In the paper the sub-policies are conditioned on a context by adaptive layer norm, and keys of the memory are hidden features; here networks see the
-observation alone, and it is the key.
+One duelling double DQN learns in the windows of each label (labels.py). Then the router learns in all windows to weigh these fixed sub-policies:
+Q(o, a) = sum_k w_k(o) Q_k(o, a), with weights from a softmax. A memory of past observations, actions and values pulls its values towards those of
+similar situations: the loss includes alpha times the squared difference from the mean value of the nearest remembered observations with the same
+action. In the paper, adaptive layer norm conditions the sub-policies on a context, and hidden features are the keys of the memory. Here networks see
+only the observation, which is also the key.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ class Router(nn.Module):
 
 
 class Memory:
-    """The last decisions: an `Auxiliary` of a DQN."""
+    """A memory of the last decisions: an `Auxiliary` of a DQN."""
 
     def __init__(self, config: RouterConfig, features: int) -> None:
         self._config = config
@@ -95,14 +95,14 @@ class Memory:
 
 
 def train_dqn(env: DirectionalVectorEnv, config: DQNConfig) -> nn.Module:
-    """A duelling network that learns in an environment. Raises `ConfigError` unless its positions are discrete."""
+    """Trains a duelling network in an environment. Raises `ConfigError` unless its positions are discrete."""
     require_discrete(env)
     features, actions = env.single_observation_space.shape[0], env.single_action_space.n
     return DQN(env, config, DuellingNetwork(features, actions, config.hidden, config.seed)).train()
 
 
 def train_router(config: DirectionalConfig, settings: RouterConfig, environments: int, seed: int) -> Router:
-    """Sub-policies and their router, on training days. Raises `ConfigError`."""
+    """Trains sub-policies and their router on training days. Raises `ConfigError`."""
     market = position_market(config, environments)
 
     def env_of(sampler: Sampler) -> DirectionalVectorEnv:

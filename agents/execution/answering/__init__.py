@@ -1,1 +1,1 @@
-"""A replayed day that gives way to what strangers trade: docs/answering.md has the rules."""
+"""A replayed day whose prices give way to the trades of strangers; docs/answering.md has the rules."""

@@ -1,4 +1,4 @@
-"""How far a day gives way: the coefficient of impact, fitted on the day itself or by the square-root law, and the memory."""
+"""How far a day gives way: the impact coefficient, fitted on the day itself or from the square-root law, and the memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,47 +18,47 @@ FITTED, SQUARE_ROOT, NONE = "fitted", "square_root", "none"
 SECOND_NS = 1_000_000_000
 WINDOWS_S = (60.0, REFERENCE_S)
 OPENING_S = 60.0
-"""Left out of the fit: the book of the first minute is not yet that of the day."""
+"""Time at the start that the fit leaves out, because the book of the first minute is not yet representative."""
 WINDOWS_MIN = 20
 Z_95 = 1.96
 
 
 @dataclass(frozen=True)
 class CoefficientFit:
-    """Changes of the mid over windows, regressed on sign(n) sqrt|n| of the lots n that takers bought minus sold in the window."""
+    """A regression of the change of the mid over windows on sign(n) sqrt|n|, where n is the lots that takers bought minus sold in the window."""
 
     window_s: float
     windows: int
     ticks_per_root_lot: float
     low: float
-    """95 % interval, robust to unequal variances (White 1980)."""
+    """Lower end of the 95 % interval, robust to unequal variances (White 1980)."""
     high: float
     r2: float
 
 
 @dataclass(frozen=True)
 class AnsweringDay:
-    """A day of one symbol that gives way, and how far."""
+    """A day of one symbol that gives way, with its coefficients."""
 
     record: HistoryRecord
     fits: tuple[CoefficientFit, ...]
     square_root_ticks: float
     """Y sigma_D / sqrt(V_D), ticks per root of a lot, with Y = PREFACTOR."""
     coefficient: float
-    """That of the two which was chosen, ticks per root of a lot worked evenly over REFERENCE_S."""
+    """The chosen one of the two coefficients, ticks per root of a lot worked evenly over REFERENCE_S."""
     weights: Any
     bound_ticks: int
-    """The shift is never larger: half the lowest bid of the day."""
+    """Limit of the absolute shift: half the lowest bid of the day."""
 
     def new_state(self) -> Any:
-        """An ANSWER row (1,) of a book that no stranger has traded in."""
+        """A (1,) ANSWER row for a book in which no stranger has traded."""
         answer = np.zeros(1, ANSWER)
         answer["weights"], answer["bound_ticks"] = self.weights, self.bound_ticks
         answer["coefficient"] = self.coefficient / np.sqrt(mean_memory(self.weights, REFERENCE_S))
         return answer
 
     def describe(self) -> str:
-        """Both coefficients, as lines of text."""
+        """Describes both coefficients in lines of text."""
         lines = [
             f"fitted over {fit.window_s:g} s: {fit.ticks_per_root_lot:.3f} [{fit.low:.3f}, {fit.high:.3f}] ticks per root lot, R2 {fit.r2:.2f}, "
             f"{fit.windows:,} windows"
@@ -69,9 +69,9 @@ class AnsweringDay:
 
 
 def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = EXPONENT) -> AnsweringDay:
-    """Executes the COMMAND rows of a day of one symbol undisturbed, and fits its impact.
+    """Executes the COMMAND rows of a day of one symbol undisturbed, and fits the impact.
 
-    coefficient: FITTED or SQUARE_ROOT. exponent: of the memory. ConfigError where nothing trades or the fitted coefficient is not positive.
+    coefficient: FITTED or SQUARE_ROOT. exponent: exponent of the memory. Raises ConfigError if nothing trades or the fitted coefficient is not positive.
     """
     record = record_history(commands)
     mids = _known_mids(record)
@@ -94,7 +94,7 @@ def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = E
 
 
 def answering_days(days: Sequence[Day], answers: str) -> list[AnsweringDay] | None:
-    """For a setting: FITTED or SQUARE_ROOT for each day, or None for NONE. ConfigError as `answering_day`."""
+    """Applies `answering_day` with FITTED or SQUARE_ROOT to each day; returns None for NONE. Raises ConfigError as `answering_day`."""
     return None if answers == NONE else [answering_day(day.commands, answers) for day in days]
 
 
@@ -111,12 +111,12 @@ def _grid(record: HistoryRecord, window_s: float) -> Any:
 
 
 def _mids_at(mids: tuple[Any, Any], times_ns: Any) -> Any:
-    """The last known mid before each time; the first one where there is none yet."""
+    """The last known mid before each time, or the first known mid if there is none before."""
     return mids[1][np.maximum(np.searchsorted(mids[0], times_ns) - 1, 0)]
 
 
 def _fit(record: HistoryRecord, mids: tuple[Any, Any], window_s: float) -> CoefficientFit | None:
-    """Least squares with an intercept; None with fewer than WINDOWS_MIN windows or without any variation."""
+    """Fits by least squares with an intercept; returns None with fewer than WINDOWS_MIN windows or without variation."""
     grid = _grid(record, window_s)
     taken = np.concatenate([[0], np.cumsum(record.taken_lots)])[np.searchsorted(record.time_ns, grid)]
     lots, moved = np.diff(taken), np.diff(_mids_at(mids, grid))
@@ -132,7 +132,7 @@ def _fit(record: HistoryRecord, mids: tuple[Any, Any], window_s: float) -> Coeff
 
 
 def compiled_answers(days: Sequence[AnsweringDay], books: int) -> Answers:
-    """What the compiled rules need, for books in which any of the days can be replayed; command i of day d is i + commands before."""
+    """The input of the compiled rules for books that can replay any of the days. Command i of day d has index i + the commands of earlier days."""
     records = [day.record for day in days]
     ends = np.cumsum([0] + [len(record.order_ids) for record in records])
     starts = [record.starts[:-1] + end for record, end in zip(records, ends[:-1], strict=True)]

@@ -1,8 +1,8 @@
-"""Strangers' resting orders while history's book moves.
+"""Moves strangers' resting orders while history's book shifts.
 
 The book is kept in history's prices: history's commands enter it unchanged, and a stranger's price in it is the real price minus the shift.
-When the shift changes by d ticks, all of history moves by d; in the book, the few orders of strangers move by -d instead, which is the same
-and costs nothing for the orders of history. They go to the front of their new level: there they were first, history's came to them.
+When the shift changes by d ticks, all of history moves by d. In the book, the few orders of strangers move by -d instead, which is equivalent
+and costs nothing for history's orders. They go to the front of their new level: they were there first, and history's orders moved to them.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ from serl.exchange.kernel.state import ASK, BID
 
 @inlined
 def has_room(state: Any, symbol: int, orders: int) -> bool:
-    """Whether so many more levels can be, wherever the book's window lies."""
+    """Whether the book has room for `orders` more levels, wherever its window lies."""
     far = max(state.far_count[symbol, BID], state.far_count[symbol, ASK])
     return far + state.window.shape[2] + orders < state.far_price.shape[2]
 
 
 @inlined
 def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price: int, history: int) -> None:
-    """Puts an order at the front of a level, behind older orders of other strangers there; numbers stay in the order of the queue."""
+    """Puts an order at the front of a level, behind older orders of other strangers; order numbers keep rising along the queue."""
     order = state.orders[slot]
     number = order.order_number
     level = find_level(state, symbol, side, price)
@@ -51,7 +51,7 @@ def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price:
         row.last = slot
     row.qty_lots += order.open_lots
     row.orders += 1
-    while following >= 0 and state.orders[following].order_number < number:  # numbers rise along a queue
+    while following >= 0 and state.orders[following].order_number < number:  # order numbers rise along a queue
         order.order_number = state.orders[following].order_number
         state.orders[following].order_number = number
         order, following = state.orders[following], int64(state.orders[following].next)
@@ -61,9 +61,9 @@ def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price:
 def move_strangers(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, ticks: int, tape: Any
 ) -> None:
-    """Moves the resting orders of strangers. Afterwards the book may be crossed.
+    """Moves the resting orders of strangers by `ticks`. The book may be crossed afterwards.
 
-    resting: (strangers, orders) their ids, 0 where there is none; row s is participant first_stranger + s. Rules.py has the others.
+    resting: (strangers, orders) their ids, 0 for none; row s is participant first_stranger + s. For the other arguments see rules.py.
     """
     for stranger in range(resting.shape[0]):
         for place in range(resting.shape[1]):
@@ -77,7 +77,7 @@ def move_strangers(
             if 1 <= price <= state.counters.price_ticks_max:
                 remove_from_level(state, slot, symbol, side)
                 _insert_before_history(state, slot, symbol, side, price, symbol)
-            else:  # so far away that history's book has no price for it: cancelled
+            else:  # too far away to have a price in history's book: cancelled
                 if tape is not None:
                     append_cancellation(tape, order, row[0].time_ns, answer.shift_ticks)
                 remove_order(state, slot)
@@ -85,6 +85,6 @@ def move_strangers(
 
 @inlined
 def is_crossed(state: Any, symbol: int) -> bool:
-    """Whether a bid is at or above an ask."""
+    """Whether the best bid is at or above the best ask."""
     bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
     return bid != 0 and ask != 0 and bid >= ask

@@ -1,4 +1,4 @@
-"""What every command of a day did when the day was undisturbed: the fills of history, by which a disturbed replay is corrected."""
+"""Records what every command of an undisturbed day did. These fills correct a disturbed replay."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,28 +18,28 @@ FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
 NEW, REDUCE, REPLACE = int(CommandKind.NEW), int(CommandKind.REDUCE), int(CommandKind.REPLACE)
 EVENT_ROWS = 4096
 ENTRIES_FULL = -1
-# Places of `progress`: the next command, entries written
+# Indices into `progress`: the next command, entries written
 NEXT, ENTRIES = 0, 1
 
 
 @dataclass(frozen=True)
 class HistoryRecord:
-    """One day of n commands, executed without anybody else. Prices in ticks, quantities in lots, times in ns after midnight."""
+    """One day of n commands, executed without other participants. Prices in ticks, quantities in lots, times in ns after midnight."""
 
     time_ns: Any
-    """(n,)"""
+    """(n,) times of the commands."""
     starts: Any
-    """(n + 1,) the entries of command i are starts[i] .. starts[i + 1]."""
+    """(n + 1,) command i has the entries from starts[i] to starts[i + 1] (exclusive)."""
     order_ids: Any
-    """(e,) orders that the command filled or changed ..."""
+    """(e,) ids of the orders that the command filled or changed."""
     leaves_lots: Any
-    """(e,) ... and what they had left after it."""
+    """(e,) what these orders had left after the command."""
     taken_lots: Any
     """(n,) lots that the command took, negative for sales."""
     worst_ticks: Any
-    """(n,) the worst price that it paid, 0 if it took nothing."""
+    """(n,) the worst price at which the command traded, 0 if it took nothing."""
     touch_ticks: Any
-    """(n, 2) best bid and ask after it, 0 = none."""
+    """(n, 2) best bid and ask after the command, 0 = none."""
 
     @cached_property
     def mid_ticks(self) -> Any:
@@ -58,7 +58,7 @@ def _execute_all(
     state: Any, commands: Any, row: Any, events: Any, progress: Any, starts: Any, order_ids: Any, leaves_lots: Any,
     taken_lots: Any, worst_ticks: Any, touch: Any,
 ) -> int:  # fmt: skip
-    """Continues at progress[NEXT]: DONE, GROW, or ENTRIES_FULL, after which everything has to begin again."""
+    """Continues at progress[NEXT]. Returns DONE, GROW, or ENTRIES_FULL, after which the caller must start again from the first command."""
     while progress[NEXT] < commands.size:
         index, status = progress[NEXT], EVENTS_FULL
         row[0] = commands[index]
@@ -86,7 +86,7 @@ def _execute_all(
 
 
 def record_history(commands: Rows) -> HistoryRecord:
-    """Executes the COMMAND rows of symbol 0 in a market of their own. A fifth of a second for 150,000 commands."""
+    """Executes the COMMAND rows of symbol 0 in a market of their own. Takes a fifth of a second for 150,000 commands."""
     commands, capacity = commands.copy(), 2 * len(commands) + 2 * EVENT_ROWS
     commands["participant"] = 0
     limits = limits_for([commands], participants_max=2)

@@ -1,9 +1,9 @@
-"""The rules by which history goes on among strangers, compiled. docs/answering.md states them.
+"""The compiled rules by which history continues among strangers; docs/answering.md states them.
 
-A book's history is participant `symbol`; strangers are those from `first_own` on. All commands that the rules add are executed by the
-kernel, never need more room in the market, and are history's.
+A book's history is participant `symbol`; strangers are the participants from `first_own` on. The kernel executes all commands that the rules
+add; they belong to history and never need more room in the market.
 
-resting: the ids of strangers' resting orders, see queues.py. What trades is told to `frame` and `fills`, every event to `tape`; None: it is not.
+resting: ids of strangers' resting orders, see queues.py. Trades are written to `frame` and `fills`, every event to `tape`, unless these are None.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
 
 CHASE_TICKS = 20
-"""An order of history that no longer finds what it took goes on to this many ticks beyond the worst price that it paid."""
+"""An order of history that no longer finds what it took searches up to this many ticks beyond the worst price at which it traded."""
 NEW, REDUCE = int(CommandKind.NEW), int(CommandKind.REDUCE)
 FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
 MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
@@ -36,7 +36,7 @@ IOC = int(TimeInForce.IOC)
 
 
 class Answers(NamedTuple):
-    """What the compiled rules read and write: a row of `books` for each book, and HistoryRecord of all days, command by command."""
+    """The data of the compiled rules: a row of `books` for each book, and the HistoryRecord of all days, command by command."""
 
     books: Any
     starts: Any
@@ -48,10 +48,10 @@ class Answers(NamedTuple):
 
 @inlined
 def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
-    """Counts who took what, and adds what strangers took to the memory.
+    """Counts what each side took, and adds what strangers took to the memory.
 
-    A stranger whose resting order is filled stands in for an order of history, and what the other side wanted is in the day already: such
-    fills are not added. But they count where they take back what strangers did before: else one could push the price and leave at it.
+    A stranger's resting order that is filled replaces an order of history, and the demand of the other side is in the day already. So these
+    fills are not added, except where they reverse what strangers did before: otherwise one could push the price and exit at it.
     """
     for index in range(count):
         event = events[index]
@@ -80,13 +80,13 @@ def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
 def submit(
     state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any
 ) -> int:
-    """Executes the first COMMAND row, in history's prices. DONE or GROW."""
+    """Executes the first COMMAND row, in history's prices. Returns DONE or GROW."""
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         count, status = execute(state, row, 0, events, 0)
         if tape is not None:
             append_events(tape, events, count, answer.shift_ticks)
-        if count > 1:  # an order that trades is accepted, too
+        if count > 1:  # an order that trades also has an ACCEPTED event
             if frame is not None:
                 record_fills(events, count, first_own, frame, fills, answer.shift_ticks)
             _count_fills(answer, events, count, symbol)
@@ -98,7 +98,7 @@ def _take(
     state: Any, row: Any, answer: Any, symbol: int, side: int, price: int, qty: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> None:  # fmt: skip
-    """An IOC order of history's; under a number that stays free for history's next command, because it never rests."""
+    """Executes an IOC order of history. Its id stays free for history's next command, because it never rests."""
     command, last = row[0], state.last_command_id[symbol]
     command.symbol = command.participant = symbol
     command.kind, command.side, command.time_in_force, command.flags = NEW, side, IOC, 0
@@ -113,7 +113,7 @@ def _reduce(
     state: Any, row: Any, answer: Any, symbol: int, order_id: int, qty: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> None:  # fmt: skip
-    """Takes lots off an order of history's."""
+    """Reduces an order of history by some lots."""
     command = row[0]
     command.symbol = command.participant = symbol
     command.kind, command.side, command.time_in_force, command.flags = REDUCE, 0, 0, 0
@@ -123,7 +123,7 @@ def _reduce(
 
 @inlined
 def _first_at_touch(state: Any, symbol: int, side: int) -> Any:
-    """The order that is first at the best price of a side."""
+    """The first order in the queue at the best price of a side."""
     return state.orders[state.levels[find_level(state, symbol, side, state.best[symbol, side])].first]
 
 
@@ -131,13 +131,13 @@ def _first_at_touch(state: Any, symbol: int, side: int) -> Any:
 def _trade_through(
     state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any
 ) -> None:  # fmt: skip
-    """History's quote trades with an order of a stranger that it has moved onto or through, at the stranger's price: it was there first."""
+    """Trades history's quote with the stranger's order that it has moved onto or through, at the stranger's price, who was there first."""
     own_side = BID if _first_at_touch(state, symbol, ASK).participant == symbol else ASK
     price = state.best[symbol, own_side]
     quote, stranger = _first_at_touch(state, symbol, 1 - own_side), _first_at_touch(state, symbol, own_side)
-    sign = -1 if own_side == ASK else 1  # of the stranger's trade
+    sign = -1 if own_side == ASK else 1  # sign of the stranger's trade
     qty = min(quote.open_lots, stranger.open_lots)
-    if sign * remembered(answer) < 0.0:  # it takes back, so the shift changes on the way
+    if sign * remembered(answer) < 0.0:  # it reverses earlier trades, so the shift changes on the way
         qty = lots_until_change(answer, sign, qty)
     _reduce(state, row, answer, symbol, quote.order_id, qty, first_own, events, frame, fills, tape)
     _take(state, row, answer, symbol, 1 - own_side, price, qty, first_own, events, frame, fills, tape)
@@ -148,7 +148,7 @@ def _follow(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Gives the shift the value that the memory wants. DONE, or GROW before anything has changed."""
+    """Sets the shift to the value that the memory implies. Returns DONE, or GROW before anything has changed."""
     while True:
         wanted = wanted_shift(answer)
         ticks = wanted - answer.shift_ticks
@@ -168,9 +168,9 @@ def give_way(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, time_ns: int, first_own: int,
     events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Brings the shift up to date before something happens at `time_ns`: after trades at once, else once in UPDATE_NS. DONE or GROW.
+    """Updates the shift before something happens at `time_ns`: at once after trades, otherwise once per UPDATE_NS. Returns DONE or GROW.
 
-    When this happens depends on the commands alone, not on when somebody looks. While trading is halted nothing moves.
+    When this happens depends on the commands alone, not on when the book is read. Nothing moves while trading is halted.
     """
     row[0].time_ns = time_ns
     while answer.disturbed != 0 and state.halted[symbol] == 0 and (answer.due_ns == 0 or answer.due_ns <= time_ns):
@@ -188,7 +188,7 @@ def show_last_trades(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Lets the book give way to what traded last, and not to the time since, which history's next command does. DONE or GROW."""
+    """Lets the book give way to the last trades, but not to the time since, which history's next command does. Returns DONE or GROW."""
     if answer.due_ns != 0:
         return DONE
     time_ns = answer.updated_ns
@@ -199,11 +199,11 @@ def show_last_trades(
 
 @inlined
 def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool:
-    """Changes a reduction of an order that is no longer what it was; False if nothing is left to do.
+    """Adjusts a reduction of an order that is no longer what it was; returns False if nothing is left to do.
 
-    No order of history ever has more left than it had (`_correct`), so no level holds more of history than it did: a cancellation that does
-    not find its order, because strangers' trades used it up, is not reassigned to another order of the level; the kernel rejects it. For
-    the same reason a reduction means: down to what history's order had left. So what strangers took is absorbed as history's orders end.
+    No order of history ever has more left than in the undisturbed day (`_correct`), so no level holds more of history than it did. A cancellation
+    whose order is missing, because strangers' trades used it up, is therefore not reassigned to another order of the level; the kernel rejects it.
+    For the same reason a reduction reduces to what history's order had left. So what strangers took is absorbed as history's orders end.
     """
     if row[0].kind != REDUCE or answers.starts[index] == answers.starts[index + 1]:
         return True
@@ -218,7 +218,8 @@ def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool
 def _correct(
     state: Any, row: Any, answers: Any, symbol: int, index: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any,
 ) -> None:  # fmt: skip
-    """After history's command: orders with more left than they had are reduced to that, and what the command did not find it takes elsewhere."""
+    """Corrects the book after history's command: reduces orders that have more left than in the undisturbed day, and takes elsewhere what the
+    command did not find."""
     answer = answers.books[symbol]
     taken_lots = answer.taken_lots
     for entry in range(answers.starts[index], answers.starts[index + 1]):
@@ -239,7 +240,7 @@ def execute_history(
     state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, resting: Any, first_stranger: int, first_own: int,
     events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Executes history's command `index` in a book. DONE, or GROW: then call it again."""
+    """Executes history's command `index` in a book. Returns DONE, or GROW: then call it again."""
     answer = answers.books[symbol]
     if answer.disturbed != 0 and answer.due_ns <= history[index].time_ns and give_way(
         state, row, answer, symbol, resting, first_stranger, history[index].time_ns, first_own, events, frame, fills, tape,
@@ -262,9 +263,9 @@ def execute_stranger(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Executes a stranger's command, the first row, in real prices. DONE, or GROW: then call it again with the same command.
+    """Executes a stranger's command, the first row, in real prices. Returns DONE, or GROW: then call it again with the same command.
 
-    An order that takes is executed in pieces: the book gives way while it is filled, so that it pays for its own impact.
+    An order that takes liquidity is executed in pieces: the book gives way while it is filled, so that it pays for its own impact.
     """
     command = row[0]
     if command.kind != NEW:
@@ -299,7 +300,7 @@ def execute_stranger(
         piece = command.qty_lots
         submit(state, row, answer, symbol, first_own, events, frame, fills, tape)
         filled = answer.sent_lots - before
-        if filled == 0 or (flags & MARKET and filled < piece):  # nothing: rejected, as while trading is halted
+        if filled == 0 or (flags & MARKET and filled < piece):  # no fill: rejected, as while trading is halted
             break
     answer.sent_lots = 0
     return DONE
@@ -307,7 +308,7 @@ def execute_stranger(
 
 @inlined
 def show_shift(frame: Any, ticks: int) -> None:
-    """Turns the prices of a FRAME's book into real ones; levels below one tick are not shown."""
+    """Converts the prices of a FRAME's book to real prices; clears levels below one tick."""
     for level in range(frame.bid_ticks.size):
         if frame.bid_ticks[level] > 0:
             frame.bid_ticks[level] += ticks

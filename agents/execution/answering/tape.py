@@ -1,4 +1,4 @@
-"""The events of a book that answers, in real prices, for whoever wants all of them and not just what traded."""
+"""The events of a book that gives way, in real prices, for callers that need all events and not only the trades."""
 
 from typing import Any, NamedTuple
 
@@ -9,30 +9,30 @@ from serl.exchange.compiling import inlined
 from serl.exchange.records import EVENT, EventFlag, EventKind, Reason, Rows
 
 EVENTS_MAX = 1 << 18
-"""Of one command and all that the rules do because of it. Memory that is not needed is not taken."""
-# Places of `counts`: rows written; rows that had no room; sequence of the command
+"""The most events of one command and all that the rules do because of it. Unused rows take no physical memory."""
+# Indices into `counts`: rows written, rows that had no room, sequence of the command
 WRITTEN, LOST, COMMAND_SEQUENCE = range(3)
 SET, CANCELLED = int(EventKind.SET), int(EventKind.CANCELLED)
 RESTING, NO_ROOM = int(EventFlag.RESTING), int(Reason.NO_ROOM)
 
 
 class Tape(NamedTuple):
-    """What happened since the tape was last emptied, which its owner does."""
+    """The events since the owner last emptied the tape."""
 
     rows: Rows
     """(EVENTS_MAX,) EVENT."""
     counts: NDArray[np.int64]
-    """(3,)"""
+    """(3,) WRITTEN, LOST and COMMAND_SEQUENCE."""
 
     @classmethod
     def new(cls) -> "Tape":
-        """An empty one."""
+        """An empty tape."""
         return cls(np.zeros(EVENTS_MAX, EVENT), np.zeros(3, np.int64))
 
 
 @inlined
 def append_events(tape: Any, events: Any, count: int, shift_ticks: int) -> None:
-    """Appends the first `count` events of the book, their prices shifted."""
+    """Appends the first `count` events of the book with their prices shifted."""
     if tape.counts[WRITTEN] + count > tape.rows.size:
         tape.counts[LOST] += count
         return
@@ -47,7 +47,7 @@ def append_events(tape: Any, events: Any, count: int, shift_ticks: int) -> None:
 
 @inlined
 def append_cancellation(tape: Any, order: Any, time_ns: int, shift_ticks: int) -> None:
-    """Appends the cancellation of a resting order for which the book has no price."""
+    """Appends the cancellation of a resting order whose price does not exist in the book."""
     if tape.counts[WRITTEN] == tape.rows.size:
         tape.counts[LOST] += 1
         return

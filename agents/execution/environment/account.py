@@ -11,12 +11,12 @@ from serl.exchange.records import MICRO, Rows
 PARENT = np.dtype(
     [
         ("remaining_lots", "<i8"),
-        ("notional", "<i8"),  # of all fills, ticks x lots
+        ("notional", "<i8"),  # all fills, ticks x lots
         ("step", "<i8"),
         ("arrival_mid", "<f8"),  # ticks
         ("decision_mid", "<f8"),  # at the last decision
-        ("mid", "<f8"),  # now, or the last known one
-        ("market_lots", "<i8"),  # traded by others since the start
+        ("mid", "<f8"),  # current or last known mid
+        ("market_lots", "<i8"),  # volume of others since the start
         ("market_notional", "<i8"),
         ("fees", "<f8"),  # ticks x lots
         ("unfilled_lots", "<i8"),  # before forced completion
@@ -36,7 +36,7 @@ def mids(frames: Rows) -> Any:
 
 @inlined
 def mid_of(frame: Any) -> float:
-    """`mids` for one FRAME row."""
+    """The mid of one FRAME row; see `mids`."""
     bid, ask = frame.bid_ticks[0], frame.ask_ticks[0]
     if bid > 0 and ask > 0:
         return 0.5 * (bid + ask)
@@ -57,7 +57,7 @@ def _split_into_children(share: Any, limit_share: Any, offset_ticks: Any, episod
 
 @inlined
 def fees_of(fill: Any, fee_bps: float) -> float:
-    """`Accounts.fees` for one FILL row."""
+    """The fees of one FILL row; see `Accounts.fees`."""
     return np.float64(fill.notional * fee_bps * 1e-4 + fill.fee_microticks / MICRO)
 
 
@@ -77,7 +77,7 @@ def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
 
 
 class Accounts:
-    """EPISODE rows `episodes` and PARENT rows `parents`, one per environment."""
+    """The accounts of N parent orders: EPISODE rows `episodes` and PARENT rows `parents`, one per environment."""
 
     def __init__(self, count: int, fee_bps: float = 0.0) -> None:
         self.episodes, self.parents = np.zeros(count, EPISODE), np.zeros(count, PARENT)
@@ -93,8 +93,8 @@ class Accounts:
         self.parents[which] = parents
 
     def children(self, share: Any, limit_share: Any, offset_ticks: Any, frames: Rows) -> Rows:
-        """CHILD rows from actions: shares of the remaining quantity, in [0, 1]; the limit price is offset_ticks behind the same-side touch (negative:
-        more aggressive)."""
+        """CHILD rows from actions. Shares of the remaining quantity are in [0, 1]; the limit price is offset_ticks behind the same-side touch
+        (negative: more aggressive)."""
         children = np.zeros(len(self.parents), CHILD)
         parts = (np.ascontiguousarray(part, np.float64) for part in (share, limit_share, offset_ticks))
         _split_into_children(*parts, self.episodes, self.parents, frames, children)
@@ -109,17 +109,17 @@ class Accounts:
         return self.episodes["start_ns"] + (self.parents["step"] + 1) * self.episodes["interval_ns"]
 
     def fees(self, fills: Rows) -> Any:
-        """(N,) what FILL rows cost: fee_bps of the notional, and what the market charges; ticks x lots, below 0: a rebate."""
+        """(N,) fees of FILL rows: fee_bps of the notional plus what the market charges; ticks x lots, below 0: a rebate."""
         return fills["notional"] * self.fee_bps * 1e-4 + fills["fee_microticks"] / MICRO
 
     def add_forced(self, which: Any, fills: Rows) -> None:
-        """Applies the fills of forced completions, FILL rows of the environments `which`."""
+        """Applies the fills of forced completions: FILL rows of environments `which`."""
         self.parents["remaining_lots"][which] -= fills["lots"]
         self.parents["notional"][which] += fills["notional"]
         self.parents["fees"][which] += self.fees(fills)
 
     def shortfall_bps(self, fills: Rows) -> Any:
-        """(N,) gain of FILL rows over the arrival mid, after fees, in bps of the whole parent order."""
+        """(N,) gain of FILL rows relative to the arrival mid, after fees, in bps of the whole parent order."""
         arrival, qty = self.parents["arrival_mid"], self.episodes["qty_lots"]
         gain = self.episodes["sign"] * (fills["notional"] - fills["lots"] * arrival) - self.fees(fills)
         return gain / (arrival * qty) * 1e4
@@ -131,7 +131,7 @@ class Accounts:
         return self.episodes["sign"] * (vwap / self.parents["arrival_mid"] - 1) * 1e4
 
     def results(self) -> dict[str, Any]:
-        """(N,) each: pa_bps, is_bps (both after fees), fees_bps (of what was paid for the fills), afi, ffr, price_ticks, vwap_ticks."""
+        """(N,) arrays: pa_bps, is_bps (both after fees), fees_bps (relative to the notional of the fills), afi, ffr, price_ticks, vwap_ticks."""
         parents, episodes = self.parents, self.episodes
         filled = episodes["qty_lots"] - parents["remaining_lots"]
         sign = episodes["sign"]

@@ -3,15 +3,15 @@
 A market child fills bar by bar from the first bar on, at most `participation` of each bar's volume, at the bar's VWAP (or its typical price
 (high + low + close) / 3), worsened by half the spread and by `impact_bps` times the order's share of the bar's volume. A limit child that
 crosses when it arrives trades at the first bar's open with the same costs; otherwise it rests and fills at its price from a bar whose range
-goes through it. Bars do not say how much was traded at which price, so FILLS has two models of what a resting order gets:
+goes through it. Bars do not show how much was traded at which price, so FILLS has two models of what a resting order fills:
 
 - `strict`: at most `participation` x B, where B is the volume traded beyond its price if the bar's volume V was spread evenly over its range:
-  B = V min(1, (high - price) / (high - low)) for a sale, V min(1, (price - low) / (high - low)) for a purchase. Everybody else's orders at the
+  B = V min(1, (high - price) / (high - low)) for a sale, V min(1, (price - low) / (high - low)) for a purchase. All other orders at the
   price come first: volume at the price itself fills nothing.
-- `touch`: as much as a market order, once the range goes through the price by any amount. It is optimistic: a bar that passes the price by a
-  tick fills the whole order.
+- `touch`: as much as a market order fills, once the range goes through the price by any amount. This is optimistic: a bar that passes the price
+  by a tick fills the whole order.
 
-Market and limit child share the cap `participation` x V; the quantity above the cap stays unfilled. Forced completion has no cap and trades at
+The market and the limit child share the cap `participation` x V; the quantity above it stays unfilled. Forced completion has no cap and trades at
 the last close with the same costs. The notional of each fill is rounded to a whole tick x lot.
 """
 
@@ -29,14 +29,14 @@ from serl.exchange.records import Rows
 
 OPEN, HIGH, LOW, CLOSE, PRICE, VOLUME = range(6)
 FILLS = ("strict", "touch")
-"""Models of what a resting order fills, see the module."""
+"""Models of what a resting order fills; see the module."""
 # Columns of `env_states`, one row per environment
 DAY, SIGN, NOW = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
 class BarDays:
-    """Days of bars at the same times of day; a day is one stock on one date."""
+    """Days of bars, all at the same times of day; a day is one stock on one date."""
 
     starts_ns: NDArray[np.int64]
     """(B,) start of each bar, ns after midnight."""
@@ -62,7 +62,7 @@ class BarDays:
 
 @inlined
 def _cost_bps(volume: float, lots: int, half_spread_bps: float, impact_bps: float) -> float:
-    """Cost of taking liquidity."""
+    """Cost of taking liquidity, bps."""
     return half_spread_bps + impact_bps * min(1.0, lots / max(1.0, volume))
 
 
@@ -77,7 +77,7 @@ def _fill_limit(
     bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, strict: bool,
     participation: float, fill: Any,
 ) -> int:  # fmt: skip
-    """Lots filled of a limit order in one bar; an order that crosses when it arrives takes liquidity and pays for it."""
+    """Fills a limit order in one bar and returns the lots filled; an order that crosses when it arrives takes liquidity and pays for it."""
     if lots <= 0:
         return 0
     taking = bar[OPEN] * (1 - sign * cost_bps * 1e-4)
@@ -158,13 +158,13 @@ def _advance(
 
 
 class StaticBars:
-    """N environments over days of bars. See the module and `ExecutionMarket`. `trades` of a FRAME is 0: bars do not contain it."""
+    """N environments on days of bars; see the module and `ExecutionMarket`. `trades` of a FRAME is 0, because bars do not contain it."""
 
     def __init__(
         self, bars: BarDays, count: int, *, half_spread_bps: float | NDArray[np.float64] = 1.0, impact_bps: float = 0.0,
         participation: float = 0.2, fills: str = "strict",
     ) -> None:  # fmt: skip
-        """half_spread_bps: one number, or one for each day (D,). fills: one of FILLS."""
+        """half_spread_bps: one number, or (D,) one per day. fills: one of FILLS."""
         half_spreads_bps = np.broadcast_to(np.asarray(half_spread_bps, np.float64), len(bars.values)).copy()
         if not 0 < participation <= 1 or not (half_spreads_bps >= 0).all() or impact_bps < 0:
             raise ConfigError(
@@ -182,7 +182,7 @@ class StaticBars:
         self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket. ConfigError for an interval that ends within a bar, whose close nobody knows then."""
+        """See ExecutionMarket. Raises ConfigError for an interval that ends within a bar, because its close is not known then."""
         windows.check(episodes, self._spans, self._most_lots)
         odd = episodes["interval_ns"] % self.bars.bar_ns != 0
         if np.any(odd):

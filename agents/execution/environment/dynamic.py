@@ -1,10 +1,11 @@
-"""The dynamic market: our orders among those of simulated traders, who see them and react.
+"""The dynamic market: our orders among those of simulated traders, which see them and react.
 
-Every environment is an independent market; an episode's `day` is the seed of its traders. A day is simulated from its open to the
-episode's start. States on the way are kept, so that later episodes of the same seed start from them (state_cache.py). The compiled loops of
-the environments run in parallel threads; each environment depends only on its seed and its own orders.
+Every environment is an independent market; an episode's `day` is the seed of its traders. A day is simulated from the open to the episode's
+start. States on the way are cached, so that later episodes of the same seed start from them (state_cache.py). The compiled loops of the
+environments run in parallel threads; each environment depends only on its seed and its own orders.
 
-The rules of the population's market hold for our orders as for everybody's. A window must end while trading is continuous by the schedule.
+The rules of the population's market apply to our orders as to all others. A window must end in a phase that the schedule has as continuous
+trading.
 """
 
 import os
@@ -35,13 +36,13 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 Span = tuple[int, int, int]
-"""Places: first, last (exclusive), step."""
+"""Positions in `which`: first, last (exclusive), step."""
 TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
-"""Fields of FRAME with the trades of others in a step."""
+"""Fields of FRAME that describe the trades of others in a step."""
 
 
 class Start(NamedTuple):
-    """Of an episode, sorted: in the order of seeds and times."""
+    """The start of an episode; starts sort by seed and time."""
 
     seed: int
     start_ns: int
@@ -49,24 +50,24 @@ class Start(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Starts of one seed that are simulated one after the other from the same state."""
+    """Starts of one seed, simulated one after the other from the same cached state."""
 
     first_ns: int
     kept: KeptState | None
-    """None: from the open."""
+    """The cached state; None: start from the open."""
     starts: list[Start]
 
 
 class DynamicMarket:
-    """N markets of the same population; our orders trade its symbol. See the module and `ExecutionMarket`.
+    """N markets of the same population, in whose symbol we trade. See the module and `ExecutionMarket`.
 
-    cache_mb: size of the cache of states, in MB. threads: 0 means one per core.
+    cache_mb: size of the state cache, in MB. threads: 0 means one per core.
     """
 
     order_dtype = CHILD
-    """Of what `step` sends."""
+    """Type of the orders that `step` sends."""
     compiled_step = staticmethod(advance)
-    """Steps some environments, by the orders that `step` sends; see simulated_step.py."""
+    """The compiled function that steps some environments with the orders of `step`; see simulated_step.py."""
 
     def __init__(
         self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, cache_mb: int = 256, threads: int = 0
@@ -85,22 +86,22 @@ class DynamicMarket:
         self.cache = StateCache(population.open_ns, cache_mb)
         self._states: dict[int, MarketState] = {}
         self._markets = np.zeros((count, 2), np.int64)
-        """Addresses of the handles of traders and book."""
+        """(N, 2) addresses of the handles of traders and book."""
         self._signs = np.ones(count, np.int64)
         self._own: Any = self._signs
-        """What the compiled step needs of each environment besides its orders."""
+        """What the compiled step needs for each environment besides its orders."""
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
         self._buffers = [Buffers.new() for _ in range(self._threads)]
 
     def check_symbols(self, population: PopulationConfig) -> None:
-        """PopulationError unless agents can trade all symbols of a population."""
+        """Raises PopulationError unless agents can trade all symbols of a population."""
         require_one_symbol(population, "an environment")
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket. `day` is any seed from 0 on; quantities are not checked against the day's volume, which is not known in advance.
+        """See ExecutionMarket. `day` is any seed from 0 on. Quantities are not checked against the day's volume, which is not known in advance.
 
-        ConfigError, too, unless what is left at the end of a window can be traded: in continuous trading, and in whole multiples of lots.
+        Also raises ConfigError unless the remainder at the end of a window can be traded: in continuous trading, and in whole multiples of lots.
         """
         if np.any(episodes["day"] < 0):
             raise ConfigError(f"day: expected a seed from 0 on, got {episodes['day'].min()}")
@@ -127,7 +128,7 @@ class DynamicMarket:
         self._run(which, children, self._env_states[which, NOW] + self.latency_ns)
 
     def forecast_features(self, which: Any) -> Any:
-        """(n, feature) what the forecaster of environments `which`, the last trader, saw at its last look; NaN where it has no features."""
+        """(n, features) of the forecaster, the last trader, of environments `which` at its last observation; NaN where it has no features."""
         found = np.empty((len(which), FEATURES))
         memories = [self._states[env].crowd.traders.agents["memory_address"][-1] for env in which.tolist()]
         copy_features(np.array(memories), found)
@@ -138,7 +139,7 @@ class DynamicMarket:
         self._pool.shutdown()
 
     def _simulate(self, starts: Iterator[Start]) -> None:
-        """Gives each environment the market of its seed at its start. Starts between the same kept states share their simulation."""
+        """Gives each environment the market of its seed at its start. Starts between the same cached states share a simulation."""
         chains: list[Chain] = []
         for start in sorted(starts):
             first_ns, kept = self.cache.latest(start.seed, start.start_ns)
@@ -173,7 +174,7 @@ class DynamicMarket:
                     commands_kept = market_state.commands
 
     def _restored(self, seed: int, kept: KeptState | None, spare: MarketState | None) -> MarketState:
-        """A copy of a kept state, or a new market at the open."""
+        """A copy of a cached state, or a new market at the open."""
         if kept is not None:
             return kept.restored(spare)
         market_state = MarketState.at_open(self.population, seed).copy(spare)
@@ -181,7 +182,7 @@ class DynamicMarket:
         return market_state
 
     def _in_threads(self, count: int, work: Callable[[int, Buffers], None]) -> None:
-        """Calls `work` with the number and the buffers of each thread that `count` tasks can use."""
+        """Calls `work` in as many threads as `count` tasks can use, with each thread's number and buffers."""
         threads = min(self._threads, count)
         tasks = [self._pool.submit(work, number, self._buffers[number]) for number in range(1, threads)]
         work(0, self._buffers[0])
@@ -191,7 +192,7 @@ class DynamicMarket:
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
-        # A strided array is another type, for which everything would be compiled again.
+        # A strided array has another type, for which everything would be compiled again.
         until_ns = np.ascontiguousarray(until_ns)
 
         def run(first: int, buffers: Buffers) -> None:
@@ -200,7 +201,7 @@ class DynamicMarket:
         self._in_threads(threads, run)
 
     def _run_some(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
-        """Steps environments `which[first:last:step]`: in one call, or one after another where the market's rules act between."""
+        """Steps environments `which[first:last:step]`: in one call, or one after another if the market has rules."""
         if self.population.has_rules:
             for place in range(*span):
                 self._step_by_schedule(place, which, children, until_ns, buffers)
@@ -221,7 +222,7 @@ class DynamicMarket:
         env, time_ns = int(which[place]), int(until_ns[place])
 
         def run(market: MarketState, limit_ns: int) -> int:
-            self._point(env)  # what is scheduled may have grown
+            self._point(env)  # scheduled commands may have grown the arrays
             return int(
                 self._advance((place, place + 1, 1), which, children, until_ns, limit_ns, buffers, market.kept)[1]
             )
@@ -232,17 +233,17 @@ class DynamicMarket:
     def _advance(
         self, span: Span, which: Any, children: Rows, until_ns: Any, limit_ns: int, buffers: Buffers, kept: Any
     ) -> Any:
-        """The compiled step of environments `which[first:last:step]` up to a time: (place, status) where it stopped."""
+        """Calls the compiled step of environments `which[first:last:step]` up to a time. Returns (position, status) where it stopped."""
         return self.compiled_step(
             self._markets, which, *span, buffers.row, self._env_states, self._own, children, until_ns, limit_ns, self.latency_ns,
             buffers.events, self.frames, self.fills, *kept,
         )  # fmt: skip
 
     def _sends(self, env: int, child: Any) -> bool:
-        """Whether we have commands in a step."""
+        """Whether we send commands in a step."""
         return bool(self._env_states[env, RESTING] != 0 or child["market_lots"] > 0 or child["limit_lots"] > 0)
 
     def _point(self, env: int) -> None:
-        """Takes the addresses of an environment's arrays, which may have been replaced."""
+        """Updates the addresses of an environment's arrays, which may have been replaced."""
         state = self._states[env]
         self._markets[env] = state.crowd.traders.handle.ctypes.data, state.market.state.handle.ctypes.data

@@ -14,7 +14,7 @@ SECOND_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Hours:
-    """Hours of a day in which parent orders may lie, their mean volume, and the lots of which orders must be a multiple."""
+    """Hours of a day that parent orders must be within, their mean volume, and the number of lots that orders must be a multiple of."""
 
     day: int
     start_ns: int
@@ -25,7 +25,7 @@ class Hours:
 
 @dataclasses.dataclass(frozen=True)
 class RandomOrders:
-    """Parent orders of both sides with uniformly distributed start (a multiple of the interval) and share of the expected volume."""
+    """Samples parent orders of both sides with uniformly distributed start (a multiple of the interval) and share of the expected volume."""
 
     hours: Sequence[Hours]
     duration_s: float = 600.0
@@ -57,7 +57,7 @@ class RandomOrders:
         """(count,) EPISODE rows."""
         rows = np.zeros(count, EPISODE)
         interval_ns = round(self.interval_s * SECOND_NS)
-        steps = round(self.duration_s / self.interval_s)  # of 0.6 / 0.2 it is a whole number only nearly
+        steps = round(self.duration_s / self.interval_s)  # 0.6 / 0.2 is not exactly a whole number
         picked = random.integers(len(self.hours), size=count)
         share = random.uniform(self.share_min, self.share_max, count)
         start = random.random(count)

@@ -1,4 +1,4 @@
-"""Forecasts of the mid of recorded and of simulated days as observations: at each decision the last one from before it."""
+"""Forecasts as observations, on recorded, simulated and served days: each decision sees the last forecast made before it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,31 +18,31 @@ from serl.exchange.records import Rows, Side
 from serl.history.day import Day
 
 TREND, MOVE, FILL_BUY, FILL_SELL, VOLUME = range(5)
-"""Columns of what is kept of a forecast."""
+"""Columns of the stored forecasts."""
 COLUMN_NAMES = ("trend", "move", "fill_buy", "fill_sell", "volume")
 COLUMNS = len(COLUMN_NAMES)
 
 
 def forecaster_name(path: Path) -> str:
-    """Of a file, with its checksum: policies work with no other."""
+    """Name of a forecaster file with its checksum: a policy works only with this forecaster."""
     return f"{path.name} sha256 {file_sha256(path)[:16]}"
 
 
 class Forecasts(Protocol):
-    """What forecasts an observation contains."""
+    """The forecasts in an observation."""
 
     horizons_s: tuple[float, ...]
-    """Of the forecasts."""
+    """Horizons of the forecasts."""
     name: str
-    """Of the forecaster, for the interface of policies."""
+    """Name of the forecaster, for the interface of policies."""
 
     def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
-        """(n, H x FORECAST_FEATURES) float32 for environments `which` (n,), their EPISODE rows and times: by horizon, as in FORECAST_FEATURES. 0 where nothing
-        is known."""
+        """(n, H x FORECAST_FEATURES) float32 for environments `which` (n,), their EPISODE rows and times: by horizon, in the order of
+        FORECAST_FEATURES; 0 where nothing is known."""
 
 
 def _columns(forecaster: Forecaster, inputs: Inputs, model: str | None = None) -> Any:
-    """(n, H, COLUMNS) of n forecasts."""
+    """(n, H, COLUMNS) values of n forecasts."""
     probabilities, fills = forecaster.probabilities(inputs, model), forecaster.fills(inputs.features)
     up, down = probabilities[:, :, UP], probabilities[:, :, DOWN]
     volumes = np.log(forecaster.volumes(inputs.features) / forecaster.volume.means)
@@ -50,7 +50,7 @@ def _columns(forecaster: Forecaster, inputs: Inputs, model: str | None = None) -
 
 
 def _seen(rows: Any, episodes: Rows) -> Any:
-    """(n, H x FORECAST_FEATURES) of (n, H, COLUMNS), for the sides of the orders."""
+    """Converts (n, H, COLUMNS) to (n, H x FORECAST_FEATURES) for the sides of the orders."""
     sells = episodes["sign"][:, None] > 0
     trends = rows[:, :, TREND] * episodes["sign"][:, None]
     fills = np.where(sells, rows[:, :, FILL_SELL], rows[:, :, FILL_BUY])
@@ -59,14 +59,14 @@ def _seen(rows: Any, episodes: Rows) -> Any:
 
 
 class SimulatedForecasts:
-    """What the forecaster among the traders of each environment's market says, which sees our orders as the other traders do.
+    """Forecasts of the forecaster among the traders of each environment's market, which sees our orders as the other traders do.
 
-    A decision sees what it would forecast at its last look strictly before it: the traders have been run up to the decision's time, and no
-    further. So nothing is forecast in between, unless traders read it.
+    A decision sees what the forecaster would forecast at its last observation strictly before the decision: the traders have run up to the
+    decision's time and no further. So nothing is forecast in between, unless traders read forecasts.
     """
 
     def __init__(self, forecaster: Forecaster, market: DynamicMarket, name: str) -> None:
-        """See Forecasts. market: the last trader of its population is this forecaster."""
+        """See Forecasts. market: its population has this forecaster as the last trader."""
         self.horizons_s, self.name = forecaster.horizons_s, name
         self._forecaster, self._market, self._model = forecaster, market, small_model(forecaster)
 
@@ -75,22 +75,23 @@ class SimulatedForecasts:
         return _seen(self.columns(which), episodes)
 
     def columns(self, which: Any) -> Any:
-        """(n, H, COLUMNS) float32 of environments `which` now, 0 where nothing is known."""
+        """(n, H, COLUMNS) float32, current values of environments `which`, 0 where nothing is known."""
         features = self._market.forecast_features(which)
         known = np.isfinite(features).all(axis=1)
         rows = np.zeros((len(features), len(self.horizons_s), COLUMNS), np.float32)
         if known.any():
             inputs = Inputs(
                 features[known], np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
-            )  # small models see no books
+            )  # small models do not observe books
             rows[known] = _columns(self._forecaster, inputs, self._model)
         return rows
 
 
 class ServedForecasts:
-    """What a forecaster says of a symbol of a running exchange, whose book and trades it is shown every 100 ms.
+    """Forecasts for a symbol of a running exchange, whose book and trades the forecaster observes every 100 ms.
 
-    A decision sees the forecast of the last look; until a minute of looks without a gap, and a minute after a book without a side, nothing is known.
+    A decision sees the forecast of the last observation. Nothing is known before a minute of observations without a gap, and for a minute after a
+    book with an empty side.
     """
 
     def __init__(self, forecaster: Forecaster, name: str) -> None:
@@ -100,7 +101,7 @@ class ServedForecasts:
         self._inputs: Inputs | None = None
 
     def look(self, seen: Observation) -> None:
-        """Takes the market at a multiple of 100 ms."""
+        """Observes the market at a multiple of 100 ms."""
         self._inputs = self._live.observe(seen)
 
     def observe(self, which: Any, episodes: Rows, times_ns: Any) -> Any:
@@ -112,9 +113,9 @@ class ServedForecasts:
 
 
 class RecordedForecasts:
-    """What a forecaster says every 100 ms of days, of which it sees neither our orders nor how a day answers them.
+    """Forecasts every 100 ms of recorded days. The forecaster sees neither our orders nor how a day gives way to them.
 
-    A decision at a time sees the forecast of the last multiple of 100 ms strictly before it, made from the book after everything up to then.
+    A decision sees the forecast of the last multiple of 100 ms strictly before it, made from the book after everything up to that multiple.
     """
 
     def __init__(self, forecaster: Forecaster, days: Sequence[Day], name: str) -> None:

@@ -1,4 +1,4 @@
-"""The trades of a historical day, and the hours in which parent orders may lie."""
+"""The trades of a historical day, and the hours that parent orders must be within."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CHUNK_ROWS = 65_536
 
 
 def day_trades(day: Day) -> tuple[Any, Any]:
-    """(times in ns, lots) of every trade in the book of a day's first symbol, without off-book prints."""
+    """(times in ns, lots) of every trade in the book of a day's first symbol, off-book prints excluded."""
     market = Market(len(day.reference.symbols), limits=limits_for([day.commands]))
     market.grant_operator(HISTORY)
     times, lots = [], []
@@ -31,7 +31,7 @@ def day_trades(day: Day) -> tuple[Any, Any]:
 
 
 def trading_hours(day: Day, number: int = 0) -> Hours:
-    """A whole day except its first minutes, as day `number` of a market."""
+    """The hours of a whole day except its first WARM_UP_S seconds, as day `number` of a market."""
     start_ns, end_ns = day.reference.first_time_ns + WARM_UP_S * SECOND_NS, day.reference.last_time_ns
     times, lots = day_trades(day)
     volume = int(lots[(times >= start_ns) & (times < end_ns)].sum())

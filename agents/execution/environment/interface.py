@@ -1,4 +1,4 @@
-"""The observations and actions of a policy: it works in every environment with the same ones."""
+"""The observations and actions of a policy. It works in every environment that has the same ones."""
 
 import dataclasses
 from typing import Any
@@ -20,23 +20,23 @@ class Interface:
     scales: dict[str, float]
     """Units of the observations, fixed on training data."""
     actions: str
-    """Action mode of the environment; `box` for other environments."""
+    """Action mode of the execution environment; `box` for other environments."""
     low: tuple[float, ...]
     high: tuple[float, ...]
     offset_ticks: float = 0.0
-    """An offset of 1 is so many ticks ..."""
+    """An offset of 1 means this many ticks ..."""
     offset_bps: float = 0.0
-    """... plus so many bps of the mid."""
+    """... plus this many bps of the mid."""
     levels: int = 0
     """Observed price levels per side."""
     horizons_s: tuple[float, ...] = ()
-    """Of the observed forecasts."""
+    """Horizons of the observed forecasts."""
     forecaster: str = ""
-    """Whose they are."""
+    """Name of the forecaster that makes them."""
 
     @classmethod
     def from_env(cls, env: VectorEnv) -> "Interface":
-        """The interface of an environment. In environments other than execution, observations are named by their index."""
+        """The interface of an environment. In other than execution environments, observations are named by their index."""
         env = env.unwrapped
         box = env.single_action_space
         low, high = tuple(map(float, box.low)), tuple(map(float, box.high))
@@ -51,14 +51,14 @@ class Interface:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Interface":
-        """From JSON of dataclasses.asdict, in which tuples are lists."""
+        """Builds an interface from the JSON of dataclasses.asdict, in which tuples are lists."""
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
         }
         return cls(**fields)
 
     def require(self, other: "Interface", what: str = "the environment") -> None:
-        """LayoutMismatchError, which names all differences, unless `other` is equal."""
+        """Raises LayoutMismatchError, which names all differences, unless `other` is equal."""
         theirs = dataclasses.asdict(other)
         differing = [
             f"{name}: expected {mine!r}, as the policy was trained with, got {theirs[name]!r} in {what}"

@@ -1,4 +1,4 @@
-"""What an observation contains: the names of its numbers, in order. It needs no compiled code, which takes a sixth of a second to import."""
+"""The layout of an observation: the names of its numbers, in order. Uses no compiled code, which takes a sixth of a second to import."""
 
 import dataclasses
 from functools import cached_property
@@ -8,23 +8,23 @@ from serl.exchange.errors import ConfigError
 HISTORY_STEPS = 5
 """Past steps in an observation, each with HISTORY_FEATURES."""
 HISTORY_FEATURES = ("return", "volume", "signed", "gap")
-"""Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP."""
+"""Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP, for each past step."""
 
 FORECAST_FEATURES = ("trend", "move", "fill", "volume")
-"""Of each horizon: P(up) - P(down) of the mid for a seller, its negative for a buyer, so that above 0 the price is expected to get better; P(up) + P(down);
-the probability that an order which joins the queue at the touch of the own side is filled; and ln of the expected volume divided by its mean in the hours
-of the training."""
+"""For each horizon: P(up) - P(down) of the mid for a seller, its negative for a buyer, so that above 0 the price is expected to get better;
+P(up) + P(down); the probability that an order which joins the queue at the own-side touch is filled; and ln of the expected volume divided by its
+mean in the training hours."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The numbers in an observation: all, or all but some; then those of forecasts."""
+    """The numbers in an observation: all except `left_out`, followed by those of forecasts."""
 
     levels: int = 5
     left_out: tuple[str, ...] = ()
-    """Numbers by name, like return_4; or without its index, like return, all numbers of a name."""
+    """Names of numbers to leave out: one number, like return_4, or without the index all numbers of a name, like return."""
     horizons_s: tuple[float, ...] = ()
-    """Of the forecasts, if it has any."""
+    """Horizons of the forecasts, if the observation has any."""
 
     def __post_init__(self) -> None:
         known = {part for name in self.all_names for part in (name, _without_index(name))}
@@ -43,7 +43,7 @@ class Layout:
 
     @cached_property
     def all_names(self) -> tuple[str, ...]:
-        """Names of all numbers without forecasts, also of those that are left out."""
+        """Names of all numbers except forecasts, including those that are left out."""
         book = [
             f"{side}_{quantity}_{level}"
             for side in ("bid", "ask")
@@ -56,7 +56,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """The number of numbers."""
+        """How many numbers an observation has."""
         return len(self.names)
 
 

@@ -11,7 +11,7 @@ Ints = NDArray[np.int64]
 
 
 class ExecutionMarket(Protocol):
-    """N independent markets, each with one parent order. All arrays have one row per environment and are updated in place."""
+    """N independent markets with one parent order each. All arrays have one row per environment and are updated in place."""
 
     count: int
     """N."""
@@ -23,13 +23,13 @@ class ExecutionMarket(Protocol):
     def reset(self, which: Ints, episodes: Rows) -> None:
         """Moves markets `which` to the start of EPISODE rows (one per market).
 
-        ConfigError if a window is outside its day, or a quantity exceeds the volume of the day.
+        Raises ConfigError if a window is outside its day or a quantity exceeds the day's volume.
         """
 
     def step(self, children: Rows, until_ns: Ints) -> None:
-        """Cancels resting orders, sends CHILD rows, and runs each market to its time.
+        """Cancels resting orders, sends CHILD rows, and runs each market until its time in `until_ns`.
 
-        What a resting order fills before its cancellation arrives is subtracted from its CHILD row.
+        What a resting order fills before its cancellation arrives is subtracted from the CHILD row.
         """
 
     def force(self, which: Ints, children: Rows) -> None:

@@ -1,4 +1,4 @@
-"""One simulated market of an environment at one time: its traders, its book, and what its rules schedule."""
+"""The state of one environment's simulated market at one time: its traders, its book, and what its rules schedule."""
 
 import copy
 from collections.abc import Callable
@@ -27,32 +27,32 @@ from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 LIMITS = MarketLimits(participants_max=3)
-"""All simulated traders together, and up to two agents."""
+"""One participant for all simulated traders together, and up to two agents."""
 NEVER = 1 << 62
 NONE_KEPT = np.zeros(0, EVENT), np.zeros(1, np.int64)
 BOOK_FIELDS = State._fields[:-1]
-"""All but the handle."""
+"""All fields but the handle."""
 
 
 class Buffers(NamedTuple):
-    """What a thread works with."""
+    """The buffers of a thread."""
 
     row: Rows
-    """(1,) COMMAND, our command."""
+    """(1,) COMMAND: our command."""
     events: Rows
     """(EVENT_ROWS,) EVENT."""
 
     @classmethod
     def new(cls) -> "Buffers":
-        """Empty ones."""
+        """Empty buffers."""
         return cls(np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT))
 
 
 class Environments(NamedTuple):
-    """Of N environments: how far their steps have come, the markets that they see, and our fills; of S symbols, those of an environment together."""
+    """The rows of N environments with S symbols: progress of their steps, the market now, and our fills. Rows of one environment are adjacent."""
 
     states: Any
-    """(N, 6) int64, see own_orders.py."""
+    """(N, 6) int64; see own_orders.py."""
     frames: Rows
     """(N S,) FRAME."""
     fills: Rows
@@ -60,17 +60,17 @@ class Environments(NamedTuple):
 
     @classmethod
     def new(cls, count: int, symbols: int = 1) -> "Environments":
-        """Before anything has happened."""
+        """The rows before anything has happened."""
         rows = count * symbols
         return cls(np.zeros((count, 6), np.int64), np.zeros(rows, FRAME), np.zeros(rows, FILL))
 
 
 Advance = Callable[["MarketState", int], int]
-"""(market, time up to which it may go) to the status of a compiled step of one environment."""
+"""Runs the compiled step of one environment up to a time: (market, time) to its status."""
 
 
 class MarketState:
-    """Traders and their market; `venue` has the rules, if there are any, and is idle between two steps. block: where the arrays lie."""
+    """Traders and their market. venue: the market's rules, if any; idle between two steps. block: the memory of the arrays."""
 
     def __init__(
         self, crowd: Crowd, market: Market, venue: SimulatedVenue | None = None, block: Block | None = None
@@ -79,7 +79,7 @@ class MarketState:
 
     @classmethod
     def at_open(cls, population: PopulationConfig, seed: int) -> "MarketState":
-        """With the rules in force."""
+        """The state at the open, with the rules in force."""
         state = cls(Crowd(population, seed), Market(population.symbol_names, limits=LIMITS))
         if population.has_rules:
             scheduled = _Scheduled(state, Buffers.new().events, Environments.new(1, len(population.symbols)), 0)
@@ -95,48 +95,48 @@ class MarketState:
 
     @property
     def own_block(self) -> Block | None:
-        """The piece of memory in which all arrays lie; None if some have grown, or none is in one."""
+        """The memory block that holds all arrays; None if there is none or some arrays have grown out of it."""
         return self._block if self._block is not None and self._block.holds(self._arrays) else None
 
     @property
     def block(self) -> Block:
-        """All arrays in one piece of memory: a copy if there is no `own_block`."""
+        """All arrays in one memory block: `own_block`, or a copy if there is none."""
         return self.own_block or Block.of(self._arrays)
 
     @property
     def origin(self) -> "Origin":
-        """Its own, for copies."""
+        """What copies of this state need besides its arrays."""
         return Origin(self.crowd, self.crowd.memory_address, self.market, self.venue)
 
     def copy(self, spare: "MarketState | None" = None) -> "MarketState":
-        """An independent copy, in the memory of `spare`, a state that is no longer needed, if it fits."""
+        """An independent copy. It reuses the memory of `spare`, a state that is no longer needed, if it fits."""
         block = self.block
         return self.origin.rebuilt(block, lambda words: np.copyto(words, block.words), spare)
 
     @property
     def commands(self) -> int:
-        """Executed so far."""
+        """Number of commands executed so far."""
         return int(self.market.state.counters["command_sequence"][0])
 
     @property
     def kept(self) -> tuple[Rows, Any]:
-        """The venue's room for trades and phases, and how many there are."""
+        """The venue's array of kept trades and phases, and their count."""
         return NONE_KEPT if self.venue is None else (self.venue.kept, self.venue.kept_count)
 
     def step(
         self, events: Rows, envs: Environments, env: int, until_ns: int, advance: Advance, sends_last: bool
     ) -> None:
-        """Steps environment `env`, whose market has rules, to a time. What is scheduled happens before everybody's commands of the same time.
+        """Steps environment `env`, whose market has rules, to a time. Scheduled commands precede everybody's commands of the same time.
 
-        advance: the compiled step up to a time; returns its status. sends_last: our commands arrive at the end of the step, behind what is
-        scheduled then. events: (EVENT_ROWS,) EVENT, a buffer.
+        advance: runs the compiled step up to a time and returns its status. sends_last: whether our commands arrive at the end of the step, after
+        what is scheduled then. events: (EVENT_ROWS,) EVENT, a buffer.
         """
         assert self.venue is not None
         scheduled, own = _Scheduled(self, events, envs, env), envs.states[env]
         sequence = self.market.state.counters["command_sequence"]
 
         def run(limit_ns: int) -> bool:
-            """What comes before a time; False after a command that changed the phase."""
+            """Runs what comes before a time; returns False after a command that changed the phase."""
             assert self.venue is not None
             before, status = int(sequence[0]), advance(self, limit_ns)
             while status not in (FINISHED, PHASE_CHANGED):
@@ -147,13 +147,13 @@ class MarketState:
             return status == FINISHED
 
         self.venue.attach(scheduled.execute, scheduled.next_arrival_ns)
-        run(int(own[NOW]))  # begins the step: fills of what is scheduled now are of this one
+        run(int(own[NOW]))  # begins the step, so that fills of what is scheduled now belong to it
         self.venue.advance(until_ns, until_ns if sends_last else until_ns - 1, run)
         while not run(until_ns + 1):
             pass
 
     def make_room(self, status: int) -> None:
-        """Makes the room that a compiled function lacked."""
+        """Grows or empties the array that a compiled function found full."""
         if status == TRADERS_FULL:
             self.crowd.grow()
         elif status == MARKET_FULL:
@@ -166,15 +166,15 @@ class Origin(NamedTuple):
     """What a copy of a state needs besides its arrays."""
 
     crowd: Crowd
-    """For what does not change."""
+    """Source of what does not change."""
     memory_address: int
-    """Of the traders' memory, by the arrays."""
+    """Address of the traders' memory that the arrays refer to."""
     market: Market
-    """For its names and limits."""
+    """Source of names and limits."""
     venue: SimulatedVenue | None
 
     def rebuilt(self, like: Block, fill: Callable[[Any], None], spare: MarketState | None) -> MarketState:
-        """A state whose arrays have the layout of `like`. fill: writes all words of their block."""
+        """Builds a state whose arrays have the layout of `like`. fill: writes all words of their block. spare: reused if its layout is the same."""
         block, count = None if spare is None else spare.own_block, len(CHANGING) + 1
         if spare is not None and block is not None and block.layout == like.layout:
             fill(block.words)
@@ -189,7 +189,7 @@ class Origin(NamedTuple):
 
 
 class _Scheduled(NamedTuple):
-    """The commands of a market's exchange, in one environment."""
+    """Executes the exchange's own commands in one environment."""
 
     state: MarketState
     events: Rows
@@ -197,7 +197,7 @@ class _Scheduled(NamedTuple):
     env: int
 
     def execute(self, command: Rows) -> None:
-        """Executes a command of the exchange, a COMMAND row (1,)."""
+        """Executes a command of the exchange: a (1,) COMMAND row."""
         status = -1
         while status not in (FINISHED, PHASE_CHANGED):
             status = execute_scheduled(
@@ -207,5 +207,5 @@ class _Scheduled(NamedTuple):
             self.state.make_room(status)
 
     def next_arrival_ns(self) -> int:
-        """When the next command of a trader arrives."""
+        """Arrival time of the next command of a trader."""
         return int(next_arrival(self.state.crowd.traders))

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 class Scales:
     """Units of the observations, fitted on training data."""
 
-    depth_lots: float = 500.0  # typical quantity of a level
+    depth_lots: float = 500.0  # typical quantity at a level
     spread_ticks: float = 10.0
-    distance_ticks: float = 20.0  # of a level from the mid
-    move_bps: float = 5.0  # of the mid in a step
-    volume_lots: float = 2000.0  # traded in a step
+    distance_ticks: float = 20.0  # distance of a level from the mid
+    move_bps: float = 5.0  # move of the mid in a step
+    volume_lots: float = 2000.0  # volume in a step
 
     @classmethod
     def fit(cls, frames: Rows) -> "Scales":
-        """Fits medians, which outliers do not affect, on FRAME rows of training episodes."""
+        """Fits scales as medians, which are robust to outliers, on FRAME rows of training episodes."""
         lots = frames["bid_lots"][frames["bid_lots"] > 0]
         spread = frames["ask_ticks"][:, 0] - frames["bid_ticks"][:, 0]
         distance = np.abs(frames["ask_ticks"] - mids(frames)[:, None])[frames["ask_ticks"] > 0]
@@ -74,7 +74,7 @@ def _push_history(frames: Any, history: Any, mid: Any, move_bps: float, volume_l
 
 @inlined
 def _write_side(ticks: Any, lots: Any, sign: float, mid: float, levels: int, distance_unit: float, depth: float, row: Any, at: int) -> int:  # fmt: skip
-    """Writes one side, distances from the mid and then quantities, from `row[at]` on; returns the next index."""
+    """Writes one side from `row[at]` on, first distances from the mid, then quantities; returns the next index."""
     for level in range(levels):
         distance = sign * (ticks[level] - mid) / distance_unit if ticks[level] > 0 else 10.0
         row[at + level] = _clip(distance)
@@ -140,7 +140,7 @@ class Observer:
         _push_history(frames, self._history, self._mid, self.scales.move_bps, self.scales.volume_lots)
 
     def observe(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
-        """(N, layout.size) observations, or one row for each of the environments `which`; clipped to [-10, 10]."""
+        """(N, layout.size) observations, or one row for each environment in `which`; clipped to [-10, 10]."""
         out = self.observe_all(frames, fills, accounts, which)
         kept = out if self._columns is None else out.take(self._columns, axis=1)
         if self.forecasts is None:
@@ -150,7 +150,7 @@ class Observer:
         return np.concatenate((kept, forecasts), axis=1)
 
     def observe_all(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
-        """The same with the numbers that the layout leaves out, and without forecasts."""
+        """Like `observe`, but with the numbers that the layout leaves out and without forecasts."""
         which = self._all_envs if which is None else which
         out = np.empty((len(which), self._size), np.float32)
         _observe(

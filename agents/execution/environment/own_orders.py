@@ -1,7 +1,7 @@
-"""Our own orders in a compiled book: the commands of one decision in sequence, and their fills.
+"""Our orders in a compiled book: the commands of one decision in sequence, and their fills.
 
-A market whose arrays are full grows and calls the compiled step again. `env_state`, one int64 row per environment, records how far the step
-had come.
+A market whose arrays are full grows and calls the compiled step again. `env_state`, one int64 row per environment, records the progress of the
+step.
 """
 
 from typing import Any
@@ -19,19 +19,19 @@ IOC, GTC, MARKET = int(TimeInForce.IOC), int(TimeInForce.GTC), int(CommandFlag.M
 FILLED, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 # Columns of `env_states`, one row per environment
 NOW, COMMAND_ID, RESTING, PHASE, CURSOR, STOP = range(6)
-# Values of PHASE: between steps; orders in flight; cancel, market and limit order in turn; only the market moves
+# Values of PHASE: between steps; orders in flight; sending cancel, market and limit order in turn; only the market moves
 IDLE, ARRIVING, CANCELLING, SENDING_MARKET, SENDING_LIMIT, WAITING = range(6)
 
 
 @inlined
 def clear_traded(frame: Any) -> None:
-    """Clears what others traded in the last step."""
+    """Clears the trades of others in the last step."""
     frame.traded_lots = frame.traded_notional = frame.signed_lots = frame.trades = 0
 
 
 @inlined
 def begin_step(env_state: Any, frame: Any, fill: Any) -> None:
-    """Clears what was traded before, unless the step has begun already."""
+    """Clears the trades and fills of the last step, unless this step has already begun."""
     if env_state[PHASE] == IDLE:
         clear_traded(frame)
         fill.lots = fill.notional = 0
@@ -68,7 +68,7 @@ def next_command(env_state: Any, row: Any, symbol: int, own: int, side: int, chi
 
 @inlined
 def command_executed(env_state: Any, child: Any, fill: Any) -> None:
-    """Moves on to the next command. What filled while the child was in flight is subtracted from it: a parent order is never overfilled."""
+    """Moves on to the next command. Subtracts from the child what was filled while it was in flight, so that a parent order is never overfilled."""
     if env_state[PHASE] == CANCELLING:
         env_state[RESTING] = 0
         late = min(fill.lots, child.limit_lots)  # subtracted from the limit order first
@@ -92,7 +92,7 @@ def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any
 
 @inlined
 def record_fill(events: Any, index: int, first_own: int, frame: Any, fills: Any, shift_ticks: int) -> None:
-    """Adds the fill at a place of the events; as `record_fills`."""
+    """Adds the fill at `index` of the events, as `record_fills` does."""
     event = events[index]
     if event.participant >= first_own:
         fill = fills[event.participant - first_own]
@@ -101,7 +101,7 @@ def record_fill(events: Any, index: int, first_own: int, frame: Any, fills: Any,
     elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
         frame.traded_lots += event.qty_lots
         frame.traded_notional += event.qty_lots * (event.price_ticks + shift_ticks)
-        if not event.flags & AUCTION:  # there nobody takes
+        if not event.flags & AUCTION:  # an auction has no taker
             frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
         frame.trades += 1
 

@@ -1,7 +1,7 @@
-"""Several execution agents in one market, as a PettingZoo ParallelEnv: they share a parent order or have one each, and may communicate.
+"""Several execution agents in one market, as a PettingZoo ParallelEnv. They share a parent order or have one each, and may communicate.
 
-An action is the execution action of the vector environment followed by a message of numbers in [-1, 1], which the other agents receive at
-the end of their next observation. Messages are free and have no fixed meaning.
+An action is an execution action of the vector environment, followed by a message of numbers in [-1, 1] that the other agents receive at the end
+of their next observation. Messages cost nothing and have no fixed meaning.
 """
 
 from typing import Any
@@ -26,10 +26,10 @@ WINDOW = ("day", "start_ns", "interval_ns", "steps")
 
 
 class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
-    """K agents, named agent_0 and so on, in a replay market with one book.
+    """K agents, named agent_0, agent_1 and so on, in a replay market with one book.
 
-    shared: one parent order is split as evenly as whole lots allow (at least one lot each), and every agent gets the reward of the whole
-    order. Otherwise each agent has its own order, in the same window, and its own reward. All finish together. `options` are those of
+    shared: split one parent order as evenly as whole lots allow (at least one lot each), and give every agent the reward of the whole order.
+    Otherwise each agent has its own order, in the same window, and its own reward. All agents finish together. options: those of
     ExecutionVectorEnv.
     """
 
@@ -70,7 +70,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
         return self.observation_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        """Starts new parent orders, without messages; options {"episodes": EPISODE rows, one per agent} sets them instead of sampling."""
+        """Starts new parent orders, without messages. The option {"episodes": EPISODE rows, one per agent} sets them instead of sampling."""
         if seed is not None or self._random is None:
             self._random = np.random.Generator(np.random.PCG64(seed))
         self.agents = list(self.possible_agents)
@@ -94,7 +94,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
         return rows
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """One decision of every agent. At the end, infos have the `results` of each agent's own order, see Accounts.results."""
+        """Executes one decision of every agent. At the end, infos have the `results` of each agent's own order; see Accounts.results."""
         check_started(bool(self.agents))
         table = np.stack([shaped(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents])
         fills, last = self.vector.step_without_reset(table[:, : self._action_size])

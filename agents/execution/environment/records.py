@@ -3,7 +3,7 @@
 import numpy as np
 
 LEVELS = 10
-"""Price levels per side in FRAME; levels that the market does not show have price 0."""
+"""Number of price levels per side in FRAME; levels that the market does not show have price 0."""
 
 EPISODE = np.dtype(
     [
@@ -11,8 +11,8 @@ EPISODE = np.dtype(
         ("sign", "<i4"),  # +1 sell, -1 buy
         ("qty_lots", "<i8"),
         ("start_ns", "<i8"),
-        ("interval_ns", "<i8"),  # between decisions
-        ("steps", "<i8"),  # decisions; the window ends steps * interval_ns after start_ns
+        ("interval_ns", "<i8"),  # time between decisions
+        ("steps", "<i8"),  # number of decisions; the window ends steps * interval_ns after start_ns
     ],
     align=True,
 )
@@ -20,7 +20,7 @@ EPISODE = np.dtype(
 
 CHILD = np.dtype(
     [
-        ("market_lots", "<i8"),  # taken at once, at any price
+        ("market_lots", "<i8"),  # to take at once, at any price
         ("limit_lots", "<i8"),  # rests until the next decision
         ("limit_ticks", "<i8"),  # its price
     ],
@@ -34,7 +34,7 @@ FILL = np.dtype(
         ("notional", "<i8"),  # ticks x lots
         ("resting_lots", "<i8"),  # open quantity of our limit order
         ("ahead_lots", "<i8"),  # quantity ahead of it in its queue
-        ("fee_microticks", "<i8"),  # what the market charged for them, microticks x lots; below 0: a rebate
+        ("fee_microticks", "<i8"),  # the market's fees for the fills, microticks x lots; below 0: a rebate
     ],
     align=True,
 )

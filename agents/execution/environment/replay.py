@@ -1,7 +1,7 @@
-"""The replay market: our orders in the real order book, among the orders of history and of each other.
+"""The replay market: our orders in the real order book, among the orders of history and of other agents.
 
-The books are symbols of one market, so that one compiled call steps them all. Each day has checkpoints of its book every CHECKPOINT_NS; an
-episode starts from the last checkpoint before its start.
+The books are symbols of one market, so that one compiled call steps them all. Each day has a checkpoint of its book every CHECKPOINT_NS; an
+episode begins at the last checkpoint before its start.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ AGENT, SENDING_ORDERS = COMMAND_ID, CANCELLING
 
 @inlined
 def _submit(state: Any, row: Any, events: Any, first_own: int, frame: Any, fills: Any) -> int:
-    """Executes the first COMMAND row. DONE or GROW."""
+    """Executes the first COMMAND row. Returns DONE or GROW."""
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         count, status = execute(state, row, 0, events, 0)
@@ -66,7 +66,7 @@ def _replay(
     state: Any, history: Any, row: Any, answers: Any, book: Any, agents: Any, symbol: int, first_own: int, number: int,
     until_ns: int, events: Any, frame: Any, fills: Any,
 ) -> int:  # fmt: skip
-    """Executes history's commands before `until_ns`. DONE, or GROW with the cursor at the command that did not fit."""
+    """Executes history's commands before `until_ns`. Returns DONE, or GROW with the cursor at the command that did not fit."""
     while book[CURSOR] < book[STOP] and history[book[CURSOR]].time_ns < until_ns:
         if answers is None:
             row[0] = history[book[CURSOR]]
@@ -100,7 +100,7 @@ def _send_orders(
     state: Any, row: Any, answers: Any, book: Any, agents: Any, signs: Any, children: Any, symbol: int, first_own: int,
     number: int, time_ns: int, events: Any, frame: Any, fills: Any,
 ) -> int:  # fmt: skip
-    """Executes the commands of the agents of one book, in their order; `number` is the row of the first. DONE or GROW."""
+    """Executes the commands of one book's agents in their order; `number` is the row of the first. Returns DONE or GROW."""
     while book[AGENT] < agents.shape[0]:
         agent = book[AGENT]
         side, own = ASK if signs[agent] > 0 else BID, first_own + number + agent
@@ -142,9 +142,9 @@ def _advance(
     state: Any, history: Any, row: Any, answers: Any, books: Any, env_states: Any, signs: Any, which: Any, children: Any, until_ns: Any,
     latency_ns: int, events: Any, frames: Any, fills: Any, first: int,
 ) -> int:  # fmt: skip
-    """Steps books which[first], which[first + 1] ...; returns the index in `which` that needs a larger market, or its size when finished.
+    """Steps books which[first], which[first + 1] ... Returns the index in `which` that needs a larger market, or its size when finished.
 
-    answers: Answers, or None: history then goes on unchanged, and nothing of the rules is in the compiled code.
+    answers: Answers, or None: then history continues unchanged, and the compiled code does not contain the rules.
     """
     first_own, each = books.shape[0], env_states.shape[0] // books.shape[0]
     for index in range(first, which.size):
@@ -193,7 +193,7 @@ def _advance(
 
 @compiled
 def _begin(state: Any, rows: Any, symbol: int) -> int:
-    """Replaces a symbol's book by ORDER rows (of this symbol and its history's participant); the number of rows that fitted."""
+    """Replaces a symbol's book by ORDER rows (of this symbol and its history's participant); returns the number of rows that fitted."""
     _clear(state, symbol)
     state.last_command_id[symbol] = 0
     state.halted[symbol] = 0
@@ -201,11 +201,11 @@ def _begin(state: Any, rows: Any, symbol: int) -> int:
 
 
 class ReplayMarket:
-    """`books` books over historical days of one symbol each, with `agents` parent orders in each: row b * agents + a is agent a of book b.
+    """`books` books on historical days of one symbol each, with `agents` parent orders per book: row b * agents + a is agent a of book b.
     See the module and `ExecutionMarket`.
 
-    The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude every agent of the book.
-    answers: how far each of the days gives way (docs/answering.md); None: history goes on unchanged.
+    The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude those of every agent of the book.
+    answers: how far each of the days gives way (docs/answering.md); None: history continues unchanged.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class ReplayMarket:
         self._answers = None if answers is None else compiled_answers(self._answering, books)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket. ConfigError unless all agents of each book start, with the same day and window."""
+        """See ExecutionMarket. Raises ConfigError unless all agents of a book start together, with the same day and window."""
         books = self._books_of(which)
         windows.check(episodes, self._spans, self._most_lots)
         shared = episodes[["day", "start_ns", "interval_ns", "steps"]].reshape(-1, self.agents)
@@ -255,11 +255,11 @@ class ReplayMarket:
         self._env_states[which] = 0
         self._signs[which] = episodes["sign"]
         self._run(books, np.zeros(len(which), CHILD), episodes["start_ns"][:: self.agents].copy())
-        for name in TRADED:  # what traded since the checkpoint is not part of the episode
+        for name in TRADED:  # trades since the checkpoint are not part of the episode
             self.frames[name][which] = 0
 
     def _open(self, book: int, episode: Any) -> tuple[int, ...]:
-        """Restores the last checkpoint before an episode's start; the row of `books`."""
+        """Restores the last checkpoint before an episode's start; returns the row of `books`."""
         day = int(episode["day"])
         times, cursors, snapshots = self._checkpoints[day]
         index = int(np.searchsorted(times, int(episode["start_ns"]), side="right")) - 1
@@ -275,11 +275,11 @@ class ReplayMarket:
         self._run(np.arange(len(self._books)), children, until_ns[:: self.agents].copy())
 
     def force(self, which: Any, children: Rows) -> None:
-        """See ExecutionMarket; `which` has all agents of each book."""
+        """See ExecutionMarket; `which` must have all agents of each book."""
         self._run(self._books_of(which), children, self.frames["time_ns"][which[:: self.agents]] + self.latency_ns)
 
     def _books_of(self, which: Any) -> Any:
-        """The books of these rows. ConfigError unless they are all the rows of some books, in order."""
+        """The books of these rows. Raises ConfigError unless the rows are all rows of some books, in order."""
         books = which[:: self.agents] // self.agents
         if not np.array_equal(which, (books[:, None] * self.agents + np.arange(self.agents)).ravel()):
             raise ConfigError(f"replay: expected all {self.agents} agents of each book, got rows {which}")
@@ -298,8 +298,8 @@ class ReplayMarket:
 
 
 def checkpoints(commands: Rows) -> tuple[Any, Any, list[Rows], int]:
-    """(times, cursors, ORDER rows, volume of the day): the book every CHECKPOINT_NS from the first command on. It contains the effect of all rows
-    before its cursor."""
+    """Returns (times, cursors, ORDER rows, volume of the day) of checkpoints: the book every CHECKPOINT_NS from the first command on. A checkpoint
+    contains the effect of all rows before its cursor."""
     market = Market(1, limits=limits_for([commands], participants_max=2))
     market.grant_operator(0)
     times = np.arange(int(commands["time_ns"][0]), int(commands["time_ns"][-1]) + 1, CHECKPOINT_NS)

@@ -1,13 +1,13 @@
 """Rewards of execution, in bps of the parent order; positive is good.
 
-`PriceAdvantage` sums over an order to its price advantage over the market's VWAP (to first order, after fees), and nearly all of it comes at
-the end. `ScheduleAdvantage` sums to the advantage over even slices at the mid, with as much credit as possible at each decision:
+`PriceAdvantage` sums over an order to its price advantage over the market's VWAP (to first order, after fees); nearly all of it comes at the
+end. `ScheduleAdvantage` sums to the advantage over even slices at the mid, and gives as much credit as possible at each decision:
 
     r_k = s (n_k - q_k m_k) / (Q m_0) + s (x_{k+1} - y_{k+1}) (m_{k+1} - m_k) / (Q m_0) - c (x_{k+1} - y_{k+1})² / Q²
 
 with s = +1 for a sell and -1 for a buy, q_k lots traded for n_k ticks x lots, the mid m_k and the remaining quantity x_k at decision k, y_k the
 remaining quantity with even slices, Q the quantity and c the cost of deviating from the schedule. The first term is the cost of trading, the
-second the market move on the quantity held above or below the schedule. The move on the rest is left out; without its noise learning needs
+second the market move on the quantity held above or below the schedule. The move on the rest is left out; without its noise, learning needs
 far fewer orders. Summation by parts shows that the first two terms sum to s Σ q_k (n_k/q_k - m_0) minus the same for even slices at the mids.
 """
 
@@ -29,7 +29,7 @@ class PriceAdvantage:
     """See the module."""
 
     def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
-        """(N,) rewards of a step, from its FILL rows and whether it was the last."""
+        """(N,) rewards of a step. fills: (N,) FILL rows of the step. last: (N,) whether it was the last step."""
         gain = env.accounts.shortfall_bps(fills)
         return gain - np.where(last, env.accounts.market_move_bps(), 0.0)
 
@@ -54,7 +54,7 @@ class ScheduleAdvantage:
     """See the module."""
 
     deviation_bps: float = 0.0
-    """c: cost of deviating from even slices."""
+    """c, the cost of deviating from even slices."""
     unfilled_bps: float = 0.0
     """Cost of forced completion of the whole order."""
 

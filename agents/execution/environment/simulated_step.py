@@ -1,6 +1,6 @@
-"""The compiled step of one simulated market: its traders, the commands of our decision, and what its exchange schedules.
+"""The compiled step of one simulated market: its traders, the commands of our decision, and the exchange's scheduled commands.
 
-What is scheduled has its own calls (`execute_scheduled`), between which `advance` runs everybody else up to a time.
+Scheduled commands have their own calls (`execute_scheduled`); between them, `advance` runs everybody else up to a time.
 """
 
 from typing import Any
@@ -39,14 +39,14 @@ from serl.exchange.records import MICRO, Rows
 
 OUR_PARTICIPANT = 1
 """All simulated traders together are participant 0."""
-# Columns of `env_states` that are not used for history here: fees paid so far, microticks x lots; time of the last command
+# Reused columns of `env_states`, which a replay uses for history: fees paid so far, microticks x lots; time of the last command
 FEES_PAID, LAST_NS = CURSOR, STOP
 
 
 @inlined
 def submit(traders: Any, state: Any, rows: Any, row_index: int, env_state: Any, events: Any, frames: Any, fills: Any, kept: Any, kept_count: Any) -> int:  # fmt: skip
-    """Executes a command, and shows the traders its events: FINISHED, or PHASE_CHANGED if it changed the symbol's phase; MARKET_FULL or KEPT_FULL:
-    then call it again. frames, fills: (S,) rows of the symbols. kept, kept_count: as in `run_market`."""
+    """Executes a command and shows its events to the traders. Returns FINISHED; PHASE_CHANGED if it changed the symbol's phase; or MARKET_FULL or
+    KEPT_FULL: then call it again. frames, fills: (S,) rows of the symbols. kept, kept_count: as in `run_market`."""
     rows[row_index].sequence = state.counters.command_sequence + 1
     status, phase_changed = EVENTS_FULL, False
     while status == EVENTS_FULL:
@@ -88,7 +88,7 @@ def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events:
 
 @inner
 def _align(state: Any, sign: int, child: Any) -> None:
-    """Rounds a child to what the symbol's rules allow: whole multiples of its lot, and a price away from the market, on its tick table."""
+    """Rounds a child to what the symbol's rules allow: quantities to whole multiples of its lot, the price to its tick table, away from the market."""
     lot = state.symbols[0].lot_multiple
     child.market_lots -= child.market_lots % lot
     child.limit_lots -= child.limit_lots % lot
@@ -98,7 +98,7 @@ def _align(state: Any, sign: int, child: Any) -> None:
 
 @inner
 def _charge(state: Any, env_state: Any, fill: Any) -> None:
-    """Writes what the market has charged us since the last step."""
+    """Writes the fees that the market has charged us since the last step."""
     account = state.balances[OUR_PARTICIPANT, 0]
     paid = account.fee_ticks * MICRO + account.fee_microticks
     fill.fee_microticks = paid - env_state[FEES_PAID]
@@ -143,10 +143,10 @@ def advance(
     markets: Any, which: Any, first: int, last: int, step: int, row: Rows, env_states: Any, signs: Any, children: Rows, until_ns: Any,
     limit_ns: int, latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Steps the environments `which[first:last:step]`, whose children and times have the same places, to `until_ns`, or executes only what comes
+    """Steps environments `which[first:last:step]`, with the children and times at the same positions, to `until_ns`; or executes only what comes
     before `limit_ns`, if that is not later.
 
-    Returns (place, status): (last, FINISHED); or where it stopped, and why: PHASE_CHANGED, after a command that changed the symbol's phase, or
+    Returns (position, status): (last, FINISHED), or where it stopped and why: PHASE_CHANGED after a command that changed the symbol's phase, or
     what must grow. Then call it again from there. markets: (N, 2) addresses of the handles of traders and state.
     """
     place = first
@@ -166,7 +166,7 @@ def advance(
 def execute_scheduled(
     traders: Traders, state: State, command: Rows, env_states: Any, env: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any
 ) -> int:  # fmt: skip
-    """Executes one of the exchange's own commands, a COMMAND row (1,), in one environment; returns what `submit` does."""
+    """Executes one of the exchange's own commands, a (1,) COMMAND row, in one environment; returns the status of `submit`."""
     symbols = frames.size // len(env_states)
     rows = slice(env * symbols, (env + 1) * symbols)
     return submit(traders, state, command, 0, env_states[env], events, frames[rows], fills[rows], kept, kept_count)

@@ -1,4 +1,4 @@
-"""One of N as a `gymnasium.Env`, for libraries without support for vector environments. `serl.environments` makes them by name."""
+"""A vector environment of size one as a `gymnasium.Env`, for libraries without vector environments. `serl.environments` makes them by name."""
 
 from typing import Any, ClassVar
 
@@ -11,10 +11,10 @@ from serl.exchange.errors import ConfigError
 
 
 class SingleEnv(gymnasium.Env[Any, Any]):
-    """A view of a vector environment of one. All continuous actions are in [-1, 1], as most libraries expect; discrete ones are the same.
+    """A single-environment view of a vector environment. Continuous actions are scaled to [-1, 1], as most libraries expect; discrete ones are unchanged.
 
-    An episode terminates at the end of its window, of which what is left is part of the observation; it is never truncated. The info of the
-    last step has `results`. ConfigError if the vector environment has more than one environment.
+    An episode terminates at the end of its window and is never truncated; the remaining time is part of the observation. The info of the last step
+    has `results`. Raises ConfigError if the vector environment has more than one environment.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
@@ -31,7 +31,7 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         self._next: Any = None  # first observation of the next episode, if it has already started
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts the next episode. A seed determines it and all that follow. Options as in the vector environment."""
+        """Starts the next episode. A seed determines it and all that follow. Options are those of the vector environment."""
         super().reset(seed=seed)
         if seed is None and not options and self._next is not None:
             observation = self._next
@@ -41,7 +41,7 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         return observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One decision. ConfigError for an action of another shape."""
+        """Executes one decision. Raises ConfigError for an action of another shape."""
         low, scaled = self._low, np.asarray(action)
         if low is not None:
             scaled = low + (shaped(action, low.shape) + 1) / 2 * (1 - low)
@@ -54,6 +54,6 @@ class SingleEnv(gymnasium.Env[Any, Any]):
 
 
 class ExecutionEnv(SingleEnv):
-    """One parent order at a time: shares are (action + 1) / 2. `results` as in Accounts.results."""
+    """Works one parent order at a time; shares are (action + 1) / 2. `results` are those of Accounts.results."""
 
     vector: ExecutionVectorEnv

@@ -1,4 +1,4 @@
-"""The arrays of a market state in one piece of memory: a copy of the state is one copy of this memory."""
+"""The arrays of a market state in one memory block, so that one memory copy copies the state."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,23 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT_BYTES = 64
-"""Of each array: a cache line."""
+"""Alignment of each array: a cache line."""
 
 
 class Layout(NamedTuple):
-    """Where arrays lie in a block. Equal for arrays of equal shapes, of which each place has its own type."""
+    """The positions of arrays in a block. Equal if the arrays have equal shapes; the type at each position is fixed."""
 
     shapes: tuple[tuple[int, ...], ...]
     bytes: int
 
     @classmethod
     def of(cls, arrays: Sequence[Any]) -> "Layout":
-        """That of copies of these arrays."""
+        """The layout for copies of these arrays."""
         return cls(tuple(array.shape for array in arrays), sum(_aligned(array.nbytes) for array in arrays))
 
 
 class Block(NamedTuple):
-    """Arrays, and the memory that they lie in. Nothing is between them but zeros."""
+    """Arrays and the memory that holds them; gaps between them are zeros."""
 
     layout: Layout
     words: NDArray[np.uint64]
@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
     @classmethod
     def new(cls, layout: Layout, like: Sequence[Any]) -> "Block":
-        """Zeros, in arrays of the types of others."""
+        """Arrays of zeros with the types of the arrays in `like`."""
         words, arrays, place = np.zeros(layout.bytes // 8, np.uint64), [], 0
         for shape, other in zip(layout.shapes, like, strict=True):
             arrays.append(np.ndarray(shape, other.dtype, words, place))
@@ -40,15 +40,15 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Sequence[Any]) -> "Block":
-        """Copies of arrays."""
+        """A block with copies of the arrays."""
         block = cls.new(Layout.of(arrays), arrays)
         for copied, array in zip(block.arrays, arrays, strict=True):
-            # As bytes: NumPy copies structured rows field by field, which takes ten times as long.
+            # Copy bytes: NumPy copies structured rows field by field, which takes ten times as long.
             np.copyto(copied.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
         return block
 
     def holds(self, arrays: Sequence[Any]) -> bool:
-        """Whether these are its arrays: one that has grown lies elsewhere."""
+        """Whether the block holds exactly these arrays; an array that has grown is elsewhere."""
         return all(own is other for own, other in zip(self.arrays, arrays, strict=True))
 
 

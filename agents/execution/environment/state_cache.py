@@ -1,6 +1,7 @@
-"""States of simulated days, kept so that windows of the same day need not be simulated from the open.
+"""A cache of states of simulated days, so that windows of the same day need not be simulated from the open.
 
-A kept state is what differs from another state of the same layout: most of a market's arrays is room for more orders, the same in all states.
+A cached state stores only the difference from a base state of the same layout, because most of a market's arrays are unused room for orders, the
+same in all states.
 """
 
 from bisect import bisect_right, insort
@@ -18,40 +19,40 @@ from serl.exchange.market import Market
 COARSEST_NS = 1_800_000_000_000
 FINEST_NS = COARSEST_NS // 16
 COMMANDS_MIN = 1000
-"""Between two kept states: to execute so many takes longer than to keep one and to begin from it."""
+"""The fewest commands between two cached states: executing this many takes longer than storing a state and starting from it."""
 MEGABYTE = 1_000_000
 MB_PER_DAY = 16
-"""Enough for a state each two to four minutes of a day, in the shipped populations."""
+"""Enough for a state every two to four minutes of a day, in the shipped populations."""
 VENUE_BYTES = 10_000
-"""Of the schedule and the bands of a market with rules, roughly."""
+"""Approximate size of the schedule and the price bands of a market with rules."""
 
 
 class Base(NamedTuple):
-    """The state from which the others of its layout are told apart."""
+    """The base state, from which the other states of its layout store their difference."""
 
     block: Block
     market: Market
-    """In this block."""
+    """The market whose arrays are in this block."""
 
     @classmethod
     def of(cls, state: MarketState) -> "Base":
-        """That of a copy."""
+        """A base from a copy of a state."""
         copied = state.copy()
         return cls(copied.block, copied.market)
 
 
 class KeptState(NamedTuple):
-    """What a state differs in from its base."""
+    """A cached state: its difference from the base."""
 
     base: Base
     places: NDArray[np.uint8]
-    """Bits: which words differ."""
+    """A bit per word: whether it differs."""
     words: NDArray[np.uint64]
     origin: Origin
 
     @classmethod
     def of(cls, state: MarketState, block: Block, base: Base) -> "KeptState":
-        """Independent of the state, whose arrays are in the block."""
+        """A cached copy of a state, independent of it. block: holds the state's arrays."""
         differ = block.words != base.block.words
         venue = None if state.venue is None else state.venue.copy(base.market)
         if venue is not None:
@@ -61,13 +62,13 @@ class KeptState(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Memory that it does not share."""
+        """Memory that it does not share with other states."""
         venue = self.origin.venue
         rules = 0 if venue is None else VENUE_BYTES + venue.kept.nbytes
         return self.places.nbytes + self.words.nbytes + rules
 
     def restored(self, spare: MarketState | None) -> MarketState:
-        """A copy, in the memory of `spare`, a state that is no longer needed, if it fits."""
+        """A copy of the state. It reuses the memory of `spare`, a state that is no longer needed, if it fits."""
 
         def fill(words: Any) -> None:
             np.copyto(words, self.base.block.words)
@@ -77,35 +78,35 @@ class KeptState(NamedTuple):
 
 
 class StateCache:
-    """States at the open and at multiples of `interval_ns`, for threads. The interval doubles, up to half an hour, whenever they take more than
-    `size_mb` MB; then the least recently used are dropped."""
+    """A thread-safe cache of states at the open and at multiples of `interval_ns`. Whenever they take more than `size_mb` MB, the interval doubles, up
+    to half an hour; after that the least recently used states are dropped."""
 
     def __init__(self, open_ns: int, size_mb: int) -> None:
         self.interval_ns = FINEST_NS
         self._open_ns, self._bytes_max = open_ns, size_mb * MEGABYTE
         self._states: OrderedDict[tuple[int, int], KeptState] = OrderedDict()
         self._times_ns: dict[int, list[int]] = {}
-        """Of each seed's states, increasing."""
+        """Increasing times of each seed's states."""
         self._seed_bytes = 0
-        """Of what the states of a seed share: the path of the value."""
+        """Size of what the states of a seed share: the path of the fundamental value."""
         self._bases: dict[Layout, Base] = {}
         self._lock = Lock()
         self.bytes_used = 0
-        """Of all states, and what they share."""
+        """Size of all states and what they share."""
 
     def __len__(self) -> int:
         return len(self._states)
 
     def due_ns(self, time_ns: int) -> int:
-        """When, after a time, the next state is to be kept."""
+        """The next time after `time_ns` at which to keep a state."""
         return (time_ns // self.interval_ns + 1) * self.interval_ns if self._bytes_max else NEVER
 
     def is_due(self, time_ns: int) -> bool:
-        """Whether a state of a time is to be kept."""
+        """Whether to keep a state at this time."""
         return bool(self._bytes_max) and time_ns % self.interval_ns == 0
 
     def latest(self, seed: int, time_ns: int) -> tuple[int, KeptState | None]:
-        """A seed's last state up to a time, and its time; that of the open, and None, if there is none."""
+        """(time, state) of a seed's last state up to a time; (time of the open, None) if there is none."""
         with self._lock:
             times_ns = self._times_ns.get(seed, [])
             place = bisect_right(times_ns, time_ns)
@@ -116,7 +117,7 @@ class StateCache:
             return key[1], self._states[key]
 
     def keep(self, seed: int, time_ns: int, state: MarketState) -> None:
-        """Keeps a copy of a state, unless there is one of its time, or no room."""
+        """Keeps a copy of a state, unless there is one of this time or the cache has no room."""
         if not self._bytes_max or (seed, time_ns) in self._states:
             return
         block = state.block

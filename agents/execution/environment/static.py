@@ -1,10 +1,10 @@
-"""The static book: a recorded day whose books and trades do not react to our orders.
+"""The static book: a recorded day whose book and trades do not react to our orders.
 
 A market child takes the recorded levels when it arrives; quantity beyond the last level shown is not filled. A limit child takes them up to
-its price, and the rest queues behind the quantity that the book shows at its price on arrival. Each recorded trade at that price first fills
+its price, and the remainder queues behind the quantity that the book shows at its price on arrival. Each recorded trade at that price first fills
 the quantity ahead, then our order; a trade through the price fills us up to the trade's quantity. The quantity ahead is never more than the
-book shows at the price, so cancellations move us forward only when the whole level becomes smaller than our queue position. What we take is
-still there for others, and for us at the next decision: there is no impact.
+book shows at the price, so cancellations move us forward only when the whole level becomes smaller than our queue position. What we take
+remains available to others, and to us at the next decision: there is no impact.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ TRADE = np.dtype(
         ("price_ticks", "<i8"),
         ("lots", "<i8"),
         ("sign", "<i8"),  # +1: the taker bought
-        ("sum_lots", "<i8"),  # cumulative before this trade; so are the next two
+        ("sum_lots", "<i8"),  # cumulative before this trade, like the next two
         ("sum_notional", "<i8"),
         ("sum_signed", "<i8"),
     ],
     align=True,
 )
-"""A match. The last row of a day is not a trade; it has the sums of the whole day."""
+"""A match. The last row of a day is not a trade but has the sums of the whole day."""
 # Columns of `bounds`, one row per day
 BOOKS, BOOKS_END, TRADES, TRADES_END = range(4)
 # Columns of `env_states`, one row per environment
@@ -45,7 +45,7 @@ DAY, SIGN, NOW = range(3)
 
 @inlined
 def _lower_bound(rows: Any, low: int, high: int, time_ns: int) -> int:
-    """Index of the first of rows low .. high at or after a time; high if there is none."""
+    """Index of the first row from `low` on and before `high` at or after a time; `high` if there is none."""
     while low < high:
         middle = (low + high) // 2
         if rows[middle].time_ns < time_ns:
@@ -57,7 +57,7 @@ def _lower_bound(rows: Any, low: int, high: int, time_ns: int) -> int:
 
 @inlined
 def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, qty_lots: int, fill: Any) -> int:
-    """Takes lots from the opposite levels up to a limit price (0: none), after skipping `skip` lots; the lots filled."""
+    """Takes lots from the opposite levels up to a limit price (0: none), after skipping `skip` lots; returns the lots filled."""
     remaining_lots = qty_lots
     for level in range(ticks.size):
         price, available = ticks[level], lots[level]
@@ -143,17 +143,17 @@ def _advance(books: Any, trades: Any, bounds: Any, env_states: Any, which: Any, 
 
 
 def book_dtype(levels: int) -> np.dtype[np.void]:
-    """Of a recorded book: the time from which it is valid, and (side, levels) prices and lots."""
+    """The type of a recorded book: the time from which it is valid, and (side, levels) prices and lots."""
     shape = (2, levels)
     return np.dtype([("time_ns", "<i8"), ("ticks", "<i8", shape), ("lots", "<i8", shape)])
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordedDay:
-    """What a static book knows of a day with one symbol."""
+    """The books and trades of a day with one symbol, for a static book."""
 
     books: Mapping[int, Rows]
-    """Rows of `recorded_books` by the number of levels: changes beyond the levels shown make no row."""
+    """Rows of `recorded_books` by the number of levels; changes beyond these levels make no row."""
     trades: Rows
     """Rows of `recorded_trades`."""
     reference: Reference
@@ -175,7 +175,7 @@ class RecordedDay:
 
 
 def _within(books: Rows, spans: Sequence[tuple[int, int]]) -> Rows:
-    """The recorded books that are valid between the times, after the first, which is empty."""
+    """The first recorded book, which is empty, then those that are valid between the times."""
     kept = np.zeros(len(books), bool)
     kept[0] = True
     for start_ns, end_ns in spans:
@@ -207,7 +207,7 @@ def recorded_trades(day: Day | RecordedDay) -> Rows:
 
 
 def _add_sums(rows: Rows) -> None:
-    """Write the sums of TRADE rows."""
+    """Writes the cumulative sums of TRADE rows."""
     for name in ("sum_lots", "sum_notional", "sum_signed"):
         rows[name][0] = 0
     rows["sum_lots"][1:] = np.cumsum(rows["lots"][:-1])
@@ -216,7 +216,7 @@ def _add_sums(rows: Rows) -> None:
 
 
 def recorded_books(day: Day | RecordedDay, levels: int) -> Rows:
-    """Rows with the time from which each book of a day with one symbol is valid; `ticks` and `lots` are (side, levels)."""
+    """The books of a day with one symbol: rows of `book_dtype`, with the time from which each is valid."""
     if isinstance(day, RecordedDay):
         return day.books[levels]
     tape = build_tape(day, levels)
@@ -227,7 +227,7 @@ def recorded_books(day: Day | RecordedDay, levels: int) -> Rows:
 
 
 class StaticBook:
-    """N environments over recorded days of one symbol each. See the module and `ExecutionMarket`."""
+    """N environments on recorded days of one symbol each. See the module and `ExecutionMarket`."""
 
     def __init__(
         self, days: Sequence[Day | RecordedDay], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS

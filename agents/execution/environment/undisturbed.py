@@ -1,12 +1,12 @@
-"""A reward for markets that react: the shortfall, with the market's own moves taken out.
+"""A reward for markets that react: the shortfall, without the market's own moves.
 
-In a market that reacts, our orders move the mid, so a reward that is measured against the mid of each decision, or against the VWAP of the
-same window, charges little of it: a policy learns to quote inside the spread and to push the price. `UndisturbedAdvantage` charges every
-move of the mid on what remains, and takes out the moves that the same market makes without us (a control variate):
+In a market that reacts, our orders move the mid. A reward measured against the mid of each decision, or against the VWAP of the same window,
+charges little for this, so a policy learns to quote inside the spread and to push the price. `UndisturbedAdvantage` charges every move of the mid
+on the remaining quantity, and subtracts the moves that the same market makes without us (a control variate):
 
     r_k = s (n_k - q_k m_k) / (Q m_0) + s (x_{k+1} (m_{k+1} - m_k) - y_{k+1} (u_{k+1} - u_k)) / (Q m_0) - c (x_{k+1} - y_{k+1})² / Q²
 
-with u the mids without our orders, and the rest as in rewards.py. Summation by parts: the first two terms sum to s Σ q_k (n_k/q_k - m_0)
+with u the mids without our orders, and the rest as in rewards.py. Summation by parts shows that the first two terms sum to s Σ q_k (n_k/q_k - m_0)
 minus the same for even slices at the mids u. Without impact m = u, and the reward equals `ScheduleAdvantage`.
 """
 
@@ -33,18 +33,18 @@ SECOND_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class UndisturbedMids:
-    """Mids of each stretch of hours at multiples of the decision interval after its start, in the market without our orders."""
+    """Mids in the market without our orders, for each stretch of hours at multiples of the decision interval after its start."""
 
     days: NDArray[np.int64]
-    """(d,) not decreasing: a day may have several stretches, whose starts need not be intervals apart."""
+    """(d,) day of each stretch, not decreasing: a day may have several stretches, whose starts need not be multiples of the interval apart."""
     starts_ns: NDArray[np.int64]
-    """(d,) increasing within a day."""
+    """(d,) start of each stretch, increasing within a day."""
     interval_ns: int
     ticks: NDArray[np.float64]
-    """(d, t), the last known one where a book is empty; NaN after the end of a stretch."""
+    """(d, t) mids; the last known mid where a book is empty, NaN after the end of a stretch."""
 
     def at(self, episodes: Rows, step: Any) -> Any:
-        """(n,) mids at decision `step` (n,) of EPISODE rows. ConfigError for orders between the intervals of their hours."""
+        """(n,) mids at decision `step` (n,) of EPISODE rows. Raises ConfigError for an order that does not start at an interval of its hours."""
         row, last = (np.searchsorted(self.days, episodes["day"], side) for side in ("left", "right"))
         for _ in range(self._later_stretches):
             following = np.minimum(row + 1, last - 1)
@@ -59,12 +59,12 @@ class UndisturbedMids:
 
     @cached_property
     def _later_stretches(self) -> int:
-        """Stretches after the first one, of the day with the most."""
+        """Number of stretches after the first, for the day with the most stretches."""
         return int(np.unique(self.days, return_counts=True)[1].max()) - 1
 
     @classmethod
     def run(cls, market: ExecutionMarket, hours: Sequence[Hours], interval_s: float) -> "UndisturbedMids":
-        """Runs the market through all hours without orders, as many stretches at a time as there are environments."""
+        """Runs the market through all hours without our orders, as many stretches at a time as there are environments."""
         interval_ns = round(interval_s * SECOND_NS)
         stretches = sorted({(one.day, one.start_ns, one.end_ns) for one in hours})
         days, starts, ends = (np.array(column) for column in zip(*stretches, strict=True))
@@ -96,14 +96,14 @@ def _run_stretches(market: ExecutionMarket, episodes: Rows, columns: int) -> NDA
 
 @dataclasses.dataclass(frozen=True)
 class UndisturbedAdvantage:
-    """See the module. The other costs are those of ScheduleAdvantage."""
+    """See the module. The settings are those of ScheduleAdvantage."""
 
     undisturbed: UndisturbedMids
     deviation_bps: float = 0.0
     unfilled_bps: float = 0.0
 
     def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
-        """(N,) rewards of a step, from its FILL rows and whether it was the last."""
+        """See PriceAdvantage."""
         accounts = env.accounts
         episodes, parents = accounts.episodes, accounts.parents
         sign, qty, step = episodes["sign"], episodes["qty_lots"].astype(float), parents["step"]

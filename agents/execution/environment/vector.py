@@ -1,10 +1,10 @@
-"""The gymnasium VectorEnv: N parent orders at once, in any ExecutionMarket.
+"""The gymnasium VectorEnv: works N parent orders at once, in any ExecutionMarket.
 
 Action modes, with all numbers in [0, 1] except the offset: `market` (share of the remaining quantity to take at once), `limit` (share,
-offset) and `hybrid` (market share, limit share, offset). `paced` is hybrid in multiples, 0 to PACED_SLICES_MAX, of the even slice (remaining
-quantity over remaining decisions). The middle of its box, from which learning starts, takes one even slice and rests another one at the touch: it
-is a TWAP only where resting orders are never filled, and elsewhere is done earlier. An offset in [-1, 1] is multiplied by
-offset_ticks ticks plus offset_bps of the mid, and counts from the same-side touch away from the mid. What is left at the end of the window
+offset) and `hybrid` (market share, limit share, offset). `paced` is like hybrid, but its shares are multiples, 0 to PACED_SLICES_MAX, of the even
+slice (remaining quantity over remaining decisions). The middle of its box, where learning starts, takes one even slice and rests another at the
+touch: this is a TWAP only where resting orders are never filled, and elsewhere finishes earlier. An offset in [-1, 1] is multiplied by
+offset_ticks ticks plus offset_bps of the mid; it is measured from the same-side touch away from the mid. The remainder at the end of the window
 crosses the book (forced completion); AFI is its share.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LAYOUT, SCALES = Layout(), Scales()
 ACTIONS = {"market": 1, "limit": 2, "hybrid": 3, "paced": 3}
 PACED_SLICES_MAX = 2.0
-"""Even slices for an action of 1 in mode `paced`."""
+"""Number of even slices that an action of 1 means in mode `paced`."""
 
 
 class Sampler(Protocol):
@@ -43,12 +43,12 @@ class Sampler(Protocol):
 
 
 Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
-"""(environment, FILL rows of the step, (N,) whether it is the last) to (N,) rewards; see rewards.py."""
+"""Maps (environment, FILL rows of the step, (N,) whether it is the last step) to (N,) rewards; see rewards.py."""
 PRICE_ADVANTAGE = PriceAdvantage()
 
 
 def shaped(actions: Any, shape: tuple[int, ...]) -> Any:
-    """Actions as floats of a shape. ConfigError for another number of them."""
+    """Converts actions to floats of a shape. Raises ConfigError if their number differs."""
     numbers = np.asarray(actions, np.float64)
     if numbers.size != math.prod(shape):
         raise ConfigError(
@@ -58,7 +58,7 @@ def shaped(actions: Any, shape: tuple[int, ...]) -> Any:
 
 
 def numbers_of(actions: Any, shape: tuple[int, ...]) -> Any:
-    """`shaped`. ConfigError for NaN, too, of which no order can be made."""
+    """Like `shaped`, but also raises ConfigError for NaN, from which no order can be made."""
     numbers = shaped(actions, shape)
     if np.isnan(numbers).any():
         raise ConfigError("actions: expected numbers, got NaN; check what the policy computes")
@@ -66,7 +66,7 @@ def numbers_of(actions: Any, shape: tuple[int, ...]) -> Any:
 
 
 def given_episodes(options: dict[str, Any] | None, count: int) -> Rows | None:
-    """The option `episodes` of `reset`; ConfigError unless it has an EPISODE row for each of `count` environments."""
+    """The option `episodes` of `reset`. Raises ConfigError unless it has one EPISODE row for each of `count` environments."""
     episodes = (options or {}).get("episodes")
     if episodes is None:
         return None
@@ -81,7 +81,7 @@ def given_episodes(options: dict[str, Any] | None, count: int) -> Rows | None:
 
 
 def check_started(is_started: bool) -> None:
-    """ResetNeeded unless episodes have begun: before that there is no market to trade in."""
+    """Raises ResetNeeded unless episodes have started: before that there is no market to trade in."""
     if not is_started:
         raise ResetNeeded("expected a reset before the first step of an episode, got none; call reset")
 
@@ -96,7 +96,8 @@ class ExecutionVectorEnv(VectorEnv):
         scales: Scales = SCALES, offset_ticks: float = 5.0, offset_bps: float = 0.0, fee_bps: float = 0.0,
         reward: Reward = PRICE_ADVANTAGE, agents: int = 1, forecasts: "Forecasts | None" = None,
     ) -> None:  # fmt: skip
-        """forecasts: of the market's days, with the horizons of the layout. agents: how many consecutive environments share a parent order; for policies that communicate."""
+        """forecasts: forecasts of the market's days, with the layout's horizons. agents: how many consecutive environments share a parent order; for
+        policies that communicate."""
         if actions not in ACTIONS:
             raise ConfigError(f"actions: expected one of {', '.join(ACTIONS)}, got {actions!r}")
         self.market, self.sampler, self.actions = market, sampler, actions
@@ -118,7 +119,7 @@ class ExecutionVectorEnv(VectorEnv):
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, self.num_envs)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes in all environments; options {"episodes": EPISODE rows} sets them instead of sampling."""
+        """Starts new episodes in all environments. The option {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
             self.np_random = np.random.Generator(np.random.PCG64(seed))
         self._start_episodes(self._all_envs, given_episodes(options, self.num_envs))
@@ -154,11 +155,12 @@ class ExecutionVectorEnv(VectorEnv):
         return shares[:, 0], shares[:, 1], offset
 
     def offset_unit_ticks(self) -> Any:
-        """(N,) ticks for an offset of 1."""
+        """(N,) ticks that an offset of 1 means."""
         return self.offset_ticks + np.nan_to_num(self.offset_bps * 1e-4 * mids(self.market.frames))
 
     def step_without_reset(self, actions: Any) -> tuple[Rows, Any]:
-        """One decision of every parent order, without starting new episodes: (FILL rows with forced completion, (N,) whether it was the last)."""
+        """Executes one decision of every parent order without starting new episodes. Returns (FILL rows including forced completion, (N,) whether the
+        decision was the last)."""
         check_started(self._is_started)
         accounts, market = self.accounts, self.market
         children = accounts.children(*self.split_actions(actions), market.frames)
@@ -173,11 +175,11 @@ class ExecutionVectorEnv(VectorEnv):
         return fills, last
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One decision of every parent order. info: for those that ended, `done`, `results` (see Accounts.results) and `final_obs`, their last
-        observation before the next episode."""
+        """Executes one decision of every parent order. For orders that ended, info has `done`, `results` (see Accounts.results) and `final_obs`, the
+        last observation before the next episode."""
         accounts = self.accounts
         fills, last = self.step_without_reset(actions)
-        done = last  # not earlier, even if the order is filled: its benchmark is the VWAP of the whole window
+        done = last  # not earlier, even if the order is filled, because its benchmark is the VWAP of the whole window
         rewards = np.asarray(self.reward(self, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}
@@ -189,7 +191,7 @@ class ExecutionVectorEnv(VectorEnv):
         return observations, rewards, done, np.zeros(self.num_envs, bool), info
 
     def _force_completion(self, last: Any, fills: Rows) -> None:
-        """Forced completion: the remaining quantity crosses the book right after the window."""
+        """Completes the order: the remaining quantity crosses the book right after the window."""
         accounts, market = self.accounts, self.market
         accounts.parents["unfilled_lots"][last] = accounts.parents["remaining_lots"][last]
         forced = np.zeros(self.num_envs, CHILD)

@@ -1,4 +1,4 @@
-"""Checks of parent orders: an existing day, a window within it, and no more than the day's volume."""
+"""Checks parent orders: the day exists, the window is within it, and the quantity is at most the day's volume."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from serl.exchange.records import Rows
 
 
 def ends_ns(episodes: Rows) -> Any:
-    """(n,) end of the window of EPISODE rows."""
+    """(n,) ends of the windows of EPISODE rows."""
     return episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]
 
 
 def check_multiples(episodes: Rows, lot_multiple: int) -> None:
-    """ConfigError for an EPISODE row whose quantity is no multiple of the lots that a market trades."""
+    """Raises ConfigError for an EPISODE row whose quantity is not a multiple of `lot_multiple`, the lots that a market trades."""
     odd = episodes["qty_lots"] % lot_multiple != 0
     if np.any(odd):
         raise ConfigError(
@@ -24,7 +24,7 @@ def check_multiples(episodes: Rows, lot_multiple: int) -> None:
 
 
 def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequence[float]) -> None:
-    """ConfigError for an EPISODE row whose window is outside its day's (first, last) time, or whose quantity exceeds the day's most_lots."""
+    """Raises ConfigError for an EPISODE row whose window is outside its day's (first, last) time, or whose quantity exceeds the day's most_lots."""
     days, qty = episodes["day"], episodes["qty_lots"]
     if np.any((days < 0) | (days >= len(spans_ns))):
         raise ConfigError(f"day: expected 0 to {len(spans_ns) - 1}, got {days.min()} to {days.max()}")

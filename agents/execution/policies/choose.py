@@ -1,4 +1,4 @@
-"""Makes policies from their names, as on the command line."""
+"""Makes policies from names, as given on the command line."""
 
 import importlib
 from pathlib import Path
@@ -16,7 +16,7 @@ def make_policy(
     name: str, *, curve: Path | None = None, rate: float = 0.1, risk_aversion: float = 1e-6, volatility: float = 2.0,
     impact: float = 1.0, cross_share: float = 0.2,
 ) -> Policy:  # fmt: skip
-    """A schedule of NAMES, or the trained policy of a file. ConfigError for any other name or a missing setting."""
+    """Makes a policy of NAMES, or loads a trained policy from a file. Raises ConfigError for any other name or a missing setting."""
     if name == "twap":
         return Twap()
     if name == "vwap":
@@ -41,11 +41,11 @@ def make_policy(
 
 
 def packages_of(name: str) -> tuple[str, ...]:
-    """The optional packages that the policy of a name needs: those that read the file of a trained one."""
+    """The optional packages that a named policy needs: a trained one needs those that read its file."""
     return ("safetensors", "torch") if name not in NAMES and Path(name).exists() else ()
 
 
 def _load(path: Path) -> Policy:
-    """The trained policy of a file."""
+    """Loads the trained policy of a file."""
     policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
     return policy

@@ -1,4 +1,4 @@
-"""The interface of all execution policies: from the state of an environment to the actions of its parent orders."""
+"""The interface of all execution policies, which map the state of an environment to the actions of its parent orders."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 SCHEDULE_MODES = ("market", "limit", "hybrid")
 """Action modes in which a schedule can send any quantity."""
 NO_INTERFACE: Interface | None = None
-"""Of a policy that works with any observations and actions."""
+"""The `interface` of a policy that works with any observations and actions."""
 
 
 class Policy(Protocol):
@@ -22,7 +22,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """For tables and file names."""
+        """The name in tables and file names."""
 
     @property
     def modes(self) -> Sequence[str]:
@@ -33,17 +33,17 @@ class Policy(Protocol):
         """The observations and actions that it needs; None if it works with any."""
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """(N, k) actions in the environment's mode. ConfigError if the policy does not support it."""
+        """(N, k) actions in the environment's mode. Raises ConfigError if the policy does not support the mode."""
 
 
 def environment_settings(policy: Policy, mode: str) -> dict[str, Any]:
-    """Settings of an ExecutionVectorEnv for a policy. ConfigError if the policy does not support the action mode."""
+    """Settings of an ExecutionVectorEnv for a policy. Raises ConfigError if the policy does not support the action mode."""
     require_mode(policy, mode)
     return {"actions": mode} if policy.interface is None else policy.interface.settings()
 
 
 def require_mode(policy: Policy, mode: str) -> None:
-    """ConfigError if a policy does not support an action mode."""
+    """Raises ConfigError if a policy does not support an action mode."""
     if mode not in policy.modes:
         raise ConfigError(f"{policy.name}: expected action mode {' or '.join(policy.modes)}, got {mode!r}")
 

@@ -38,7 +38,7 @@ class Participation:
 
 
 class Aggressive:
-    """Takes everything at once; what the book cannot fill follows at the next decision."""
+    """Takes everything at once; what the book cannot fill is sent again at the next decision."""
 
     name = "aggressive"
     modes = ("market", "hybrid")
@@ -77,16 +77,16 @@ class Passive:
 
 @dataclasses.dataclass(frozen=True)
 class Patience:
-    """Rests some even slices of the order near the mid (in bars, the last close), renewed at every decision; what is later than an even schedule
-    by more than `late_slices` crosses. Without resting slices and with -1 late ones it is a TWAP. A simple rule that a trained policy must beat; see
-    `fit_patience` for its fitted form."""
+    """Rests some even slices of the order near the mid (in bars, the last close), renewed at every decision; the quantity that is behind an even
+    schedule by more than `late_slices` crosses. With rest_slices 0 and late_slices -1 it is a TWAP. It is a simple rule that a trained policy must
+    beat; see `fit_patience` for its fitted form."""
 
     rest_slices: float = 4.0
-    """Even slices (quantity over decisions) that rest."""
+    """Number of even slices (quantity over decisions) that rest."""
     late_slices: float = 3.0
-    """Even slices that the order may be late; -1: the slice that is due now crosses."""
+    """Number of even slices that the order may be late; -1: the slice that is due now crosses."""
     place: float = 0.0
-    """Where it rests, in half spreads from the mid: 0 is the mid (rounded towards the own side), 1 the same-side touch, 2 behind it."""
+    """Where the slices rest, in half spreads from the mid: 0 is the mid (rounded towards the own side), 1 the same-side touch, 2 behind it."""
 
     name = "patience"
     modes = ("hybrid",)

@@ -40,9 +40,9 @@ class VolumeCurve:
 
     @classmethod
     def fit(cls, days: Sequence[Day], width_s: float = 300.0) -> "VolumeCurve":
-        """The mean over training days of each day's shares, so that busy and quiet days have the same weight.
+        """Fits the mean over training days of each day's shares, so that busy and quiet days have the same weight.
 
-        CurveError without days, or for a day without trades.
+        Raises CurveError without days, or for a day without trades.
         """
         if not days:
             raise CurveError("volume curve: expected at least one training day, got none")
@@ -60,7 +60,7 @@ class VolumeCurve:
 
     @classmethod
     def fit_bars(cls, bars: BarDays, days: Sequence[int], names: tuple[str, ...]) -> "VolumeCurve":
-        """The mean over some days of bars of each day's shares, with one bucket per bar. CurveError if none of them has volume."""
+        """Fits the mean over some days of bars of each day's shares, with one bucket per bar. Raises CurveError if none of them has volume."""
         volume = bars.values[np.asarray(days), :, VOLUME]
         active = volume[volume.sum(axis=1) > 0]
         if not len(active):
@@ -76,7 +76,7 @@ class VolumeCurve:
         return np.interp(time_ns, edges, np.concatenate(([0.0], np.cumsum(self.shares))))
 
     def require_unseen(self, days: Sequence[Day]) -> None:
-        """CurveError if the curve was fitted on one of these days, whose volumes nobody knows ahead. A day without a date cannot be told from others."""
+        """Raises CurveError if the curve was fitted on one of these days, whose volumes are not known ahead. A day without a date cannot be told apart."""
         if seen := [_name(day) for day in days if day.reference.date and _name(day) in self.days]:
             raise CurveError(
                 f"vwap: expected a volume curve of earlier days, got one that was fitted on {', '.join(seen)} itself; fit it on others"
@@ -88,7 +88,7 @@ class VolumeCurve:
 
     @classmethod
     def load(cls, path: Path | str) -> "VolumeCurve":
-        """Reads a file of `save`. CurveError for any other file."""
+        """Reads a file written by `save`. Raises CurveError for any other file."""
         try:
             values = json.loads(Path(path).read_text())
             return cls(
@@ -116,7 +116,7 @@ class Vwap(Schedule):
     name = "vwap"
 
     def target_share(self, episodes: Rows, step: Any) -> Any:
-        """See Schedule. CurveError if the curve has no volume in a window."""
+        """See Schedule. Raises CurveError if the curve has no volume in a window."""
         start = self.curve.cumulative_share(episodes["start_ns"])
         total = self.curve.cumulative_share(episodes["start_ns"] + episodes["steps"] * episodes["interval_ns"]) - start
         if np.any(total <= 0):

@@ -1,1 +1,1 @@
-"""The traders that come with serl, one kind per file: model and source, parameters with units, behaviour."""
+"""The kinds of traders that come with serl, one per file: model and source, parameters with units, behaviour."""

@@ -1,8 +1,8 @@
-"""Arbitrageurs of a basket: they take where its price and that of its members differ by more than the costs and a threshold.
+"""Arbitrageurs of a basket: they take when the price of the basket and that of its members differ by more than the costs and a threshold.
 
 The law of one price at the touch: selling a lot of an ETF at its bid and buying its members at their asks earns b - Σ w_i a_i less fees, the
 reverse Σ w_i b_i - a (Hasbrouck, Intraday price formation in US equity index markets, 2003; Ben-David, Franzoni, Moussawi, Do ETFs increase
-volatility?, 2018). They pay both spreads. There is no creation or redemption: positions are bounded, and close when the difference reverses.
+volatility?, 2018). Arbitrageurs pay both spreads. There is no creation or redemption: positions are bounded, and close when the difference reverses.
 """
 
 import math
@@ -40,8 +40,8 @@ class ArbitrageurProfile(Profile):
 
 @trader("arbitrageur", ArbitrageurProfile, basket=True)
 def arbitrageur(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Takes at the touch only; what a leg lacks is hedged at the next wake-up. Waits while an order is on its way."""
-    low, high, fees = 0.0, 0.0, 0.0  # of the members, ticks of the basket
+    """Takes only at the touch; hedges what a leg lacks at the next wake-up. Waits while an order is in flight."""
+    low, high, fees = 0.0, 0.0, 0.0  # of the members, in ticks of the basket
     buyable = sellable = 1.0 * profile.order_lots_max  # lots of the basket
     idle = priced = True
     for leg in range(market.legs + 1):

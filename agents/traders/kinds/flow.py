@@ -2,13 +2,13 @@
 
 The kind and time of the next event follow a Markov renewal process over limit orders, market orders and cancellations: each
 pair of consecutive kinds has its own distribution of waits, which covers both reactions within a millisecond and lulls of
-seconds. A slowly varying activity scales the waits. The spread decides about kinds too: market orders come when it is narrow.
-The price of an order depends on the spread; how much of the touch a market order takes, on its lots; which order is cancelled,
-on its age, its size, its distance from the touch, and the lots there. The density is kept by orders behind the touch.
-Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike, Farmer 2005), unless the order is
-informed: then it takes the side on which the reference price lies. Prices and sides lean towards that price too. It is the
-fundamental value, plus noise, plus the impact of what other traders take: the square root of what is remembered of it, as
-in a day that answers (serl.agents.impact_memory).
+seconds. A slowly varying activity scales the waits. The kind also depends on the spread: market orders come when it is narrow.
+The price of an order depends on the spread; how much of the touch a market order takes depends on the lots there; which order
+is cancelled depends on its age, its size, its distance from the touch, and the lots at the touch. Orders behind the touch keep
+the density. Signs of market orders come from hidden parent orders with heavy-tailed lengths (Lillo, Mike, Farmer 2005), unless
+the order is informed: then it takes the side on which the reference price lies. Prices and sides also lean towards that price.
+It is the fundamental value, plus noise, plus the impact of what other traders take: the square root of what is remembered of
+it, as on a day that gives way (serl.agents.impact_memory).
 """
 
 import math
@@ -88,17 +88,17 @@ class FlowProfile(Profile):
         return values
 
     next_share: tuple[float, ...] = _numbers(0.4, 0.03, 0.57, 0.4, 0.25, 0.35, 0.63, 0.02, 0.35)
-    """Shares of limit, market, cancel after each of limit, market, cancel."""
+    """Shares of the kinds limit, market, cancel after each of these kinds: [kind, next kind]."""
     kind_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(SPREAD_STATES * KINDS)))
     """Factors on these shares: [spread state, kind]."""
     wait_log_s: tuple[float, ...] = _table(-10.0, 1.0, KINDS * KINDS)
     """ln seconds between two events: [first kind, second kind, point]."""
     spread_edges_ticks: tuple[float, ...] = _numbers(1.0, 2.0, 3.0, 5.0, 8.0)
-    """The spread is in state k above the k-th edge."""
+    """Edges of the spread states: the spread is in state k above the k-th edge."""
     inside_share: tuple[float, ...] = _numbers(0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
     """Share of limit orders that go inside the spread, by spread state."""
     inside_fraction: tuple[float, ...] = _table(0.05, 0.95)
-    """How far into the spread these go, 0..1."""
+    """How far into the spread these orders go, 0..1."""
     distance_ticks: tuple[float, ...] = _table(0.0, 20.0, SPREAD_STATES)
     """Distance of the other limit orders behind their own touch: [spread state, point]."""
     touch_cancel_share: tuple[float, ...] = _numbers(0.5, 0.4, 0.35, 0.3, 0.3, 0.3)
@@ -110,7 +110,7 @@ class FlowProfile(Profile):
     limit_lots: tuple[float, ...] = _table(1.0, 200.0, INSIDE_BAND + 1)
     """Sizes of limit orders: [distance band, then inside the spread; point]."""
     touch_edges_lots: tuple[float, ...] = _numbers(10.0, 50.0, 99.0, 100.0, 200.0, 400.0)
-    """A touch is in state k above the k-th edge."""
+    """Edges of the touch states: a touch is in state k above the k-th edge."""
     market_lots: tuple[float, ...] = _table(1.0, 200.0, TOUCH_STATES)
     """Sizes of market orders that do not exhaust the touch: [touch state, point]."""
     sweep_share: tuple[float, ...] = _numbers(*(0.3 for _ in range(TOUCH_STATES)))
@@ -118,20 +118,20 @@ class FlowProfile(Profile):
     through_share: tuple[float, ...] = _numbers(*(0.1 for _ in range(TOUCH_STATES)))
     """Share of market orders that trade through the touch, by touch state."""
     through_lots: tuple[float, ...] = _table(1.0, 200.0)
-    """How many lots more than those at the touch they take."""
+    """How many lots more than those at the touch these orders take."""
     band_edges_ticks: tuple[float, ...] = _numbers(0.0, 2.0, 5.0, 10.0)
-    """Orders are in distance band k behind the k-th edge; band 0 is the touch."""
+    """Edges of the distance bands: an order is in band k behind the k-th edge; band 0 is the touch."""
     cancel_edges_lots: tuple[float, ...] = _numbers(10.0, 100.0, 300.0, 1000.0)
-    """Cancelled orders are in size class k above the k-th edge."""
+    """Edges of the size classes: a cancelled order is in class k above the k-th edge."""
     cancel_odds: tuple[float, ...] = _numbers(*(1.0 for _ in range(DISTANCE_BANDS * CANCEL_AGES * CANCEL_SIZES)))
-    """How likely an order is the one that is cancelled, relative to others: [distance band, step of its age, size class]."""
+    """Relative probability that an order is the one cancelled: [distance band, step of its age, size class]."""
     visible_levels: int = Field(10, ge=1, le=10)
     lots_per_tick: tuple[PositiveFloat, ...] = _numbers(50.0, 50.0)
-    """Density on the visible levels of the bids and of the asks that the flow returns to."""
+    """Density on the visible levels of bids and asks to which the flow returns."""
     reserve_ticks: float = Field(0.0, ge=0, description="own orders reach so far behind the touch")
     reserve_gap_ticks: float = Field(1.0, ge=1, description="mean distance between those that are added there")
     reserve_lots: tuple[float, ...] = _table(1.0, 200.0)
-    """Their sizes."""
+    """Sizes of the orders that `keep_reserve` sends."""
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are cancelled")
     restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
     lean: float = Field(1.0, ge=0, description="how strongly limit orders lean towards the reference price")
@@ -170,7 +170,7 @@ class FlowProfile(Profile):
 
 @inlined
 def informed_sign(profile: Any, sign: float, gap: float, draw: float) -> float:
-    """The sign of a market order: the parent order's, or that of the gap to the reference price, the more often the wider it is."""
+    """The sign of a market order: that of the parent order, or that of the gap to the reference price, more often the wider the gap is."""
     return -sign if sign * gap < 0.0 and draw > math.exp(-profile.informed * abs(gap)) else sign
 
 
@@ -193,10 +193,10 @@ def send_market_order(agent: Any, profile: Any, market: Any, requests: Any, sign
 
 @trader("flow", FlowProfile, memory=DENSITY_SLOTS + 3, depth=10)
 def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event per wake-up. Memory: that of flow_reference.py and flow_density.py, the kind of the last event, the draw for the kind of the next, and
-    the signs of recent market orders. O(own orders).
+    """Makes one event per wake-up. Memory: that of flow_reference.py and flow_density.py, the kind of the last event, the draw for the kind of the
+    next, and the signs of recent market orders. O(own orders).
 
-    Every event has its own random numbers, the same with and without the orders of others, so both markets differ by the reaction only.
+    Every event has its own random numbers, the same with and without the orders of others, so the two markets differ only by the reaction.
     """
     agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
     if recall(market, STARTED) == 0.0:

@@ -1,6 +1,6 @@
-"""Takers who trade on forecasts of the mid: they buy when it will probably rise, and leave when the forecast fades or its horizon has passed.
+"""Takers that trade on forecasts of the mid: they buy when it will probably rise, and exit when the forecast fades or its horizon has passed.
 
-A forecast of the horizon that is nearest to `horizon_s` counts. Its edge is P(up) - P(down).
+They use the forecast for the horizon nearest to `horizon_s`. Its edge is P(up) - P(down).
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from serl.agents.traders.trader_api import (
 
 
 class ForecastTakerProfile(Profile):
-    """Parameters of a taker who trades on forecasts."""
+    """Parameters of a taker that trades on forecasts."""
 
     interval_s: float = Field(1.0, gt=0, description="mean wait between wake-ups")
     horizon_s: float = Field(10.0, gt=0, description="of the forecast, and maximum time in a position")
@@ -34,7 +34,7 @@ class ForecastTakerProfile(Profile):
 
 @trader("forecast_taker", ForecastTakerProfile, memory=1, forecasts=True)
 def forecast_taker(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: time of its last entry. Without a forecast the edge is 0."""
+    """Memory: time of the last entry. Without a forecast the edge is 0."""
     if two_sided(market):
         edge, hold_s, index = 0.0, profile.horizon_s, nearest_horizon(market, profile.horizon_s)
         if index >= 0:

@@ -1,8 +1,8 @@
-"""The forecaster of `serl signals train` in a simulated market: it sends no orders, other traders read what it forecasts.
+"""A forecaster of `serl signals train` in a simulated market: it sends no orders; other traders read its forecasts.
 
-It looks at the best five levels and at what buyers and sellers took at every multiple of 100 ms, makes the features of agents/signals/features.py,
-and writes its forecasts to the board of its symbol every `every_steps` looks. A minute after a book without a bid, an ask or a spread there is
-no forecast. Every host runs a copy of it, which sees the same public data, so that all traders read the same forecasts.
+At every multiple of 100 ms it observes the best five levels and what buyers and sellers took, computes the features of agents/signals/features.py,
+and every `every_steps` observations writes its forecasts to the board of its symbol. There is no forecast for a minute after a book without a bid,
+an ask or a spread. Every host runs a copy, which sees the same public data, so that all traders read the same forecasts.
 """
 
 import base64
@@ -36,18 +36,18 @@ from serl.agents.traders.trader_api import sleep
 from serl.exchange.compiling import inlined
 
 CLIP = 5.0
-"""Standardised features beyond this are cut off, as in agents/signals/features.py."""
+"""Limit to which standardised features are clipped, as in agents/signals/features.py."""
 EXPONENT_MAX = 20.0
-"""Of volumes, as in agents/signals/log_linear.py."""
+"""Limit of the exponent of volumes, as in agents/signals/log_linear.py."""
 CLASSES = 3
 LINEAR = FEATURES + 1
-"""Numbers of a linear model of one horizon: weights, then the intercept."""
+"""Number of numbers of a linear model of one horizon: weights, then the intercept."""
 LAYERS_MAX, WIDTH_MAX, WEIGHTS_MAX = 4, 64, 8192
-"""Layers, outputs of a layer, and weights and intercepts of all layers."""
+"""Limits of the layers, of a layer's outputs, and of the weights and intercepts of all layers."""
 
 
 def _untrained() -> str:
-    """With which everything is as probable, at 1, 10 and 60 s."""
+    """Numbers for which all outcomes are equally probable, at horizons of 1, 10 and 60 s."""
     scaling = [0.0] * FEATURES + [1.0] * FEATURES
     trend = [3.0, 1.0, FEATURES, 9.0, 1.0, 10.0, 60.0, *scaling, *[0.0] * (FEATURES * 9 + 9)]
     parts = [*trend, *[1.0] * 3, *[0.0] * (3 * LINEAR), *scaling, *[0.0] * (3 * LINEAR)]
@@ -55,7 +55,7 @@ def _untrained() -> str:
 
 
 class ForecasterProfile(Profile):
-    """The numbers of a trained forecaster: forecasters.py writes them."""
+    """The numbers of a trained forecaster, written by forecasters.py."""
 
     numbers: str = Field(
         _untrained(),
@@ -102,7 +102,7 @@ class ForecasterProfile(Profile):
 
 
 def _unpack(text: str) -> dict[str, Any]:
-    """Arrays by the names of the record; ValueError or IndexError if they do not fit."""
+    """Unpacks the arrays by the names of the record. Raises ValueError or IndexError if they do not fit."""
     numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f8")
     if not np.isfinite(numbers).all():
         raise ValueError("numbers that are not finite")
@@ -128,12 +128,12 @@ def _unpack(text: str) -> dict[str, Any]:
 
 _FIRST = SLOTS
 _SECOND = SLOTS + WIDTH_MAX
-"""Slots in which layers find their inputs and write their outputs, in turn."""
+"""Second of the two buffers between which layers alternate their inputs and outputs."""
 
 
 @inlined
 def _run_layers(profile: Any, market: Any) -> int:
-    """The address of the logits, CLASSES for each horizon."""
+    """Runs the network; returns the address of the logits, CLASSES for each horizon."""
     source, target = market.memory_address + 8 * _FIRST, market.memory_address + 8 * _SECOND
     standardise(market.memory_address, source, profile.centre, profile.scale, CLIP)
     at = 0
@@ -150,7 +150,7 @@ def _run_layers(profile: Any, market: Any) -> int:
 
 @inlined
 def _write_trend(logits: int, row: int) -> None:
-    """Writes the softmax of the logits of a horizon, all addresses."""
+    """Writes the softmax of the logits of a horizon. Both arguments are addresses."""
     highest = max(load_float64(logits), load_float64(logits + 8), load_float64(logits + 16))
     total = 0.0
     for place in range(CLASSES):
@@ -163,7 +163,7 @@ def _write_trend(logits: int, row: int) -> None:
 
 @inlined
 def _write_flow(profile: Any, market: Any, horizon: int, row: int) -> None:
-    """Writes the expected volume and the probabilities of fills of a horizon, VOLUME to FILL_SELL."""
+    """Writes the expected volume and the fill probabilities of a horizon, VOLUME to FILL_SELL."""
     memory, at = market.memory_address, horizon * LINEAR
     linear = weighed(memory, profile.centre, profile.scale, CLIP, profile.volume, at, 0)
     store_float64(row + 8 * CLASSES, profile.means[horizon] * math.exp(min(linear, EXPONENT_MAX)))
@@ -174,7 +174,7 @@ def _write_flow(profile: Any, market: Any, horizon: int, row: int) -> None:
 
 @inlined
 def _write_board(profile: Any, market: Any) -> None:
-    """Forecasts all horizons."""
+    """Writes the forecasts of all horizons to the board."""
     write_features(market.memory_address)
     logits, board = _run_layers(profile, market), market.board_address
     for horizon in range(profile.horizons):

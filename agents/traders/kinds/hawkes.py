@@ -2,7 +2,7 @@
 
 A Hawkes process of six types (limit, market, cancel; each buy and sell) with exponential kernels: the rate of type i is
 base_i + Σ_j branching_ij Σ_{t_j < t} β exp(-β (t - t_j)) (Hawkes 1971; Abergel and Jedidi, Long-time behavior of a Hawkes
-process-based limit order book, 2015). Drawn exactly by thinning (Ogata 1981): between events rates only fall, so the
+process-based limit order book, 2015). Events are drawn exactly by thinning (Ogata 1981): rates only fall between events, so the
 current rate bounds the rates until the next event. One trader makes the whole flow; mean rates are (1 - branching)^-1 base.
 """
 
@@ -93,7 +93,7 @@ def _rate(profile: Any, market: Any, kind: int, decay: float) -> float:
 
 @inlined
 def _draw_next_event(agent: Any, profile: Any, market: Any) -> tuple[float, int]:
-    """(s to the next event, its type); type TYPES means none. Depends on the flow's own history only."""
+    """(seconds to the next event, its type); type TYPES means none. Depends only on the flow's own history."""
     wait_s = 0.0
     while True:
         decay, bound = math.exp(-profile.decay_per_s * wait_s), 0.0
@@ -129,7 +129,7 @@ def _open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 @trader("hawkes", HawkesProfile, memory=TYPES + 3)
 def hawkes(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event per wake-up; in a one-sided market it refills the empty side instead. O(own orders).
+    """Makes one event per wake-up; in a one-sided market, refills the empty side instead. O(own orders).
 
     Memory: for each type Σ β exp(-β (t - t_j)) at the last event; time and type of the current event; whether there is one.
     """

@@ -1,7 +1,7 @@
 """Order-book imbalance: with more lots bid than offered near the touch, the next price is more likely to be higher.
 
 I = (bid - ask) / (bid + ask) over the best levels (Gould and Bonart, Queue imbalance as a one-tick-ahead price predictor,
-2016). Above a threshold the trader takes in its direction, and exits when it fades or after a maximum time.
+2016). Above a threshold, the trader takes in the direction of the imbalance, and exits when it fades or after a maximum time.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class ImbalanceProfile(Profile):
 
 @trader("imbalance", ImbalanceProfile, memory=1, depth=DEPTH_MAX)
 def imbalance(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: time of its last entry."""
+    """Memory: time of the last entry."""
     if two_sided(market):
         bid_lots, ask_lots = 0, 0
         for level in range(min(int(profile.levels), market.bid_levels)):

@@ -1,7 +1,7 @@
 """Informed traders: they know the fundamental value ahead of time and take orders mispriced by more than a threshold.
 
-The informed side of Glosten and Milgrom (1985), with a deterministic advantage in time: they see the value of `horizon_s`
-later. Quantity grows with the mispricing, the position is bounded.
+The informed side of Glosten and Milgrom (1985), with a deterministic advantage in time: they see the value `horizon_s`
+ahead. Quantity grows with the mispricing; the position is bounded.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ class InformedProfile(Profile):
 
 @trader("informed", InformedProfile)
 def informed(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Takes at the touch only."""
+    """Takes only at the touch."""
     if two_sided(market):
         known = value_at(market, market.time_ns + int(profile.horizon_s * SECOND_NS))
         limit_lots = int(profile.position_lots_max)

@@ -53,7 +53,7 @@ def institutional(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         sleep(requests, market, exponential(agent, profile.pause_s * 1e9))
         return
     if profile.participation > 0:
-        # Its own trades are part of the volume: a share p of the total is p / (1 - p) of the others'
+        # Own trades are part of the volume, so a share p of the total is p / (1 - p) of the others' volume
         others = market.traded_lots - recall(market, 4) - filled
         target = int(profile.participation / (1.0 - profile.participation) * others) + 1
     else:

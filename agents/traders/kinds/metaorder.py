@@ -1,7 +1,7 @@
-"""One parent order, worked with market orders: as a share of the volume (POV) or evenly over time (TWAP).
+"""One parent order, worked with market orders, as a share of the volume (POV) or evenly over time (TWAP).
 
 `serl impact --simulated` simulates a market with and without it, everything else being equal. With `order_lots` 0 it does
-nothing; it is then present so that both markets number and space their traders alike.
+nothing; it is present only so that both markets number and space their traders the same way.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Momentum traders: they compare a short with a long moving average of the mids that they observe.
+"""Momentum traders: they compare a short and a long moving average of the mids that they observe.
 
-After ABIDES's MomentumAgent: if the short one is above, they buy at the ask; if below, they sell at the bid.
+After ABIDES's MomentumAgent: if the short average is above the long one, they buy at the ask; if below, they sell at the bid.
 """
 
 from typing import Any

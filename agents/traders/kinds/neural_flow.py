@@ -1,13 +1,14 @@
-"""The order flow of a whole market as one trader, drawn event by event from a network that was trained on real days (`serl flow train`).
+"""The order flow of a whole market as one trader, drawn event by event from a network trained on real days (`serl flow train`).
 
 Each event is a token relative to the live book (flow_tokens.py), drawn from the network's distribution given the book and averages of the past
-(flow_features.py); then its size, for a cancellation the age of the order, and the wait to the next event. So the flow reacts to whatever
-changes the book; with `hears` others' trades and orders also count as messages of a day do. Tokens that the book does not allow get no probability; cancellations go to the trader's own order
-at the level whose age is nearest to the drawn one. Behind the visible levels, of which messages tell nothing, it keeps RESERVE (flow_events.py) orders at gaps
-and sizes as measured at the last visible level. Outside the hours that it was trained on it behaves as at their average hour.
+(flow_features.py). Its size, for a cancellation the age of the order, and the wait to the next event are drawn next. So the flow reacts to whatever
+changes the book; with `hears`, others' trades and orders also count like the messages of a day. Tokens that the book does not allow have probability
+0. A cancellation goes to the trader's own order at the level whose age is nearest to the drawn one. Behind the visible levels, which messages do not
+show, the trader keeps RESERVE (flow_events.py) orders with gaps and sizes as measured at the last visible level. Outside its training hours it
+behaves as at their average hour.
 
-Scenarios change what is drawn, not what was learnt: `pace` lets the flow's own time run faster, `value_lean` makes events towards the value more
-probable. With an opening (flow_opening.py) the flow continues a recorded day.
+Scenarios change what is drawn, not what was learnt: `pace` makes the flow's own time run faster, `value_lean` makes events towards the value more
+probable. With an opening (flow_opening.py), the flow continues a recorded day.
 """
 
 import base64
@@ -65,7 +66,7 @@ _WAIT_EDGES, _HOURS = STARTS["wait_log_s"], STARTS["hours"]
 
 
 def _untrained() -> str:
-    """Numbers with which every possible event is as probable: one lot, after a hundredth of a second to a second."""
+    """Numbers for which all possible events are equally probable: one lot, after a hundredth of a second to a second."""
     parts = {name: np.zeros(shape, "<f4") for name, shape in PARTS.items()}
     for name in ("inverse_deviation", "size_low_lots", "size_high_lots", "deep_gap_ticks", "deep_lots"):
         parts[name] += 1.0
@@ -78,7 +79,7 @@ def _untrained() -> str:
 
 
 class NeuralFlowProfile(Profile):
-    """The numbers of the network; `serl flow train` writes them."""
+    """The numbers of the network, written by `serl flow train`."""
 
     numbers: str = Field(_untrained(), description="flow_network.PARTS as float32, little-endian, base64")
     opening: str = Field(
@@ -143,7 +144,7 @@ class NeuralFlowProfile(Profile):
 
 @trader("neural_flow", NeuralFlowProfile, memory=MEMORY, depth=LEVELS)
 def neural_flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event per wake-up; without a side, orders that fill it instead. O(own orders), and a forward pass of some 30,000 products."""
+    """Makes one event per wake-up; if a side is empty, sends orders that fill it instead. O(own orders), and a forward pass of some 30,000 products."""
     agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
     numbers = profile.numbers
     if recall(market, 0) == 0.0 and profile.orders_open > 0:

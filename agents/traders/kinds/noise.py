@@ -1,6 +1,6 @@
 """Noise traders: one order in a random direction at the opposite touch, at a random time.
 
-After ABIDES's NoiseAgent (Byrd, Hybinette, Balch 2019). With orders > 1 they return after exponential waits.
+After ABIDES's NoiseAgent (Byrd, Hybinette, Balch 2019). With orders > 1, they return after exponential waits.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ class NoiseProfile(Profile):
 
 @trader("noise", NoiseProfile, memory=1)
 def noise(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: orders so far. Sends nothing if the opposite side is empty."""
+    """Memory: number of orders so far. Sends nothing if the opposite side is empty."""
     side = BUY if uniform(agent) < 0.5 else SELL
     limit(requests, side, market.ask_ticks if side == BUY else market.bid_ticks, typical_lots(agent))
     sent = recall(market, 0) + 1.0

@@ -1,7 +1,7 @@
 """Adaptive market makers: a ladder of orders on both sides, sized as a share of the volume since the last wake-up.
 
 After ABIDES's AdaptiveMarketMakerAgent (itself after Chakraborty and Kearns 2011): the ladder's width follows an
-exponential moving average of the spread, up to a limit, and it is skewed against the position. Every wake-up replaces the ladder.
+exponential moving average of the spread, up to a limit, and the ladder is skewed against the position. Every wake-up replaces it.
 """
 
 import math

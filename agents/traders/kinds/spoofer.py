@@ -1,8 +1,8 @@
-"""A spoofer: large orders on one side that are not meant to trade, and a small one on the other side that is.
+"""A spoofer: large orders on one side that are not meant to trade, and a small order on the other side that is.
 
-For research on surveillance; the pattern of Lee, Eom, Park, Microstructure-based manipulation (2013), and of Wang, Hoang,
-Vorobeychik, Wellman, Spoofing the limit order book (2021). The large orders stay away from the touch and are cancelled when
-it comes near. Once the small order has traded, the sides swap and the position is reversed.
+For research on surveillance. The pattern is that of Lee, Eom, Park, Microstructure-based manipulation (2013), and of Wang,
+Hoang, Vorobeychik, Wellman, Spoofing the limit order book (2021). The large orders stay away from the touch and are cancelled
+when it comes near. Once the small order has traded, the sides swap and the position is reversed.
 """
 
 from typing import Any

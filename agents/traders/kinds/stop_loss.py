@@ -1,4 +1,4 @@
-"""Holders with a stop: after a large enough fall they sell at market, which makes the price fall further.
+"""Holders with a stop: after a large enough fall they sell with market orders, which makes the price fall further.
 
 Osler, Stop-loss orders and price cascades in currency markets (2005). Each trader draws its stop distance once, so the stops
 of a herd lie at many prices. After a sale it waits and buys again.

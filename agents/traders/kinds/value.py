@@ -57,7 +57,7 @@ def value(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     cancel_all(requests, market)
     lots = typical_lots(agent)
     if two_sided(market):
-        # while orders are collected for an auction, the spread may be below 0: no distance to stand behind it
+        # while orders are collected for an auction, the spread may be negative and thus no distance to rest behind the touch
         away_ticks_max = max(0, int(profile.depth_spreads * (market.ask_ticks - market.bid_ticks)))
         away_ticks = 0 if uniform(agent) < profile.aggressive_share else below(agent, away_ticks_max + 1)
         if estimate < mid_ticks(market):

@@ -2,7 +2,7 @@
 
 Cont, Stoikov, Talreja, A stochastic model for order book dynamics (2010): limit orders arrive at a rate that depends on
 their distance from the opposite touch, market orders at a constant rate, and every order is cancelled at a rate that
-depends on its distance. One trader makes the whole flow. Sizes are log-normal, because the model's orders of one unit
+depends on its distance. One trader makes the whole flow. Sizes are log-normal, because orders of one unit, as in the model,
 cannot be calibrated to quantities.
 """
 
@@ -51,7 +51,7 @@ class ZeroIntelligenceProfile(Profile):
 
 @trader("zero_intelligence", ZeroIntelligenceProfile)
 def zero_intelligence(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event of the flow. Cancellations are thinned: proposed at the largest rate, accepted at the order's own. O(LEVELS)."""
+    """Makes one event of the flow. Cancellations are thinned: proposed at the largest rate, accepted at the order's own rate. O(LEVELS)."""
     value = value_at(market, market.time_ns)
     if not two_sided(market):
         for level in range(int(profile.opening_levels)):
