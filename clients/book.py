@@ -1,6 +1,7 @@
 """Order books built from the feed: a snapshot, then deltas, and a new snapshot after each gap in the sequence numbers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 BUFFERED_MAX = 100_000
@@ -87,6 +88,11 @@ class _FeedBook(ABC):
     def ask_ticks(self) -> int:
         """Best ask price, 0 without asks."""
         return next((level[0] for level in self.levels(1, 1)), 0)
+
+
+def depth_max(limits: Mapping[str, Any]) -> int:
+    """Maximum number of levels per side in a snapshot, from the limits of an exchange; 0: no limit. Older exchanges do not name it."""
+    return int(limits.get("depth_max", 0))
 
 
 class L2Book(_FeedBook):

@@ -15,7 +15,7 @@ import msgpack
 
 from serl.clients.asked import TOGETHER_MAX, Asked
 from serl.clients.awaited import Awaited
-from serl.clients.book import L2Book, L3Book, Level
+from serl.clients.book import L2Book, L3Book, Level, depth_max
 from serl.clients.connection import Connection
 from serl.clients.errors import (
     ExchangeUnreachable,
@@ -31,7 +31,7 @@ from serl.clients.inbox import InboxItem, drain
 from serl.clients.news import NewsFeed
 from serl.clients.relogin import Relogin
 from serl.clients.session import Grant, Order, RowsMessage, Session
-from serl.clients.stale_books import StaleBooks, depth_max, snapshot_query
+from serl.clients.stale_books import StaleBooks, snapshot_query
 from serl.clients.values import FeedMessage, Price, to_ticks
 from serl.exchange.news import FEED_KIND, TOPIC
 from serl.exchange.records import CommandKind
@@ -149,7 +149,7 @@ class ClientCore(Connection):
         """After a login: resends unanswered commands, and requests followed books again if the exchange may have another journal."""
         self.logins += 1
         self.relogin.end()
-        self._stale.note_depth(depth_max(self.session))
+        self._stale.note_depth(depth_max(self.session.limits))
         if self.session.has_gap:
             self._distrust_books()
         for message in (*self._awaited.replayed(), *self.session.unanswered.values()):
@@ -357,7 +357,7 @@ class ClientCore(Connection):
         book = self.books.get(topic)
         if book is None:
             self.subscribe(channel, symbol)
-            book = self.books[topic] = L3Book() if channel == "l3" else L2Book(depth_max(self.session))
+            book = self.books[topic] = L3Book() if channel == "l3" else L2Book(depth_max(self.session.limits))
         yield from self._fill_gap(topic, book)
         return book
 

@@ -66,8 +66,3 @@ def snapshot_query(session: Session, topic: str) -> tuple[int, ...]:
     channel, _, symbol = topic.removesuffix("/").partition("/")
     number = session.instrument(symbol).number
     return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
-
-
-def depth_max(session: Session) -> int:
-    """Maximum number of levels per side in a snapshot of the exchange; 0: no limit."""
-    return int(session.limits.get("depth_max", 0))

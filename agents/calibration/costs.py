@@ -5,7 +5,6 @@ gives way to our orders (docs/answering.md) by the square-root law, as the flow 
 it.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,10 +80,7 @@ class ExecutionCosts:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers."""
-        found = {
-            name: {"bps": one.value, "interval": [one.low, one.high] if math.isfinite(one.low) else None}
-            for name, one in self.estimates.items()
-        }
+        found = {name: {"bps": one.value, "interval": one.interval} for name, one in self.estimates.items()}
         return {**found, "orders": self.orders, "clusters": self.clusters, "unit": self.unit}
 
 

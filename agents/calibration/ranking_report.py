@@ -1,6 +1,5 @@
 """How a population ranks policies, as a table, an HTML page, JSON and a plot."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def to_json(found: Ranking) -> dict[str, Any]:
 
 
 def _json(one: Estimate) -> dict[str, Any]:
-    return {"value": one.value, "interval": [one.low, one.high] if math.isfinite(one.low) else None}
+    return {"value": one.value, "interval": one.interval}
 
 
 def plot(found: Ranking) -> bytes:

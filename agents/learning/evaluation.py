@@ -9,6 +9,7 @@ order. PA uses the prices paid, with spread, impact and fees. PA_mid prices what
 (forced completion at the mid at the end), as in papers whose markets have no spread. FEES, in markets with fees, are those included in PA.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -117,6 +118,11 @@ class Estimate:
     value: float
     low: float
     high: float
+
+    @property
+    def interval(self) -> list[float] | None:
+        """Its ends, as JSON has them; None without an interval."""
+        return [self.low, self.high] if math.isfinite(self.low) else None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from serl.clients.book import depth_max
 from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import ActionFailed
@@ -186,7 +187,7 @@ class Link(threading.Thread):
             view = before.get(name)
             if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
                 view = SymbolView(number, name, tick_size, lot_size, history_bytes)
-            view.set_depth_max(limits.get("depth_max", 0))
+            view.set_depth_max(depth_max(limits))
             self._board.views[name] = view
         self._subscribe()
         symbols_json = [[view.name, view.tick_size, view.lot_size] for view in self._board.views.values()]

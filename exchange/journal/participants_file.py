@@ -10,6 +10,8 @@ from serl.exchange.journal.meta import participant_text, write_participants
 from serl.exchange.journal.segment import no_space
 
 EXCHANGE_NAME = "\u0000exchange"
+Encoded = tuple[dict[str, Any], str]
+"""A participant and its text."""
 
 
 class ParticipantsFile:
@@ -21,14 +23,14 @@ class ParticipantsFile:
         """entries: the participants in the order of their numbers; the list may change. sync_commands: returns once all commands are on the disk."""
         self._folder, self._journal_id, self._entries, self._sync_commands = folder, journal_id, entries, sync_commands
         self._saving = threading.Lock()
-        self._texts: list[tuple[dict[str, Any], str]] = []  # the entries as last saved, with their texts
+        self._saved: list[Encoded] = []
         self._requested = self.requests_done = 0
         self._error: DiskFullError | None = None
 
     def save(self) -> None:
         """Saves the participants. Raises DiskFullError if there is no room."""
         with self._saving:
-            self._save(self._entries)
+            self._save(self._encoded())
 
     def request(self) -> int:
         """Notes that the participants have changed; `save_requested` saves them. Returns a number for `is_saved`."""
@@ -50,27 +52,32 @@ class ParticipantsFile:
         if request == self.requests_done:
             return
         with self._saving:
-            entries = [dict(entry) for entry in self._entries]
-            if self._has_changed_one(entries):  # a new name needs no sync, and each sync delays orders
+            encoded = self._encoded()
+            if self._has_changed_one(encoded):  # a new name needs no sync, and each sync delays orders
                 self._sync_commands()
             try:
-                self._save(entries)
+                self._save(encoded)
                 self._error = None
             except DiskFullError as error:
                 self._error = error
         self.requests_done = request
 
-    def _has_changed_one(self, entries: list[dict[str, Any]]) -> bool:
-        """Whether a participant that was already saved under the same name has changed."""
-        pairs = zip(entries, self._texts, strict=False)
-        return any(entry != before and entry["name"] == before["name"] for entry, (before, _) in pairs)
-
-    def _save(self, entries: list[dict[str, Any]]) -> None:
-        """Saves the participants. Encodes only changed entries: `json` encodes a whole value in one go, and the exchange's loop would wait for that."""
-        known = self._texts + [({}, "")] * (len(entries) - len(self._texts))
-        self._texts = [
-            (before, text) if entry == before else (dict(entry), participant_text(entry))
-            for entry, (before, text) in zip(entries, known, strict=False)
+    def _encoded(self) -> list[Encoded]:
+        """The participants as they are now. Encodes only those that differ from the saved ones: `json` encodes a whole value in one go, and the
+        exchange's loop would wait for that."""
+        entries = [dict(entry) for entry in self._entries]
+        known = self._saved + [({}, "")] * (len(entries) - len(self._saved))
+        return [
+            before if entry == before[0] else (entry, participant_text(entry))
+            for entry, before in zip(entries, known, strict=False)
         ]
+
+    def _has_changed_one(self, encoded: list[Encoded]) -> bool:
+        """Whether a participant that was already saved under the same name has changed."""
+        pairs = zip(encoded, self._saved, strict=False)
+        return any(after is not before and after[0]["name"] == before[0]["name"] for after, before in pairs)
+
+    def _save(self, encoded: list[Encoded]) -> None:
         with no_space(self._folder):
-            write_participants(self._folder, self._journal_id, [text for _, text in self._texts])
+            write_participants(self._folder, self._journal_id, [text for _, text in encoded])
+        self._saved = encoded

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange, watch
+from serl.clients.book import depth_max
 from serl.clients.errors import ExchangeUnreachable, RequestRejected, SessionEnded
 from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
@@ -199,7 +200,7 @@ class Market:
         listing = symbol.listing
         _, symbols, _, limits = (await client.ask(Kind.INFO))[5]
         self.listings.require_same(Instrument.of(*each) for each in symbols)
-        symbol.book.depth_max = int(limits.get("depth_max", 0))
+        symbol.book.depth_max = depth_max(limits)
         reply = await client.ask(Kind.TRADES, listing.number, int(client.session.limits.get("trades_kept", 1000)))
         self._take_trades(symbol, reply)
         while symbol.book.needs_snapshot:  # a book without a gap may be ahead of the snapshot, whose reply took time

@@ -11,8 +11,7 @@ from nautilus_trader.live.data_client import LiveMarketDataClient
 from nautilus_trader.model.enums import BookType
 from nautilus_trader.model.identifiers import ClientId
 
-from serl.clients.book import L2Book, L3Book
-from serl.clients.stale_books import depth_max
+from serl.clients.book import L2Book, L3Book, depth_max
 from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from serl.gateways.nautilus.config import SerlDataClientConfig
@@ -116,7 +115,7 @@ class SerlDataClient(LiveMarketDataClient):
             number = self._link.session.instrument(instrument.symbol.value).number
             query = (Kind.L3, number) if isinstance(book, L3Book) else (Kind.L2, number, 0)
             if isinstance(book, L2Book):
-                book.depth_max = depth_max(self._link.session)
+                book.depth_max = depth_max(self._link.session.limits)
             while book.needs_snapshot:
                 book.apply_snapshot(await self._link.exchange.ask(*query))
             self._publish(instrument, content_of(book), book.sequence, book.time_ns, snapshot=True)

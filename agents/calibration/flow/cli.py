@@ -118,11 +118,11 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
 @click.option(
     "--volatility", default=1.0, show_default=True, type=FloatRange(0.1, 10),
-    help="Times the volatility: all happens its square times as fast.",
+    help="Factor on the volatility; events arrive at its square times the rate.",
 )  # fmt: skip
 @click.option(
     "--value-lean", type=FloatRange(0, 10),
-    help="How strongly the flow follows the value, which news of kind value move; 0: not at all.  [default: as FLOW does]",
+    help="How strongly the flow follows the value, which news of kind `value` move; 0: not at all.  [default: as in FLOW]",
 )  # fmt: skip
 def scenario_command(flow_file: Path, output: Path, volatility: float, value_lean: float | None) -> None:
     """Change what a FLOW does without training: its volatility, or a price path that it follows.
