@@ -75,5 +75,10 @@ def fill_until_rejected(client: RawClient, first_id: int) -> int:
 
 
 def copy_journal(journal: Path, to: Path) -> None:
-    """Copies the journal of a running exchange; snapshots that are being written may be gone before they are copied."""
-    shutil.copytree(journal, to, ignore=shutil.ignore_patterns("*.tmp.*"))
+    """Copies the journal of a running exchange: again if it deletes a file meanwhile, like one that it has compressed."""
+    while True:
+        try:
+            shutil.copytree(journal, to, ignore=shutil.ignore_patterns("*.tmp.*"), dirs_exist_ok=True)
+            return
+        except shutil.Error:
+            shutil.rmtree(to)
