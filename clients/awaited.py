@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from serl.clients.errors import Rejected, RequestRejected, refused_command
 from serl.clients.inbox import InboxItem, rejections
 from serl.clients.session import Session
+from serl.exchange.reasons import MEANINGS
 from serl.exchange.records import Reason
 
 
@@ -31,7 +32,7 @@ class Awaited:
         if isinstance(found, RequestRejected):
             raise found
         if found:
-            raise Rejected(Reason(found).name, command)
+            raise Rejected(Reason(found).name, f"{MEANINGS[Reason(found)]}; got {command}")
         return not self._session.is_waiting(command_id)
 
     def note(self, items: Iterable[InboxItem]) -> None:

@@ -31,6 +31,7 @@ from serl.exchange.kernel.entry import (
 )
 from serl.exchange.kernel.state import State
 from serl.exchange.limits import MarketLimits
+from serl.exchange.reasons import MEANINGS
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,
@@ -53,7 +54,6 @@ BUY, SELL = int(Side.BUY), int(Side.SELL)
 NEW, CANCEL, REDUCE, REPLACE = (int(kind) for kind in list(CommandKind)[:4])
 MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
 GTC = TimeInForce.GTC
-REASONS = {int(reason): reason.name for reason in Reason}
 KINDS = {int(kind): kind.name for kind in CommandKind}
 UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
 NEXT_ID, CURRENT_TIME = 0, -1
@@ -357,16 +357,17 @@ class Entry:
         if result > 0:
             return result
         _, command_id, _, price_ticks, qty_lots, _, participant, kind, *_ = unpack(row, at)
-        name = REASONS[-result]
-        if name == "BAD_QTY":
-            text = f"expected qty_lots from 1 to {self.limits.qty_lots_max}, got {qty_lots}"
-        elif name == "BAD_PRICE":
-            text = f"expected price_ticks from 1 to {self.limits.price_ticks_max}, got {price_ticks}"
-        elif name == "STALE_COMMAND_ID":
-            text = f"expected a command_id greater than the last, got {command_id}; leave it out"
-        else:
-            text = f"{KINDS[kind]} {command_id} of participant {participant}; docs/orders.md says when"
-        raise Rejected(name, text)
+        reason = Reason(-result)
+        match reason:
+            case Reason.BAD_QTY:
+                got = f"qty_lots {qty_lots}, and qty_lots_max is {self.limits.qty_lots_max}"
+            case Reason.BAD_PRICE:
+                got = f"price_ticks {price_ticks}, and price_ticks_max is {self.limits.price_ticks_max}"
+            case Reason.STALE_COMMAND_ID:
+                got = f"{command_id}; leave it out"
+            case _:
+                got = f"{KINDS[kind]} {command_id} of participant {participant}"
+        raise Rejected(reason.name, f"{MEANINGS[reason]}; got {got}")
 
     def _refuse(self, symbol: Symbol, participant: Integer, **integers: Integer) -> NoReturn:
         """Raises ConfigError for the argument that `pack` did not accept."""

@@ -16,6 +16,7 @@ from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, Re
 from serl.clients.session import Report, Session
 from serl.exchange.account import Account as Balances
 from serl.exchange.errors import SerlError
+from serl.exchange.reasons import MEANINGS
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason, TimeInForce
 
 RETRY_S = 2.0
@@ -115,7 +116,9 @@ class Account:
         if item.command_id in self._commands and item.kind in (*DONE, EventKind.REJECTED):
             future, _ = self._commands.pop(item.command_id)
             if item.kind == EventKind.REJECTED:
-                future.set_exception(ActionFailed(f"rejected: {Reason(item.reason).name}"))
+                future.set_exception(
+                    ActionFailed(f"rejected: {MEANINGS[Reason(item.reason)]} ({Reason(item.reason).name})")
+                )
             else:
                 future.set_result(f"order {item.order_id} {DONE[EventKind(item.kind)]}")
 

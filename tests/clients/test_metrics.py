@@ -64,7 +64,7 @@ def samples(address: str) -> dict[tuple[str, ...], float]:
 def test_what_is_refused_is_counted_and_limits_are_shown(exchange: Served, address: str) -> None:
     with connect(exchange.endpoint, "ann") as ann:
         ann.buy("A", 5, 100)
-        with pytest.raises(Rejected, match="WOULD_CROSS"):
+        with pytest.raises(Rejected, match="would trade at once; got sell 5 A at 100"):
             ann.sell("A", 5, 100, post_only=True)
         with pytest.raises(Rejected, match="BAD_PRICE"):
             ann.buy("A", 5, 10**15)

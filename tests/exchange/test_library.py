@@ -111,14 +111,23 @@ def test_the_book_refuses_by_name() -> None:
     market.sell(5, 100, participant=1)
     own = market.buy(5, 90)
     refused: list[tuple[Callable[[], object], str]] = [
-        (lambda: market.buy(0, 100), "BAD_QTY: expected qty_lots from 1 to 1000000, got 0"),
+        (
+            lambda: market.buy(0, 100),
+            "BAD_QTY: expected 1 to qty_lots_max lots.*; got qty_lots 0, and qty_lots_max is 1000000",
+        ),
         (lambda: market.buy(-1, 100), "BAD_QTY"),
         (lambda: market.buy(10**12), "BAD_QTY"),
-        (lambda: market.buy(1, 0), "BAD_PRICE: expected price_ticks from 1"),
-        (lambda: market.buy(1, 100, post_only=True), "WOULD_CROSS"),
+        (lambda: market.buy(1, 0), "BAD_PRICE: expected 1 to price_ticks_max ticks"),
+        (
+            lambda: market.buy(1, 100, post_only=True),
+            "WOULD_CROSS: the order is post-only and would trade at once; got NEW 6 of participant 0",
+        ),
         (lambda: market.replace(own, 0, 90), "BAD_QTY"),
         (lambda: market.reduce(own, -1), "BAD_QTY"),
-        (lambda: market.buy(1, 1, command_id=1), "STALE_COMMAND_ID: expected a command_id greater than the last"),
+        (
+            lambda: market.buy(1, 1, command_id=1),
+            "STALE_COMMAND_ID: expected a command_id greater than the participant's last; got 1",
+        ),
         (lambda: market.buy(1, 1, terms=Terms(display_lots=0)), "BAD_TERMS"),
     ]
     for send, reason in refused:
