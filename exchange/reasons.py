@@ -1,6 +1,13 @@
-"""What each `Reason` means, for people: one clause, in errors and in docs/orders.md."""
+"""What each `Reason` means, for people: one clause, in errors and in docs/orders.md. Counts of rejections by reason."""
 
-from serl.exchange.records import Reason
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.records import EventKind, Reason, Rows
+
+REASONS_SIZE = 256
 
 MEANINGS = {
     Reason.UNKNOWN_KIND: "there is no such kind of command",
@@ -32,3 +39,19 @@ MEANINGS = {
     Reason.LIMIT_BALANCE: "more than the free balance",
 }
 """Why a command is rejected."""
+
+
+def count_rejections(rows: Rows) -> NDArray[np.int64]:
+    """(256,) numbers of REJECTED events among EVENT rows, by reason."""
+    return np.bincount(rows["reason"][rows["kind"] == EventKind.REJECTED], minlength=REASONS_SIZE)
+
+
+def by_name(counts: NDArray[np.int64]) -> dict[str, int]:
+    """Returns counts by the name of the Reason in lower case; reasons that did not occur are left out."""
+    return {Reason(code).name.lower(): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+
+
+def rejections_text(counts: Mapping[str, int]) -> str:
+    """Formats counts from `by_name`, like `3 HALTED (the symbol is halted)`, the most frequent reason first."""
+    found = [(count, Reason[name.upper()]) for name, count in counts.items()]
+    return ", ".join(f"{count:,} {reason.name} ({MEANINGS[reason]})" for count, reason in sorted(found, reverse=True))

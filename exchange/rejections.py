@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import EVENTS
-from serl.exchange.records import EventKind, Reason
+from serl.exchange.reasons import REASONS_SIZE, by_name, count_rejections
 
 
 class Rejections:
@@ -14,19 +14,18 @@ class Rejections:
     def __init__(self, core: Core) -> None:
         self._core, self._segment = core, core.journal.events
         self._counted = int(core.gateway.counter[EVENTS])
-        self._found: NDArray[np.int64] = np.zeros(256, np.int64)
+        self._found: NDArray[np.int64] = np.zeros(REASONS_SIZE, np.int64)
         core.before_event_rotation.append(self._count)
 
     def by_reason(self) -> dict[str, int]:
         """Number of rejections by the name of the Reason in lower case; reasons that did not occur are left out."""
         self._count()
-        return {Reason(code).name.lower(): int(self._found[code]) for code in np.flatnonzero(self._found).tolist()}
+        return by_name(self._found)
 
     def _count(self) -> None:
         events = self._core.journal.events
         if events is not self._segment:
             self._segment, self._counted = events, 0
         stop = int(self._core.gateway.counter[EVENTS])
-        rows = events.rows[self._counted : stop]
-        self._found += np.bincount(rows["reason"][rows["kind"] == EventKind.REJECTED], minlength=256)
+        self._found += count_rejections(events.rows[self._counted : stop])
         self._counted = stop

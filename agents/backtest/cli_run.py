@@ -41,6 +41,7 @@ def run(
     from serl.agents.traders.registry import Kind
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_text
+    from serl.exchange.reasons import rejections_text
 
     loaded = load_strategy(file, name)
     window_ns = None if window is None else parse_window(window, "--window")
@@ -68,6 +69,8 @@ def run(
             ):
                 outcome = run_served(strategy, client, window_ns, report)
     click.echo(f"{loaded.name}: {outcome.decisions:,} decisions, {outcome.fills:,} fills")
+    if outcome.rejections:
+        click.echo(f"rejected: {rejections_text(outcome.rejections)}")
     for symbol, lots in outcome.positions.items():
         profit = outcome.profits[symbol]
         click.echo(

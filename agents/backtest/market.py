@@ -18,6 +18,7 @@ from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.latency import Delays
 from serl.exchange.market import Market
+from serl.exchange.reasons import REASONS_SIZE, count_rejections
 from serl.exchange.records import COMMAND, EVENT, LEVEL, CommandKind, EventFlag, EventKind, Rows, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS
@@ -78,6 +79,8 @@ class BacktestMarket:
         self._tape: list[Rows] = []
         self.counts = np.zeros(len(EventKind) + 1, np.int64)
         """Own events by kind, only those already taken out of REPORTS."""
+        self.rejections = np.zeros(REASONS_SIZE, np.int64)
+        """The rejections among them, by reason."""
         self._grow_levels(32)
         self._point()
         self._follower: ForecastFollower | None = None
@@ -175,6 +178,7 @@ class BacktestMarket:
             self._waiting += _reports(rows[self._read_count :])
         self._fills.append(rows[rows["kind"] == EventKind.FILL])
         self.counts += np.bincount(rows["kind"], minlength=len(self.counts))
+        self.rejections += count_rejections(rows)
         if tape:
             self._tape.append(self._buffers[loop.TAPE][:tape].copy())
         self._word[loop.REPORTS_COUNT] = self._word[loop.TAPE_COUNT] = self._read_count = 0

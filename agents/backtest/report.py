@@ -1,5 +1,6 @@
 """The report of a backtest: tables, an HTML page, JSON and a plot."""
 
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from html import escape
@@ -14,6 +15,7 @@ from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import picture
 from serl.agents.students_t import mean_interval
 from serl.exchange.config import time_of_day_text
+from serl.exchange.reasons import rejections_text
 
 TRADES_SHOWN = 200
 SIDES = ("long", "short")
@@ -45,6 +47,7 @@ def lines(result: Result) -> list[tuple[str, str]]:
         ("position at the end", positions or "flat"),
         ("fills", f"{counts['fill']:,}, {int(result.fills['maker'].sum()):,} of them as maker"),
         ("orders", f"{counts['accepted']:,} accepted, {counts['rejected']:,} commands rejected"),
+        *([("rejected", rejections_text(result.rejections))] if result.rejections else []),
         ("trades", f"{len(closed):,} closed, {won:,} with a profit"),
         ("decisions", f"{result.decisions:,}, {result.decisions / max(result.wall_s, 1e-9):,.0f} a second"),
     ]
@@ -60,6 +63,9 @@ def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
         estimate = mean_interval(values)
         assert estimate is not None
         found.append((name, "{:,.2f} [{:,.2f}, {:,.2f}]".format(*estimate)))
+    rejections: Counter[str] = sum((Counter(one.rejections) for one in results), Counter())
+    if rejections:
+        found.append(("rejected", rejections_text(rejections)))
     found.append(("seeds with a profit", f"{sum(1 for one in results if one.profit > 0)}"))
     found.append(("decisions", f"{sum(one.decisions for one in results):,}"))
     return found
@@ -73,7 +79,7 @@ def numbers(results: Sequence[Result]) -> dict[str, Any]:
         "runs": [
             {
                 "settings": one.settings, "profit": str(one.profit), "fees": str(one.fees), "drawdown": str(one.drawdown), "counts": one.counts,
-                "decisions": one.decisions, "positions": dict(zip((each.name for each in one.symbols), one.positions[-1].tolist(), strict=True)),
+                "rejections": one.rejections, "decisions": one.decisions, "positions": dict(zip((each.name for each in one.symbols), one.positions[-1].tolist(), strict=True)),
                 "trades": [trip._asdict() for trip in one.trades],
             }
             for one in results

@@ -53,6 +53,8 @@ class Result:
     decisions: int
     counts: dict[str, int]
     """Numbers of the strategy's own events: accepted orders, fills, cancellations, rejections."""
+    rejections: dict[str, int]
+    """Numbers of its rejected commands by the name of the Reason, in lower case."""
     settings: dict[str, Any]
     """Market, seed, window, latency and queue model."""
     wall_s: float

@@ -25,6 +25,7 @@ from serl.agents.traders.symbols import SymbolConfig
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import MarketRules, time_of_day_text
 from serl.exchange.latency import Delays
+from serl.exchange.reasons import by_name
 from serl.exchange.records import EventKind
 from serl.history.day import Day, SymbolReference
 
@@ -111,7 +112,7 @@ def backtest(
     }
     events = market.events() if events_kept else None
     return Result(
-        name, references, fills, marks, fill_forward(bests), decisions, counts, settings, wall_s, events,
+        name, references, fills, marks, fill_forward(bests), decisions, counts, by_name(market.rejections), settings, wall_s, events,
         fill_fees(fills, rules.fees) if rates else None,
     )  # fmt: skip
 

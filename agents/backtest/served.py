@@ -1,12 +1,15 @@
 """Runs a strategy on a served exchange as one participant, on any clock: live, scaled or lockstep."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import msgpack
+import numpy as np
 
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import strategy_population
@@ -25,7 +28,8 @@ from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Trade
 from serl.exchange.config import time_of_day_text
 from serl.exchange.news import News, NewsKind
-from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.reasons import REASONS_SIZE, by_name, count_rejections
+from serl.exchange.records import EventKind, Reason, Rows, TimeInForce
 from serl.exchange.request import request_socket
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind as MessageKind
@@ -41,10 +45,17 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run on an exchange, by traded symbol: positions, and profit in money at the mid (None without a price)."""
+    """The outcome of a run on an exchange.
+
+    Attributes:
+        rejections: numbers of rejected commands by the name of the Reason, in lower case.
+        positions: lots by traded symbol.
+        profits: money by traded symbol, at the mid; None without a price.
+    """
 
     decisions: int
     fills: int
+    rejections: dict[str, int]
     positions: dict[str, int]
     profits: dict[str, Decimal | None]
 
@@ -56,6 +67,7 @@ class ServedStrategyMarket:
         self.client = client
         self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
         self.decisions = 0
+        self._rejections: Counter[str] = Counter()
         self._forecasts: dict[str, Forecast] | None = None
         """The newest forecast by symbol, or None before the first request."""
 
@@ -141,8 +153,14 @@ class ServedStrategyMarket:
             self.client.core.subscribe_news(FROM_NOW_ON)
         return self._forecasts.get(symbol)
 
-    def note(self, message: News) -> None:
-        """Stores a message if it is a forecast."""
+    def note(self, item: InboxItem) -> None:
+        """Stores a forecast, and counts a rejection; ignores any other item."""
+        if isinstance(item, Report) and item.kind == EventKind.REJECTED:
+            self._rejections[Reason(item.reason).name.lower()] += 1
+        elif isinstance(item, News):
+            self._note_news(item)
+
+    def _note_news(self, message: News) -> None:
         if self._forecasts is not None and message.kind == NewsKind.SIGNAL:
             with suppress(SignalError):  # news can contain anything: any publisher may write it
                 self._forecasts[message.symbol] = Forecast.from_news(message)
@@ -164,7 +182,9 @@ class ServedStrategyMarket:
         return self.client.instrument(symbol)
 
     def outcome(self) -> Outcome:
-        """The current positions and profit."""
+        """The current positions and profit; takes all items out of the inbox."""
+        while self.client.core.inbox:
+            self.note(self.client.core.inbox.popleft())
         names = {one.number: name for name, one in self.client.session.instruments.items()}
         cash = dict.fromkeys((fill.symbol for fill in self.fills()), 0)
         for fill in self.fills():
@@ -174,7 +194,7 @@ class ServedStrategyMarket:
         for number, ticks in cash.items():
             one, position = self.instrument(names[number]), positions[names[number]]
             profits[one.name] = profit(ticks, position, self.best(one.name) if position else (1, 1), one)
-        return Outcome(self.decisions, len(self.fills()), positions, profits)
+        return Outcome(self.decisions, len(self.fills()), dict(self._rejections), positions, profits)
 
 
 def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | None], one: Instrument) -> Decimal | None:
@@ -258,8 +278,28 @@ def _run_clock(
 def _tell(strategy: Strategy, market: ServedStrategyMarket, item: InboxItem, *, is_started: bool) -> None:
     if isinstance(item, Report) and item.kind == EventKind.FILL and is_started:
         strategy.on_fill(market, item)
-    elif isinstance(item, News):
+    else:
         market.note(item)
+
+
+class CountingHost(Host):
+    """A host that counts the events of its traders.
+
+    Attributes:
+        fills: number of FILL events.
+        rejections: (256,) numbers of REJECTED events by reason.
+    """
+
+    fills = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.rejections = np.zeros(REASONS_SIZE, np.int64)
+        super().__init__(*arguments, **options)
+
+    def _buffer_reports(self, rows: Rows) -> None:
+        self.fills += int((rows["kind"] == EventKind.FILL).sum())
+        self.rejections += count_rejections(rows)
+        super()._buffer_reports(rows)
 
 
 def run_compiled(
@@ -275,7 +315,9 @@ def run_compiled(
     names, tick = [name for _, name, _, _ in listed], str(listed[0][2])
     start_ns, end_ns = window_ns
     population = strategy_population(kind, names, tick, start_ns, end_ns, latency_us)
-    host = Host(population, seed, endpoint, token=token, until_ns=end_ns, curve=curve, cancel_on_disconnect=True)
+    host = CountingHost(
+        population, seed, endpoint, token=token, until_ns=end_ns, curve=curve, cancel_on_disconnect=True
+    )
     try:
         with suppress(KeyboardInterrupt):
             host.run(lambda running: on_progress(running.time_ns, int(running.crowd.traders.counter[WAKEUPS])))
@@ -284,7 +326,7 @@ def run_compiled(
         one = host.client.instrument(names[0])
         traded = cash != 0 or position != 0
         return Outcome(
-            int(host.crowd.traders.counter[WAKEUPS]), 0, {one.name: position} if traded else {},
+            int(host.crowd.traders.counter[WAKEUPS]), host.fills, by_name(host.rejections), {one.name: position} if traded else {},
             {one.name: profit(cash, position, host.book.best(0), one)} if traded else {},
         )  # fmt: skip
     finally:

@@ -159,12 +159,14 @@ class Host:
                 if message[0] == FeedKind.ROWS:
                     self._buffer_public(topic.split("/")[1], message)
             elif isinstance(item, np.ndarray):
-                rows = item.copy()
-                self._timeline.shift_reports(rows)
-                self._private.append(rows)
+                self._buffer_reports(item.copy())
             elif isinstance(item, News):
                 self._values.add(item, self._timeline.offset_ns)
             item = self.client.core.inbox.popleft() if self.client.core.inbox else None
+
+    def _buffer_reports(self, rows: Rows) -> None:
+        self._timeline.shift_reports(rows)
+        self._private.append(rows)
 
     def _buffer_public(self, name: str, message: list[Any]) -> None:
         _, epoch, previous, sequence, _, data = message

@@ -222,12 +222,13 @@ def test_several_seeds_have_a_mean_and_an_interval(tmp_path: Path) -> None:
 
 def test_the_command_runs_a_recorded_day(tmp_path: Path) -> None:
     write_day(small_day(), tmp_path / "a.day")
-    text = "import serl\n\nclass Look(serl.Strategy):\n    def on_wake(self, market):\n        market.sell(market.symbols[0], 1, 99)\n"
+    text = "import serl\n\nclass Look(serl.Strategy):\n    def on_wake(self, market):\n        market.sell(market.symbols[0], 1, 99)\n        market.sell(market.symbols[0], 0, 99)\n"
     done = invoke(tmp_path, text, "--day", str(tmp_path / "a.day"), "--window", "09:00:01-09:00:04")
     assert done.exit_code == 0, done.output
     (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
     # three of the ten that are bid at 99 are bought from it, and the mid is 100: 3 x (99 - 100)
     assert (run["decisions"], run["counts"]["fill"], run["positions"]) == (3, 3, {"A": -3})
+    assert run["rejections"] == {"bad_qty": 3} and "3 BAD_QTY (expected 1 to qty_lots_max lots" in done.output
     assert Decimal(run["profit"]) == Decimal("-0.03") and run["settings"]["seed"] is None
 
 

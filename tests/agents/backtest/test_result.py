@@ -22,7 +22,7 @@ def fills(*rows: tuple[int, int, int, int, int]) -> Any:
 
 
 def result(rows: Any, times: list[int], twice_mids: list[list[int]]) -> Result:
-    return Result("test", SYMBOLS, rows, np.array(times), np.array(twice_mids), 3, {}, {}, 1.0)
+    return Result("test", SYMBOLS, rows, np.array(times), np.array(twice_mids), 3, {}, {}, {}, 1.0)
 
 
 def test_profit_is_cash_and_position_at_the_mid_over_all_symbols() -> None:

@@ -209,3 +209,4 @@ def test_a_compiled_strategy_makes_the_tape_of_a_served_exchange(tmp_path: Path)
     assert (len(events), tape_hash(events)) == (len(result.events), tape_hash(result.events))
     assert outcome.positions == {"DEMO": result.positions[-1, 0]} and outcome.profits == {"DEMO": result.profit}
     assert outcome.decisions == result.decisions
+    assert (outcome.fills, outcome.rejections) == (len(result.fill_rows), result.rejections)

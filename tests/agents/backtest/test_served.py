@@ -44,10 +44,11 @@ def test_strategies_trade_on_a_live_exchange(tmp_path: Path) -> None:
         assert done.exit_code == 0, (done.output, done.exception)
         assert "rejected WOULD_CROSS open done" in done.output
         assert "DEMO: position +3 lots, profit -1.50" in done.output
+        assert "rejected: 1 WOULD_CROSS (the order is post-only and would trade at once)" in done.output
         while maker.book("DEMO")[0][-1].price_ticks == 9_000:  # its order is cancelled when it leaves
             maker.wait(0.01)
         assert maker.position("DEMO") == -3
         outcome = run_compiled(load_kind(sample.pulse.__name__), served.endpoint, (0, 10**9))
-        assert outcome.decisions > 1
+        assert outcome.decisions > 1 and outcome.fills == len(maker.fills()) - 1
         while len(maker.book("DEMO")[0]) + len(maker.book("DEMO")[1]) > 2:
             maker.wait(0.01)
