@@ -15,11 +15,24 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.venue import SimulatedVenue
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Trade
+from serl.clients.values import Price, SymbolStatus, Trade, to_ticks
+from serl.exchange.feed import symbol_status
 from serl.exchange.latency import Delays
 from serl.exchange.market import Market
 from serl.exchange.reasons import REASONS_SIZE, count_rejections
-from serl.exchange.records import COMMAND, EVENT, LEVEL, CommandKind, EventFlag, EventKind, Rows, Side, TimeInForce
+from serl.exchange.records import (
+    COMMAND,
+    EVENT,
+    LEVEL,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    HaltReason,
+    Phase,
+    Rows,
+    Side,
+    TimeInForce,
+)
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS
 from serl.history.day import SymbolReference
@@ -212,18 +225,20 @@ class BacktestMarket:
         return self.market.state.best[: len(self.symbols)]
 
     def buy(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        return self.session.new_order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)[0]
+        ticks = price_ticks if price is None else to_ticks(self.instrument(symbol), price_ticks, price)
+        return self.session.new_order(symbol, Side.BUY, qty_lots, ticks, time_in_force, post_only, terms)[0]
 
     def sell(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        return self.session.new_order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms)[0]
+        ticks = price_ticks if price is None else to_ticks(self.instrument(symbol), price_ticks, price)
+        return self.session.new_order(symbol, Side.SELL, qty_lots, ticks, time_in_force, post_only, terms)[0]
 
     def cancel(self, order: Order) -> Order:
         """See StrategyMarket."""
@@ -235,10 +250,14 @@ class BacktestMarket:
         self.session.amend(order, CommandKind.REDUCE, qty_lots)
         return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
+    def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        ticks = order.price_ticks if price_ticks is None else price_ticks
-        self.session.amend(order, CommandKind.REPLACE, qty_lots, ticks, terms=terms)
+        ticks = to_ticks(self.session.instrument_numbered(order.symbol), price_ticks, price)
+        self.session.amend(
+            order, CommandKind.REPLACE, qty_lots, order.price_ticks if ticks is None else ticks, terms=terms
+        )
         return order
 
     def mass_cancel(self, symbol: str | None = None) -> None:
@@ -286,6 +305,11 @@ class BacktestMarket:
         """See StrategyMarket."""
         self._number(symbol)
         return self._follower.forecast() if self._follower is not None and self._follower.symbol == symbol else None
+
+    def status(self, symbol: str) -> SymbolStatus:
+        """See StrategyMarket."""
+        halted, phase, reason = symbol_status(self.market.state, self._number(symbol))
+        return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

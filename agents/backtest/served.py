@@ -25,7 +25,7 @@ from serl.clients.clock import RemoteClock
 from serl.clients.errors import Rejected
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Trade
+from serl.clients.values import Price, SymbolStatus, Trade
 from serl.exchange.config import time_of_day_text
 from serl.exchange.news import News, NewsKind
 from serl.exchange.reasons import REASONS_SIZE, by_name, count_rejections
@@ -77,25 +77,37 @@ class ServedStrategyMarket:
         return list(self.client.session.instruments)
 
     def buy(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
         try:
             return self.client.buy(
-                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+                symbol,
+                qty_lots,
+                price_ticks,
+                price=price,
+                time_in_force=time_in_force,
+                post_only=post_only,
+                terms=terms,
             )
         except Rejected:
             return self._last_order()
 
     def sell(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
         try:
             return self.client.sell(
-                symbol, qty_lots, price_ticks, time_in_force=time_in_force, post_only=post_only, terms=terms
+                symbol,
+                qty_lots,
+                price_ticks,
+                price=price,
+                time_in_force=time_in_force,
+                post_only=post_only,
+                terms=terms,
             )
         except Rejected:
             return self._last_order()
@@ -119,10 +131,12 @@ class ServedStrategyMarket:
         except Rejected:
             return order
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
+    def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
         """See StrategyMarket."""
         try:
-            return self.client.replace(order, qty_lots, price_ticks, terms=terms)
+            return self.client.replace(order, qty_lots, price_ticks, price=price, terms=terms)
         except Rejected:
             return order
 
@@ -164,6 +178,10 @@ class ServedStrategyMarket:
         if self._forecasts is not None and message.kind == NewsKind.SIGNAL:
             with suppress(SignalError):  # news can contain anything: any publisher may write it
                 self._forecasts[message.symbol] = Forecast.from_news(message)
+
+    def status(self, symbol: str) -> SymbolStatus:
+        """See StrategyMarket."""
+        return self.client.status(symbol)
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

@@ -7,13 +7,14 @@ from serl.agents.backtest.errors import StrategyError
 from serl.agents.signals.message import Forecast
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Trade
+from serl.clients.values import Price, SymbolStatus, Trade
 from serl.exchange.records import TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 
 
 class StrategyMarket(Protocol):
-    """The market as a strategy sees it and trades in it; the names are those of serl's clients. Prices are in ticks, quantities in lots, times in ns.
+    """The market as a strategy sees it and trades in it; the names are those of serl's clients. Prices are in ticks unless they
+    are given as `price`, quantities in lots, times in ns.
 
     A command arrives at the time of the decision plus the latency. Its reply is known at a later wake-up, both in process and in lockstep: `buy`
     returns an order in state "sent", and a rejection shows in the order's `state` and `reason`, not as an exception.
@@ -30,15 +31,16 @@ class StrategyMarket(Protocol):
         ...
 
     def buy(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Sends a buy order: a limit order, or a market order without a price. Raises UnknownSymbol, or ConfigError for a non-integer."""
+        """Sends a buy order: a limit order at a price in ticks or, as `price`, in money; without either a market order. Raises UnknownSymbol,
+        PriceOffTick, or ConfigError for a non-integer."""
         ...
 
     def sell(
-        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, time_in_force: TimeInForce = TimeInForce.GTC,
-        post_only: bool = False, terms: Terms = NO_TERMS,
+        self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """Sends a sell order; see `buy`."""
         ...
@@ -51,8 +53,10 @@ class StrategyMarket(Protocol):
         """Reduces the open quantity; the order keeps its time priority."""
         ...
 
-    def replace(self, order: Order, qty_lots: int, price_ticks: int | None = None, *, terms: Terms = NO_TERMS) -> Order:
-        """Gives an order a new total quantity (fills included), price (by default its old one) and terms. docs/orders.md says when it keeps its
+    def replace(
+        self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
+    ) -> Order:  # fmt: skip
+        """Gives an order a new total quantity (fills included), price, in ticks or in money (by default its old one), and terms. docs/orders.md says when it keeps its
         time priority."""
         ...
 
@@ -75,6 +79,10 @@ class StrategyMarket(Protocol):
     def forecast(self, symbol: str) -> Forecast | None:
         """The last forecast of a symbol before this decision (docs/signals.md); None if there is none yet. In a backtest, `--forecaster` makes one
         every 100 ms. On an exchange, a participant publishes them; the first call subscribes."""
+        ...
+
+    def status(self, symbol: str) -> SymbolStatus:
+        """Whether the symbol is halted and why, and its phase."""
         ...
 
     def position(self, symbol: str) -> int:

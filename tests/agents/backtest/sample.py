@@ -35,7 +35,7 @@ class Busy(serl.Strategy):
         orders = market.open_orders()
         states = [(order.order_id, order.state, order.filled_lots, order.open_lots) for order in orders]
         self.seen.append(
-            (market.time_ns, bids, asks, market.best(self.symbol), market.position(self.symbol), states, market.trades(self.symbol, 3))
+            (market.time_ns, bids, asks, market.best(self.symbol), market.position(self.symbol), states, market.trades(self.symbol, 3), market.status(self.symbol))
         )  # fmt: skip
         if not bids or not asks:
             return
@@ -46,7 +46,8 @@ class Busy(serl.Strategy):
                 market.buy(self.symbol, 20, bid, post_only=True)
                 market.sell(self.symbol, 20, ask, time_in_force=TimeInForce.DAY)
             case 2:
-                market.buy(self.symbol, 3, ask, time_in_force=TimeInForce.IOC)
+                price = market.instrument(self.symbol).price(ask)
+                market.buy(self.symbol, 3, price=price, time_in_force=TimeInForce.IOC)
                 market.buy(self.symbol, 3, ask + 50, post_only=True)  # it is rejected
             case 3:
                 for order in orders:

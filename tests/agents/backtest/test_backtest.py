@@ -19,8 +19,11 @@ from serl.agents.backtest.load import load_strategy
 from serl.agents.backtest.run import backtest
 from serl.agents.traders.population import load_population
 from serl.cli import serl as command
+from serl.clients.errors import PriceOffTick
+from serl.clients.values import SymbolStatus
+from serl.exchange.errors import ConfigError
 from serl.exchange.latency import Constant, Delays
-from serl.exchange.records import COMMAND, CommandKind, EventFlag, EventKind, Reason, TimeInForce
+from serl.exchange.records import COMMAND, CommandKind, EventFlag, EventKind, HaltReason, Phase, Reason, TimeInForce
 from serl.exchange.terms import Terms
 from serl.history.day import Day, Reference, SymbolReference, write_day
 from tests.agents.backtest.sample import Busy
@@ -76,6 +79,11 @@ def test_a_replaced_order_keeps_its_price_unless_one_is_given() -> None:
             super().on_wake(market)
             if market.time_ns == NINE + 4 * SECOND_NS:
                 market.replace(self.order, 2)
+                assert market.status("A") == SymbolStatus(False, Phase.CONTINUOUS, HaltReason.NONE)
+                with pytest.raises(ConfigError, match="expected price_ticks or price, got 99 and"):
+                    market.replace(self.order, 2, 99, price=1.5)
+                with pytest.raises(PriceOffTick):
+                    market.sell("A", 2, price="1.005")
 
     strategy = Changing()
     backtest(strategy, day=small_day(), window_ns=(NINE, NINE + 7 * SECOND_NS))
