@@ -1,7 +1,7 @@
 """One participant's session as a state machine: bytes in, events out; no sockets, no clock, no waiting."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
@@ -128,6 +128,7 @@ class Session:
         self._gap = (-1, -1)
         self.next_command_id = 1
         self.instruments: dict[str, Instrument] = {}
+        self._numbered: dict[int, Instrument] = {}
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
         self.operator = False
@@ -168,10 +169,9 @@ class Session:
 
     def instrument_numbered(self, number: int) -> Instrument:
         """Reference data of the symbol with this number, as in orders and reports. Raises `UnknownSymbol`."""
-        for instrument in self.instruments.values():
-            if instrument.number == number:
-                return instrument
-        raise UnknownSymbol(f"expected a symbol number from 0 to {len(self.instruments) - 1}, got {number}")
+        if number not in self._numbered:
+            raise UnknownSymbol(f"expected a symbol number from 0 to {len(self.instruments) - 1}, got {number}")
+        return self._numbered[number]
 
     def new_order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
@@ -286,9 +286,12 @@ class Session:
     def set_reference_data(self, symbols: list[Any], clock: list[Any], limits: dict[str, Any]) -> None:
         """Stores what WELCOME and INFO say about the exchange."""
         self.limits, self.clock = limits, clock
-        self.instruments = {
-            instrument.name: instrument for instrument in (Instrument.of(*symbol) for symbol in symbols)
-        }
+        self.set_instruments([Instrument.of(*symbol) for symbol in symbols])
+
+    def set_instruments(self, instruments: Sequence[Instrument]) -> None:
+        """Sets what the exchange lists."""
+        self.instruments = {instrument.name: instrument for instrument in instruments}
+        self._numbered = {instrument.number: instrument for instrument in instruments}
 
     def _welcome(self, message: list[Any]) -> None:
         _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message

@@ -81,10 +81,10 @@ class BacktestMarket:
         words[loop.SYMBOLS], words[loop.PARTICIPANT] = len(self.symbols), self.participant
         self._advance: Callable[[int], int] = loop.advance
         self.session = self.session_type(self.participant, delays)
-        self.session.instruments = {
-            reference.name: Instrument(number, reference.name, Decimal(reference.tick_size), Decimal(reference.lot_size))
+        self.session.set_instruments([
+            Instrument(number, reference.name, Decimal(reference.tick_size), Decimal(reference.lot_size))
             for number, reference in enumerate(references)
-        }  # fmt: skip
+        ])  # fmt: skip
         self._read_count = 0
         """Number of REPORTS rows already turned into reports."""
         self._waiting: list[Report] = []
