@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -19,6 +20,7 @@ from serl.exchange.gateway.feed_state import LOOP, NO_FEED, NOBODY, PYTHON
 from serl.exchange.market import Market
 from serl.exchange.records import CASH, FEE_MICRO, POSITION, CommandKind, Rows
 from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind
 from tests.sim.bugs_disk import SNAPSHOT_SWAP
 from tests.sim.planting import bug, replaced
 
@@ -135,17 +137,27 @@ def _earlier(real: Any) -> Any:
     return submit
 
 
-def _unasked(self: Any, kind: int, *values: Any) -> Any:
-    """`ask` as it was: a query is sent once."""
-    self._request += 1
-    request = self._request
+def _ask_once(self: Any, queries: Any) -> Any:
+    messages = self._asked.add(queries, self.session.token)
     self._queried_s = time.monotonic()
-    self.queries.send(msgpack.packb([kind, request, *values, *([""] if kind < 136 else [])]))
-    self._waiting.add(request)
-    while request not in self._replies:
-        yield
+    for message in messages.values():
+        self.query(message)
+    while self._asked.without_reply(messages):
         self.raise_if_silent()
-    return self._replies.pop(request)
+        yield client_core.REPLY_WAIT_S
+    replies = self._asked.replies(messages)
+    self._asked.remove(messages)
+    return replies
+
+
+def _up_to_a_refusal(real: Any) -> Any:
+    def drain(socket: Any) -> Iterator[bytes]:
+        for data in real(socket):
+            yield data
+            if msgpack.unpackb(data, strict_map_key=False)[0] == Kind.ERROR:
+                list(real(socket))
+
+    return drain
 
 
 def _dropped_silently(self: Any, route: int, message: bytes) -> bool:
@@ -204,12 +216,12 @@ BUGS = {
     ),
     "messages behind a refusal": bug(
         "a client drops what arrived behind a refusal",
-        (client_core, "drain", lambda real: lambda socket: list(real(socket))),
+        (client_core, "drain", _up_to_a_refusal),
         seam="found",
     ),
     "asked once": bug(
         "a client waits forever for the reply to a query that got lost",
-        replaced(ClientCore, "ask", _unasked),
+        replaced(ClientCore, "_ask_together", _ask_once),
         seam="found",
     ),
     "answer dropped": bug(
