@@ -105,7 +105,8 @@ def main() -> None:
     results: dict[str, dict[str, Any]] = {}
     for name in names:
         results[name] = importlib.import_module(f"benchmarks.{name}").run()
-        if arguments.write:  # at once: the next one may fail
+        measured = list(results[name]) != ["skipped"]  # if not, the page keeps the figures that it has
+        if arguments.write and measured:  # at once: the next one may fail
             _write(arguments.write, name, results[name])
         if not arguments.json:
             print(name, flush=True)

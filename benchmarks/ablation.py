@@ -7,12 +7,14 @@ t); where those of two rules overlap, there is no evidence of a difference.
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from benchmarks.endings import one_line_endings
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import with_overrides
@@ -52,24 +54,27 @@ def scores(base: TrainingConfig, rule: str, seed: int, markets: dict[str, Scenar
         with tempfile.TemporaryDirectory() as folder:
             policy = Training(config, envs, Path(folder), facts).run()
         contenders = [Contender(rule, policy, policy.modes[0])]
-    rows = [evaluate(market, contenders, episodes, seed=1).rows[-1] for market in markets.values()]
+    tables = [evaluate(market, contenders, episodes, seed=1).rows for market in markets.values()]
+    rows = [next(row for row in table if row.name == rule) for table in tables]
     return [[row.estimates[name].value for name in SHOWN] for row in rows]
 
 
-def table(results: dict[str, Any], markets: list[str]) -> str:
-    """Markdown; results: rule -> (seeds, markets, SHOWN)."""
-    lines = [f"| rule | market | seeds | {' | '.join(SHOWN)} |", "|" + "---|" * (3 + len(SHOWN))]
-    for rule, values in results.items():
-        seeds = len(values)
-        for place, market in enumerate(markets):
-            means = values[:, place].mean(axis=0)
-            half = student(seeds - 1) * values[:, place].std(axis=0, ddof=1) / seeds**0.5 if seeds > 1 else means * 0
-            cells = [
-                f"{mean:.2f} ± {width:.2f}" if seeds > 1 else f"{mean:.2f}"
-                for mean, width in zip(means, half, strict=True)
-            ]
-            lines.append(f"| {rule} | {market} | {seeds} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def head() -> str:
+    """The first lines of the table, as Markdown."""
+    return f"| rule | market | seeds | {' | '.join(SHOWN)} |\n" + "|" + "---|" * (3 + len(SHOWN))
+
+
+def lines(rule: str, values: Any, markets: Sequence[str]) -> str:
+    """The lines of a rule; values: (seeds, markets, SHOWN)."""
+    seeds, found = len(values), []
+    for place, market in enumerate(markets):
+        means = values[:, place].mean(axis=0)
+        half = student(seeds - 1) * values[:, place].std(axis=0, ddof=1) / seeds**0.5 if seeds > 1 else means * 0
+        cells = [
+            f"{mean:.2f} ± {width:.2f}" if seeds > 1 else f"{mean:.2f}" for mean, width in zip(means, half, strict=True)
+        ]
+        found.append(f"| {rule} | {market} | {seeds} | {' | '.join(cells)} |")
+    return "\n".join(found)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,20 +89,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Train, evaluate, print the table."""
+    """Train, evaluate, print the lines of each rule once they are known."""
     arguments = parser().parse_args()
+    with one_line_endings("of the rules above everything is measured; the command begins again"):
+        _compare(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> None:
     base = load_config(arguments.config)
     base = base.model_copy(update={"market": with_overrides(base.market, {"data": arguments.market})})
     if arguments.steps:
         base = base.model_copy(update={"ppo": base.ppo.model_copy(update={"steps": arguments.steps})})
-    markets, results = scenarios(base), {}
+    markets = scenarios(base)
+    print(head(), flush=True)
     for rule in ("TWAP", *RULES):
         found = []
         for seed in range(arguments.seeds if rule != "TWAP" else 1):
             with Console(stderr=True).status(f"{rule}, seed {seed}"):
                 found.append(scores(base, rule, seed, markets, arguments.episodes))
-        results[rule] = np.array(found)
-    print(table(results, list(markets)))
+        print(lines(rule, np.array(found), list(markets)), flush=True)
     print(
         f"\n{base.ppo.steps:,} steps each, {arguments.episodes} validation orders, PA, PA_twap and IS in bps; "
         + "; ".join(f"{name}: {market.source.describe()['data']}" for name, market in markets.items())

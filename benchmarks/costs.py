@@ -7,12 +7,12 @@ Pairs of a buy and a sell of .5 to 5 % of the volume in ten minutes; 95 % interv
 import argparse
 from pathlib import Path
 
+from benchmarks.endings import one_line_endings
 from serl.agents.calibration.calibrate import COST_DAYS, SCORE_SEED
 from serl.agents.calibration.costs import COSTS, SCORE_PAIRS, ExecutionCosts, day_costs, day_orders, population_costs
 from serl.agents.execution.answering.model import NONE, SQUARE_ROOT
-from serl.agents.realism.days import load_day
+from serl.agents.realism.days import load_day, parse_window
 from serl.agents.traders.population import load_population
-from serl.exchange.config import time_of_day_ns
 
 
 def line(name: str, found: ExecutionCosts) -> str:
@@ -28,8 +28,13 @@ def main() -> None:
     parser.add_argument("--populations", nargs="+", default=["amzn"])
     parser.add_argument("--hours", default="13:00-16:00")
     parser.add_argument("--seeds", type=int, default=COST_DAYS)
-    arguments = parser.parse_args()
-    start_ns, end_ns = map(time_of_day_ns, arguments.hours.split("-"))
+    with one_line_endings("the command begins again"):
+        show(parser.parse_args())
+
+
+def show(arguments: argparse.Namespace) -> None:
+    """The table. Raises RealismError for hours that are none."""
+    start_ns, end_ns = parse_window(arguments.hours, "--hours")
     day = load_day(arguments.day)
     print(" " * 24 + "".join(f"{cost.name + ', bps':>24}" for cost in COSTS))
     for answers, name in ((NONE, "replayed"), (SQUARE_ROOT, "answering")):

@@ -1,8 +1,9 @@
 """Orders over OUCH 5.0 through a gateway to an exchange with its journal on, all on loopback.
 
 Throughput: one user keeps 4,096 Enter Order messages unanswered, sent 256 at a time, alternately buys and sells far from each other, until all are
-Accepted. Latency: from the time at which an order is due, 500 a second, until its Accepted has been received. The client is a plain socket that only
-counts what it receives. The gateway's processor time is that of the throughput. Medians of three turns.
+Accepted. Latency: from the time at which an order is due, 500 a second, until its Accepted has been received, minus that of the native client (pyzmq,
+msgpack) with the same orders on the same exchange, percentile by percentile. The client of the gateway is a plain socket that only counts what it
+receives. The gateway's processor time is that of the throughput. Medians of three turns.
 """
 
 import os
@@ -12,17 +13,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 
+from benchmarks import client as native_client
+from serl.exchange.records import CommandKind, TimeInForce
 from serl.gateways.ouch.messages import INBOUND, OUTBOUND
 
 COUNT, WINDOW, CHUNK, ROUNDS = 200_000, 4_096, 256, 3
-PACED_COUNT, PACED_PER_S = 1_500, 500
+PACED_COUNT, PACED_PER_S, PERCENTILES = 1_500, 500, (50, 99)
+PRICE_PER_TICK = 100
+"""OUCH prices have four decimals, DEMO's ticks two."""
 ACCEPTED_BYTES = OUTBOUND["A"].itemsize
 PACKET = np.dtype([("bytes", ">u2"), ("kind", "S1"), ("message", INBOUND["O"])])
 USER, SECRET = "bench", "secret"
@@ -137,17 +143,40 @@ def _throughput(client: _Client, first_ref: int) -> float:
     return COUNT / (time.perf_counter() - began)
 
 
-def _latencies(client: _Client, first_ref: int) -> Any:
+def _over_ouch(client: _Client, first_ref: int) -> Callable[[int], None]:
     packets = _orders(first_ref, PACED_COUNT)
+
+    def round_trip(index: int) -> None:
+        client.send(packets[index : index + 1])
+        while not client.accepted():
+            pass
+
+    return round_trip
+
+
+def _directly(endpoint: str, turn: int) -> Callable[[int], None]:
+    """The same orders by a native client."""
+    native, orders = native_client.login(endpoint, f"native{turn}"), _orders(1, PACED_COUNT)["message"]
+    sides, lots = (orders["side"] != ord("B")).tolist(), orders["quantity"].tolist()
+    prices = (orders["price"] // PRICE_PER_TICK).tolist()
+
+    def round_trip(index: int) -> None:
+        values = 0, int(sides[index]), lots[index], prices[index], int(TimeInForce.DAY), 0, 0
+        native.send(msgpack.packb([int(CommandKind.NEW), index + 1, *values]))
+        native_client.answer(native)
+
+    return round_trip
+
+
+def _latencies(round_trip: Callable[[int], None]) -> Any:
+    """Seconds of PACED_COUNT orders, each from the time at which it is due."""
     taken = np.zeros(PACED_COUNT)
     began = time.perf_counter() + 0.01
     for index in range(PACED_COUNT):
         due = began + index / PACED_PER_S
         while (left := due - time.perf_counter()) > 0:
             time.sleep(left)
-        client.send(packets[index : index + 1])
-        while not client.accepted():
-            pass
+        round_trip(index)
         taken[index] = time.perf_counter() - due
     return taken
 
@@ -163,15 +192,16 @@ def run() -> dict[str, float]:
             start_gateway(exchange.endpoint, folder) as (port, pid),
         ):
             client = _Client(port)
-            _latencies(client, 1)
+            _latencies(_over_ouch(client, 1))
             turns = []
             for turn in range(ROUNDS):
                 first_ref = 1 + PACED_COUNT + turn * (COUNT + PACED_COUNT)
                 used_s = _cpu_s(pid)
                 rate = _throughput(client, first_ref)
                 used_us = (_cpu_s(pid) - used_s) / COUNT * 1e6
-                late = _latencies(client, first_ref + COUNT)
-                turns.append((rate, used_us, np.percentile(late, 50) * 1e6, np.percentile(late, 99) * 1e6))
+                ways = _over_ouch(client, first_ref + COUNT), _directly(exchange.endpoint, turn)
+                over_ouch, direct = (np.percentile(_latencies(way), PERCENTILES) * 1e6 for way in ways)
+                turns.append((rate, used_us, *(over_ouch - direct)))
             client.close()
     rate, used_us, p50, p99 = (float(np.median(column)) for column in zip(*turns, strict=True))
     return {

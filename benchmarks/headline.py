@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.endings import one_line_endings
 from benchmarks.headline_methods import LEARNT, QUICK, SETTINGS, Budget, learners
 from benchmarks.headline_table import markdown, rows_of
 from serl.agents.execution.environment.bars import FILLS
@@ -35,6 +36,7 @@ from serl.agents.learning.fitted_rules import fit_almgren_chriss, fit_patience, 
 from serl.agents.learning.market_config import with_overrides
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.training import load_config
+from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 
 PARTS = {"nasdaq": ("test", "unseen"), "cn": ("test", "unseen"), "replay": ("test",), "dynamic": ("test",)}
@@ -82,7 +84,7 @@ def headline(data: dict[str, list[str]], budget: Budget, folder: Path, seed: int
             if not path.exists():
                 policies = policies or list(learners(market, files, budget, folder, progress))
                 task = progress.add_task(f"{market} {part}: test orders", total=None)
-                path.write_text(json.dumps(section(market, part, files, policies, budget, seed), indent=1))
+                write_json(path, section(market, part, files, policies, budget, seed), indent=1)
                 progress.remove_task(task)
             sections.append(json.loads(path.read_text()))
     return sections
@@ -119,7 +121,7 @@ def begin(folder: Path, settings: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.read_text() != text:
         raise ConfigError(f"{folder}: expected the settings in {path}, got other options; choose another --output")
-    path.write_text(text)
+    write_json(path, settings, indent=1)
 
 
 def _budget(arguments: argparse.Namespace) -> Budget:
@@ -127,22 +129,36 @@ def _budget(arguments: argparse.Namespace) -> Budget:
     if arguments.quick:
         return replace(QUICK, **chosen)
     names = ("orders", "book_orders", "seeds", "baseline_seeds", "steps")
-    return Budget(**chosen, **{name: getattr(arguments, name) for name in names})
+    counts = {name: getattr(arguments, name) for name in names}
+    for name, count in counts.items():
+        if count is not None and count < 1:  # else found out only after hours of training
+            raise ConfigError(f"--{name.replace('_', '-')}: expected at least 1, got {count}; correct the option")
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed: expected 0 or more, got {arguments.seed}; correct the option")
+    return Budget(**chosen, **counts)
 
 
 def main() -> None:
     """Train, test, print the tables."""
     arguments = parser().parse_args()
+    with one_line_endings("continue with the same command"):
+        text = tables(arguments)
+    (arguments.output / ("headline.json" if arguments.json else "headline.md")).write_text(text)
+    sys.stdout.write(text + "\n")
+
+
+def tables(arguments: argparse.Namespace) -> str:
+    """Trains and tests what is missing; the tables. ConfigError for a bad option."""
     given = {"nasdaq": [arguments.nasdaq], "cn": [arguments.cn], "replay": arguments.book}
     data = {market: [str(path) for path in files if path] for market, files in given.items() if any(files)}
     data |= {} if arguments.no_dynamic else {"dynamic": []}
+    if not data:
+        raise ConfigError("expected a market, got none; give --nasdaq, --cn or --book, or leave out --no-dynamic")
     budget = _budget(arguments)
     begin(arguments.output, {"data": data, "seed": arguments.seed, **asdict(budget)})
     with Progress(console=Console(stderr=True), transient=True) as progress:
         sections = headline(data, budget, arguments.output, arguments.seed, progress)
-    text = json.dumps(sections) if arguments.json else "\n".join(map(markdown, sections))
-    (arguments.output / ("headline.json" if arguments.json else "headline.md")).write_text(text)
-    sys.stdout.write(text + "\n")
+    return json.dumps(sections) if arguments.json else "\n".join(map(markdown, sections))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Budget:
         return {"data": data, "environments": self.environments, "fills": self.fills}
 
 
-QUICK = Budget(orders=48, book_orders=6, seeds=1, baseline_seeds=1, steps=64, environments=8, fit_orders=16)
+QUICK = Budget(orders=48, book_orders=6, seeds=1, baseline_seeds=1, steps=960, environments=8, fit_orders=16)
 
 
 def config_of(market: str, method: str, data: list[str], seed: int, budget: Budget) -> TrainingConfig:
@@ -91,6 +91,8 @@ def _learner(base: TrainingConfig, algorithm: str, seed: int, budget: Budget) ->
         changes["interval_steps"] = _divisor(decisions, source.macmic.interval_steps)
     if budget.steps:
         changes["steps"] = min(budget.steps, source.learner.steps)
+    if budget.steps and algorithm == "halop":  # it refuses to learn nothing
+        changes["warm_up"] = min(changes["steps"] // 2, source.halop.warm_up)
     return source.learner.model_copy(update=changes)
 
 

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from serl.agents.learning.evaluation import CONFIDENCE, Evaluation, Row, bootstrap_clusters, bootstrap_estimates
+from serl.agents.realism.distances import CLUSTERS_MIN
 
 COLUMNS = ("PA", "PA_mid", "PA_rule", "PA_twap", "PA-std", "WR", "GLR", "AFI", "IS")
 WITH_INTERVAL = COLUMNS[:4]
 
 
 def rows_of(evaluation: Evaluation, methods: list[str], episodes: Any, dates: Any) -> list[dict[str, Any]]:
-    """JSON rows: the seeds of a method pooled. methods: of the rows after TWAP and the rule."""
+    """JSON rows: the seeds of a method pooled. methods: of the rows after TWAP and the rule. Measures are [value, low, high], with fewer than
+    CLUSTERS_MIN clusters [value]."""
     clusters = bootstrap_clusters(episodes, dates)[0]
     grouped: dict[str, list[Row]] = {}
     for name, row in zip(["TWAP", "patience", *methods], evaluation.rows, strict=True):
@@ -19,9 +21,9 @@ def rows_of(evaluation: Evaluation, methods: list[str], episodes: Any, dates: An
     table = []
     for name, rows in grouped.items():
         pooled = {column: np.concatenate([row.columns[column] for row in rows]) for column in rows[0].columns}
-        found = bootstrap_estimates(pooled, np.tile(clusters, len(rows)), evaluation.seed)
+        found = bootstrap_estimates(pooled, np.tile(clusters, len(rows)), evaluation.seed, clusters_min=CLUSTERS_MIN)
         by_seed = [float(np.nanmean(row.columns["pa_rule"])) for row in rows]
-        estimates = {column: [found[column].value, found[column].low, found[column].high] for column in COLUMNS}
+        estimates = {column: [found[column].value, *(found[column].interval or [])] for column in COLUMNS}
         table.append({"policy": name, "seeds": len(rows), "by_seed": by_seed, **estimates})
     return table
 
@@ -32,7 +34,9 @@ def markdown(one: dict[str, Any]) -> str:
     lines = [f"### {one['title']}", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
     for row in one["rows"]:
         cells = [
-            "{:.2f} [{:.2f}, {:.2f}]".format(*row[name]) if name in WITH_INTERVAL else f"{row[name][0]:.2f}"
+            "{:.2f} [{:.2f}, {:.2f}]".format(*row[name])
+            if name in WITH_INTERVAL and len(row[name]) > 1
+            else f"{row[name][0]:.2f}"
             for name in COLUMNS
         ]
         by_seed = " ".join(f"{value:.2f}" for value in row["by_seed"]) if row["policy"] in one["steps"] else ""

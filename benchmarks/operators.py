@@ -3,7 +3,7 @@
     python -m benchmarks.operators --evaluations 60 --seeds 6
 
 Each seed runs both with the same number of evaluations on the same orders. The best of a run, by the scores that it saw, is scored again on
-fresh days (those of the training part, which nothing learns from here). Days are simulated, so the test part stays closed.
+fresh days, which no run sees. Days are simulated, so the test part stays closed.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.proof_methods import FRESH_DAYS
 from serl.agents.execution.data import TRAIN
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
@@ -58,8 +59,9 @@ def best_of_run(config: OuterConfig, folder: Path, fresh_orders: int) -> dict[st
 
 
 def fresh(inner: Settings, orders: int) -> Settings:
-    """The same market with other orders."""
-    return inner.model_copy(update={"orders": orders, "score_seed": FRESH_SEED})
+    """The same market with other orders on other days: runs score folds of the training days, and look for signals in them."""
+    market = inner.market.model_copy(update={"first_day": FRESH_DAYS})
+    return inner.model_copy(update={"market": market, "orders": orders, "score_seed": FRESH_SEED})
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:

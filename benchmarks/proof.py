@@ -79,7 +79,13 @@ class Proof:
 
 
 def begin(proof: Proof, *, resume: bool) -> None:
-    """Prepare the folder. ConfigError if it holds runs already and `resume` is false, or runs with other options."""
+    """Prepare the folder. ConfigError if a task or method is named twice (its seeds would count twice), if the folder holds runs already and `resume`
+    is false, or runs with other options."""
+    for what, names in (("task", [Path(task).stem for task in proof.tasks]), ("method", proof.methods)):
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise ConfigError(
+                f"{what}s: expected each {what} once, got {', '.join(twice)} more often; leave it out, or rename its file"
+            )
     for task in proof.tasks:
         if load_task(task).expects:
             raise ConfigError(f"{task}: expected a task with simulated days, got one on data; choose others")

@@ -84,7 +84,8 @@ def rooms_bps(found: Found, tasks: Sequence[str]) -> list[float] | None:
 
 
 def in_rooms(by_task: Sequence[Sequence[float]], rooms: Sequence[float] | None) -> Estimate | None:
-    """The pooled mean with each task's differences as a share of its room, so that no task outweighs the others; None without rooms."""
+    """The pooled mean with each task's differences as a share of its room, so that no task outweighs the others; None without rooms. The interval takes
+    the rooms as known: where they are means of a few seeds, it is too narrow."""
     if rooms is None:
         return None
     return pooled([[one / room for one in values] for room, values in zip(rooms, by_task, strict=True)])

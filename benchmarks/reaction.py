@@ -7,12 +7,12 @@ Mean over seeds 1, 2, ... with its 95 % interval (Student's t).
 import argparse
 from pathlib import Path
 
+from benchmarks.endings import one_line_endings
 from serl.agents.calibration.objective import Window
 from serl.agents.calibration.score import HeldOutScores, score
-from serl.agents.realism.days import load_day
+from serl.agents.realism.days import load_day, parse_window
 from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import PopulationConfig, load_population
-from serl.exchange.config import time_of_day_ns
 
 DEPTH = 5
 
@@ -25,7 +25,7 @@ def late(population: PopulationConfig, latency_us: float) -> PopulationConfig:
 
 def window_of(path: Path, hours: str) -> Window:
     """A window of a day, from hours like 10:00-13:00."""
-    start_ns, end_ns = map(time_of_day_ns, hours.split("-"))
+    start_ns, end_ns = parse_window(hours, "--hours")
     return Window(build_tape(load_day(path), DEPTH).window(start_ns, end_ns), start_ns, end_ns)
 
 
@@ -44,7 +44,12 @@ def main() -> None:
     parser.add_argument("--hours", default="10:00-13:00")
     parser.add_argument("--latencies-us", type=float, nargs="+", default=[1, 20_000, 100_000])
     parser.add_argument("--seeds", type=int, default=3)
-    arguments = parser.parse_args()
+    with one_line_endings("the command begins again"):
+        show(parser.parse_args())
+
+
+def show(arguments: argparse.Namespace) -> None:
+    """The table. Raises RealismError for hours that are none."""
     window, population = window_of(arguments.day, arguments.hours), load_population(arguments.population)
     print(
         f"{arguments.population}, {arguments.hours} of {arguments.day.name}: {len(window.tape):,} messages, {arguments.seeds} seeds"

@@ -23,11 +23,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from benchmarks.endings import one_line_endings
 from benchmarks.soak_clients import Clients, limited_names
 from benchmarks.soak_exchange import Broken, ServedExchange, write_config
 from benchmarks.soak_report import draw, growth_json, journal_growth, lives, load_kept, tables
 from benchmarks.soak_samples import Sampler, process_sample
 from benchmarks.soak_traders import HOLD, RATE, REST, compile_traders
+from serl.exchange.errors import ConfigError
 
 PLAN = (
     (0.04, "pause exchange"), (0.07, "pause traders"), (0.12, "stop"), (0.20, "kill"),
@@ -40,6 +42,8 @@ loads or allocates once is no growth."""
 PAUSE_S, TRADERS_PAUSE_S, LONG_PAUSE_S, PAUSE_SHARE = 10.0, 20.0, 40.0, 0.01
 """Lengths of pauses, the longest beyond `silence_s`; in a short soak at most this share of its time."""
 BACK_S, RAMP_S, ATTEMPT_PER_S = 120.0, 2.0, 1e6
+BACK_SHARE = 0.85
+"""Of the sessions are back after a fault under load: a tenth of the traders may have logged out by themselves."""
 JOURNAL_MB_MIN, FILES_IN_WORK = 300, 8
 """Retention at least, reached before the longest life begins: until then memory grows with the journal's index; files that may stand beside what it counts until the next snapshot: those in work, and two snapshots' distance."""
 AWAY_S, ROW_PAIR_BYTES = 100.0, 160
@@ -59,8 +63,13 @@ class Soak:
         self._began_s = time.monotonic()
         self.journal_mb = float(JOURNAL_MB_MIN)
         self._write_config()
-        self.exchange.start()
-        self.clients = Clients(self.exchange.endpoint, folder, options.sessions, options.symbols, options.processes)
+        try:
+            self.exchange.start()
+            self.clients = Clients(self.exchange.endpoint, folder, options.sessions, options.symbols, options.processes)
+        except BaseException:  # Ctrl-C while it compiles: unlike the clients, it would outlive this process
+            if self.exchange.pid:
+                self.exchange.kill()
+            raise
         self.sampler = Sampler(self.exchange, self.clients, folder / "samples.jsonl", options.sample_s, self._began_s)
         self.sampler.start()
 
@@ -132,11 +141,11 @@ class Soak:
         send_signal(signal.SIGSTOP)
         time.sleep(length_s)
         send_signal(signal.SIGCONT)
-        return f"{length_s:g} s; all sessions were back after {self._wait_for_sessions():.1f} s"
+        return f"{length_s:g} s; {self._wait_for_most()}"
 
     def _kill_traders(self) -> str:
         self.clients.traders[-1].replace()
-        return f"all sessions were back after {self._wait_for_sessions():.1f} s"
+        return self._wait_for_most()
 
     def _end_day(self) -> str:
         self.exchange.end_day()
@@ -178,15 +187,18 @@ class Soak:
         return counts.get("books compared", 0) + counts.get("books differ", 0)
 
     def _wait_for_sessions(self) -> float:
-        """Seconds until all sessions are logged in. In a hold nobody logs out; else a tenth may be away."""
+        """Seconds until all sessions are logged in; outside of a hold, in which nobody logs out, BACK_SHARE of them."""
         began, hold = time.monotonic(), self.clients.control[HOLD]
-        wanted = self._options.sessions if hold else 0.85 * self._options.sessions
+        wanted = self._options.sessions if hold else BACK_SHARE * self._options.sessions
         while self.clients.live() < wanted:
             self._check_processes()
             if time.monotonic() - began > BACK_S:
                 raise Broken(f"{self.clients.live()} of {self._options.sessions} sessions are back after {BACK_S:g} s")
             time.sleep(0.1)
         return time.monotonic() - began
+
+    def _wait_for_most(self) -> str:
+        return f"{BACK_SHARE:.0%} of the sessions were back after {self._wait_for_sessions():.1f} s"
 
     def _measure_capacity(self) -> float:
         self.clients.control[RATE], self.clients.control[HOLD] = ATTEMPT_PER_S, 0.0
@@ -215,13 +227,13 @@ class Soak:
 def main(arguments: list[str] | None = None) -> None:
     """Runs a soak. Exits with 1 if a promise does not hold."""
     options = _options(arguments)
-    folder = options.json.with_suffix("")
-    folder.mkdir(parents=True, exist_ok=False)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # also where the shell ignores SIGINT for what runs in the background
     console = Console(width=150)
-    compile_traders()
-    soak, ended = Soak(options, folder, console), "complete"
+    with one_line_endings("nothing was measured"):
+        folder = new_folder(options.json)
+        compile_traders()
+        soak, ended = Soak(options, folder, console), "complete"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting", total=soak.seconds)
@@ -241,6 +253,18 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(_finish(soak, options, folder, ended, console))
 
 
+def new_folder(file: Path) -> Path:
+    """Creates the folder of a result: its name without the suffix. ConfigError if there is one, or if the file has no suffix, because it could not be
+    written at the end where its folder is."""
+    folder = file.with_suffix("")
+    if folder == file:
+        raise ConfigError(f"--json: expected a file with a suffix, like {file}.json, got {file}; add one")
+    if folder.exists():
+        raise ConfigError(f"{folder}: expected no results, got some; choose another --json")
+    folder.mkdir(parents=True)
+    return folder
+
+
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -258,7 +282,7 @@ def _finish(soak: Soak, options: argparse.Namespace, folder: Path, ended: str, c
         if counts.get(name):
             soak.broken.append(f"{counts[name]} {name}")
     figures = soak.figures | {
-        "hours": samples[-1]["time_s"] / 3600, "starts": soak.exchange.starts, **dict(sorted(counts.items()))
+        "hours": samples[-1]["time_s"] / 3600 if samples else 0.0, "starts": soak.exchange.starts, **dict(sorted(counts.items()))
     }  # fmt: skip
     result = {
         "ended": ended, "broken": soak.broken, "notes": soak.clients.notes[:100], "options": {name: str(value) for name, value in vars(options).items()},

@@ -23,7 +23,7 @@ CLOSED_S = 5
 """How long the market is closed at the end of a day."""
 
 
-class Broken(Exception):
+class Broken(SerlError):
     """A promise of the exchange that does not hold."""
 
 

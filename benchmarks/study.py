@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from benchmarks.endings import one_line_endings
+
 Study = TypeVar("Study")
 
 
@@ -14,4 +16,5 @@ def try_out(kind: type[Study], compared: Callable[[Study], dict[str, Any]], desc
     parser = argparse.ArgumentParser(description=description)
     for field in dataclasses.fields(kind):  # pyrefly: ignore[bad-argument-type]
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
-    print(json.dumps(compared(kind(**vars(parser.parse_args()))), indent=1))
+    with one_line_endings("nothing is kept"):
+        print(json.dumps(compared(kind(**vars(parser.parse_args()))), indent=1))

@@ -9,11 +9,13 @@ that it runs.
 import argparse
 import itertools
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -21,11 +23,11 @@ from benchmarks.endings import one_line_endings
 from serl.agents.students_t import holm, tail
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
-from serl.researcher.candidates import Candidate, Module, Paired
+from serl.researcher.candidates import Candidate, Module, Paired, Score
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.evaluate import ignore_stage
 from serl.researcher.inner.executors import trainer
-from serl.researcher.inner.paired import paired
+from serl.researcher.inner.paired import freedom, paired
 from serl.researcher.inner.worker import abandon
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
@@ -96,7 +98,7 @@ def compared(field: dict[str, Contender], options: Options) -> list[dict[str, An
     """A row for each algorithm and each contrast."""
     scores = {name: [trial.score for trial in one.at(1.0, options.seeds)] for name, one in field.items()}
     found = [paired(scores[first], scores[second], 1.0) for first, second in CONTRASTS]
-    corrected = holm([_p_value(one, options.seeds) for one in found])
+    corrected = holm([_p_value(one, scores[TALKING]) for one in found])
     rows = [
         {"algorithm": name, "pa_bps": sum(one.pa_bps for one in each) / len(each), "unfilled": sum(one.unfilled for one in each) / len(each)}
         for name, each in scores.items()
@@ -108,11 +110,13 @@ def compared(field: dict[str, Contender], options: Options) -> list[dict[str, An
     ]  # fmt: skip
 
 
-def _p_value(found: Paired, seeds: int) -> float:
-    """Two-sided, with the degrees of freedom of the training seeds."""
+def _p_value(found: Paired, scores: Sequence[Score]) -> float:
+    """Two-sided, with the degrees of freedom of the interval: those of the days of the orders, where they are fewer than the seeds."""
     if not found.se_bps:
         return 1.0
-    return min(1.0, 2 * tail(abs(found.difference_bps) / found.se_bps, seeds - 1))
+    days = np.concatenate([one.clusters for one in scores])
+    seeds = np.repeat(np.arange(len(scores)), [len(one.clusters) for one in scores])
+    return min(1.0, 2 * tail(abs(found.difference_bps) / found.se_bps, freedom(days, seeds)))
 
 
 def text(rows: list[dict[str, Any]]) -> str:

@@ -50,15 +50,15 @@ class Watcher:
 
     def table(self) -> Table:
         """The price ladder as a table."""
-        tick = float(self.client.instrument(self.symbol).tick_size)
+        price = self.client.instrument(self.symbol).price
         table = Table(title=f"{self.symbol} {time_of_day_text(self.time_ns)}, {self.trades:,} trades")
         for name in ("bid lots", "price", "ask lots"):
             table.add_column(name, justify="right")
         bids, asks = (self._book.levels(side, DEPTH) for side in (0, 1))
         for price_ticks, lots, _ in reversed(asks):
-            table.add_row("", f"{price_ticks * tick:.2f}", f"[red]{lots:,}")
+            table.add_row("", f"{price(price_ticks):f}", f"[red]{lots:,}")
         for price_ticks, lots, _ in bids:
-            table.add_row(f"[green]{lots:,}", f"{price_ticks * tick:.2f}", "")
+            table.add_row(f"[green]{lots:,}", f"{price(price_ticks):f}", "")
         return table
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from serl.clients.session import Order
-from serl.exchange.records import Side, TimeInForce
+from serl.exchange.records import CASH_MAX, Side, TimeInForce
 from serl.minds.config import MindsConfig
 from serl.minds.decision import Decision
 from serl.minds.errors import DecisionRefused
@@ -85,9 +85,11 @@ def _limit_price(price: Decimal, view: SymbolView, side: Side, shown: str, band:
     """The limit price in ticks, rounded away from the market: never worse than what the mind asked for."""
     exact = price / view.instrument.tick_size
     low, high = price_bounds_ticks(view, band)
-    if exact < low or (high is not None and exact > high):
+    highest = Decimal(CASH_MAX) if high is None else high
+    if not low <= exact <= highest:
         tick = view.instrument.tick_size
-        bounds = f"from {low * tick:.4f} on" if high is None else f"from {low * tick:.4f} to {high * tick:.4f}"
+        has_no_bound = high is None and exact < low
+        bounds = f"from {low * tick:.4f} on" if has_no_bound else f"from {low * tick:.4f} to {highest * tick:.4f}"
         raise DecisionRefused("price", f"expected a price of {shown} {bounds}, got {price}; choose another")
     return max(1, math.floor(exact) if side == Side.BUY else math.ceil(exact))
 

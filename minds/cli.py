@@ -46,8 +46,8 @@ def start(
 
     from serl.exchange.config import time_of_day_text
     from serl.minds.config import load_minds
-    from serl.minds.errors import MindsError
-    from serl.minds.files import STATISTICS, DecisionFile, write_statistics
+    from serl.minds.errors import FAILED, MindsError
+    from serl.minds.files import CALLS, STATISTICS, DecisionFile, write_statistics
     from serl.minds.models import model_client, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
@@ -56,7 +56,7 @@ def start(
     config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
     with (
-        model_client(config, output / "calls.jsonl", offline=offline, on=on or LOCAL) as client,
+        model_client(config, output / CALLS, offline=offline, on=on or LOCAL) as client,
         DecisionFile(output) as decisions,
         Status(f"{config.name}: logging in", console=Console()) as status,
     ):
@@ -71,7 +71,7 @@ def start(
     if statistics["stopped_early"]:
         click.echo("stopped early")
     click.echo(f"written: {output}; for a page: serl minds report {shlex.quote(str(output))}")
-    if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith("error")]:
+    if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith(FAILED)]:
         raise MindsError(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
             f"{' and others' if len(failed) > 5 else ''}; see above"
@@ -88,7 +88,7 @@ def report(folder: Path, output: Path | None) -> None:
     the mind saw and its reason. A JSON file with the figures is written next to it."""
     from serl.agents.pages.page import check_path
     from serl.minds.errors import MindsError
-    from serl.minds.files import DECISIONS, STATISTICS
+    from serl.minds.files import CALLS, DECISIONS, STATISTICS
     from serl.minds.report import write_report
     from serl.minds.report_rows import read_run
 
@@ -96,7 +96,7 @@ def report(folder: Path, output: Path | None) -> None:
     output = output or folder / "report.html"
     check_path(output)
     if {output.resolve(), output.with_suffix(".json").resolve()} & {
-        (folder / n).resolve() for n in (DECISIONS, STATISTICS)
+        (folder / n).resolve() for n in (DECISIONS, STATISTICS, CALLS)
     }:
         raise MindsError(f"{output}: expected a name that replaces no file of the run, got this one; give another")
     for path in write_report(run, output):

@@ -4,7 +4,7 @@ from datetime import date
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -18,6 +18,8 @@ NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 MINDS_MAX = 500
 SECOND_NS = 1_000_000_000
+SPAN_S_MAX = 366 * 86_400
+"""Longest run, and longest time between two decisions."""
 LOAN_RATE_MAX = 10.0
 NO_MONEY, MONEY_MAX = Decimal(0), Decimal(10**15)
 TEXT_LENGTH_MAX = 200
@@ -113,13 +115,19 @@ class MindsConfig(_Settings):
     shared_answers: bool = Field(False, description="one seed for all minds: equal prompts have one answer, asked once")
     personas: tuple[PersonaConfig, ...] = Field(min_length=1)
     symbols: tuple[str, ...] = Field((), description="what the minds trade; by default all symbols of the exchange")
-    prices: dict[str, Decimal] = Field({}, description="prices of symbols that have neither traded nor quotes yet")
+    prices: dict[str, Annotated[Decimal, Field(gt=0, le=MONEY_MAX)]] = Field(
+        {}, description="prices of symbols that have neither traded nor quotes yet"
+    )
     hours: str | None = Field(None, pattern=f"^{TIME}-{TIME}$", description="when they trade, in exchange time")
     days: int = Field(1, ge=1, le=366, description="number of days, with `hours`")
-    duration_s: float | None = Field(None, gt=0, description="how long they trade, from now on, instead of `hours`")
-    interval_s: float = Field(60.0, ge=0.001, description="time between two decisions")
+    duration_s: float | None = Field(
+        None, gt=0, le=SPAN_S_MAX, description="how long they trade, from now on, instead of `hours`"
+    )
+    interval_s: float = Field(60.0, ge=0.001, le=SPAN_S_MAX, description="time between two decisions")
     anonymous: bool = Field(True, description="prompts call symbols S1, S2, ... and count days from the start")
-    aliases: dict[str, tuple[str, ...]] = Field({}, description="other names of symbols to replace in texts")
+    aliases: dict[str, tuple[Annotated[str, Field(pattern=r"\w")], ...]] = Field(
+        {}, description="other names of symbols to replace in texts"
+    )
     first_date: date | None = Field(None, description="date of the first day; by default that of a live clock")
     levels: int = Field(3, ge=1, le=20, description="price levels a side in a prompt")
     bars: int = Field(5, ge=0, le=50, description="bars of `interval_s` in a prompt")

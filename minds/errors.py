@@ -2,6 +2,9 @@
 
 from serl.exchange.errors import ConfigError, SerlError
 
+FAILED = "error: "
+"""How the text begins that says why a mind stopped, if an error stopped it. Names of minds have no colon."""
+
 
 class MindsConfigError(ConfigError):
     """Raised for invalid settings of LLM traders, or for a file of events that cannot be read."""

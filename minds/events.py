@@ -88,7 +88,7 @@ def read_event_lines(path: Path, symbols: Collection[str]) -> list[EventLine]:
     except (OSError, UnicodeDecodeError) as error:
         raise MindsConfigError(f"{path}: expected a JSONL file of events, got none ({error}); check the path") from None
     lines = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON may contain U+2028 and its like
         if not line.strip():
             continue
         try:

@@ -15,7 +15,7 @@ from serl.minds.portfolio import Portfolio
 from serl.minds.prompts import Observation
 from serl.minds.schedule import Schedule
 
-DECISIONS, STATISTICS = "decisions.jsonl", "statistics.json"
+DECISIONS, STATISTICS, CALLS = "decisions.jsonl", "statistics.json", "calls.jsonl"
 """Names of the files in a run's folder."""
 
 

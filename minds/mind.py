@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 
 from serl.clients.asynchronous import AsyncExchange
-from serl.clients.errors import Rejected
+from serl.clients.errors import Rejected, RequestRejected, refused_command
 from serl.clients.values import Balance
 from serl.minds.checks import check_cancel, check_order
 from serl.minds.config import LoansConfig, PersonaConfig
@@ -197,6 +197,9 @@ class Mind:
                 await self.client.cancel(order)
             except Rejected:
                 self._refusals.append(f"Your order {order.order_id} was no longer open.")
+            except RequestRejected as error:
+                _require_named(error)
+                self._refusals.append(f"Your order {order.order_id} was not cancelled: {error}")
             return
         symbol = self._shared.disguise.symbol(decision.symbol)
         plan = check_order(
@@ -205,7 +208,10 @@ class Mind:
         send = self.client.buy if decision.action == "buy" else self.client.sell
         self.counts.orders += 1
         with self._orders.sending(), suppress(Rejected):  # the order's state shows the rejection
-            await send(plan.symbol, plan.qty_lots, plan.price_ticks, time_in_force=plan.time_in_force)
+            try:
+                await send(plan.symbol, plan.qty_lots, plan.price_ticks, time_in_force=plan.time_in_force)
+            except RequestRejected as error:  # and that the exchange did not accept it, because it limits messages
+                _require_named(error)
 
     def _remember(self, seen: Observation, outcomes: Sequence[str], number: int) -> None:
         disguise = self._shared.disguise
@@ -262,3 +268,9 @@ class Mind:
             instrument = self.client.session.instrument_numbered(fill.symbol)
             total += fill.qty_lots * instrument.lot_size * instrument.price(fill.price_ticks)
         return total
+
+
+def _require_named(error: RequestRejected) -> None:
+    """Raises a refusal again unless it names a command, which alone it concerns."""
+    if not refused_command(error):
+        raise error

@@ -1,5 +1,6 @@
 """The prompts that tell a mind who it is, what it sees, and what it may answer."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -171,14 +172,18 @@ def decision_messages(
     system, persona_words = rules_text(config, disguise), persona_text(name, persona, disguise)
     room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
     posts, memories, events = len(seen.posts), len(seen.memories), len(seen.events)
-    # posts are left out first, then memories, then events
-    cuts = [(post, 0) for post in range(posts)] + [(posts, memory) for memory in range(memories)]
-    for of_market, of_own in [*cuts, *((posts + event, memories) for event in range(events + 1))]:
-        told, own = market_text(seen, config, disguise, less=of_market), own_text(seen, disguise, less=of_own)
-        text = f"{told}\n{persona_words}\n{own}"
-        if len(text.encode()) <= room_bytes:
-            break
-    return [{"role": "system", "content": system}, {"role": "user", "content": text}]
+
+    def text(less: int) -> str:
+        """The prompt without this many items: posts are left out first, then memories, then events."""
+        of_own = min(max(0, less - posts), memories)
+        told = market_text(seen, config, disguise, less=less - of_own)
+        return f"{told}\n{persona_words}\n{own_text(seen, disguise, less=of_own)}"
+
+    # by bisection: a prompt gets shorter with every item that is left out, and a late start may bring thousands of events
+    fewest = bisect_left(
+        range(posts + memories + events), True, key=lambda less: len(text(less).encode()) <= room_bytes
+    )
+    return [{"role": "system", "content": system}, {"role": "user", "content": text(fewest)}]
 
 
 def reflection_messages(

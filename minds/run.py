@@ -17,7 +17,7 @@ from serl.exchange.errors import SerlError
 from serl.exchange.open_files import raise_open_files
 from serl.minds.anonymous import Disguise
 from serl.minds.config import MindsConfig
-from serl.minds.errors import MindsConfigError
+from serl.minds.errors import FAILED, MindsConfigError, MindsError
 from serl.minds.events import EventLine, EventSource, FileEvents, MergedEvents, read_event_lines
 from serl.minds.files import start_row
 from serl.minds.forum import Forum
@@ -54,14 +54,14 @@ class RunOptions:
 async def run_minds(config: MindsConfig, folder: Path, model: Client, options: RunOptions) -> dict[str, Any]:
     """Runs the minds and returns their statistics. folder: the folder that the path of the events is relative to. SIGINT and SIGTERM end the run early.
 
-    A mind whose session fails stops trading (`ended` begins with "error"); the others continue. Raises MindsConfigError or MindsError before
+    A mind whose session fails stops trading (`ended` begins with FAILED); the others continue. Raises MindsConfigError or MindsError before
     anybody trades, and what `connect` raises.
     """
     stop = asyncio.Event()
     raise_open_files(sum(persona.count for persona in config.personas) * FILES_PER_MIND + FILES_BESIDE)
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_set_on_signals(stop))
-        clients = await _log_in(config, options, sessions)
+        clients = await _log_in(config, options, sessions, stop)
         first = clients[0]
         midnight_ns = int(first.session.clock[3])
         schedule = schedule_of(config, await exchange_time_ns(first), midnight_ns, lockstep=first.core.lockstep)
@@ -94,20 +94,24 @@ def _set_on_signals(stop: asyncio.Event) -> Iterator[None]:
             signal.signal(number, former)
 
 
-async def _log_in(config: MindsConfig, options: RunOptions, sessions: AsyncExitStack) -> list[AsyncExchange]:
+async def _log_in(
+    config: MindsConfig, options: RunOptions, sessions: AsyncExitStack, stop: asyncio.Event
+) -> list[AsyncExchange]:
     """One session per mind, in a fixed order: at equal times, lockstep executes commands in the order of the first logins."""
     clients = []
     for persona in config.personas:
         for number in range(persona.count):
-            client = await _connect(f"{persona.name}-{number}", options)
+            client = await _connect(f"{persona.name}-{number}", options, stop)
             clients.append(await sessions.enter_async_context(client))
     return clients
 
 
-async def _connect(name: str, options: RunOptions) -> AsyncExchange:
+async def _connect(name: str, options: RunOptions, stop: asyncio.Event) -> AsyncExchange:
     """Logs in. The exchange admits a limited number of new names per second (`new_names_per_s_max`); beyond it, the login is retried."""
     deadline_s = time.monotonic() + LOGIN_S_MAX
     while True:
+        if stop.is_set():  # hundreds of logins take a minute
+            raise MindsError(f"stopped before {name} had logged in; nobody has traded")
         try:
             return await connect(
                 options.endpoint, name, options.token, curve=options.curve, cancel_on_disconnect=True
@@ -186,7 +190,7 @@ async def _trade(mind: Mind, schedule: Schedule, minds: Sequence[Mind], options:
         if not mind.ended or mind.client.core.lockstep:
             await wait_until(mind.client, schedule.end_ns)
     except SerlError as error:
-        mind.ended = f"error: {error}"
+        mind.ended = f"{FAILED}{error}"
         options.say(f"{mind.name} trades no more: {error}")
         with suppress(SerlError):  # in lockstep, the others would otherwise wait for its session
             await mind.client.close()
@@ -201,9 +205,9 @@ async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) 
         finished = {task for task in running if task.done()}
         running -= finished
         if failed := [task for task in finished if task.exception() is not None]:
-            for task in running:
+            for task in (*running, stopping):  # `stopping` too: it would wait for a signal
                 task.cancel()
-            await asyncio.wait({*running, stopping}) if running else None
+            await asyncio.wait({*running, stopping})
             failed[0].result()
     for task in (*running, stopping):
         task.cancel()
@@ -213,7 +217,7 @@ async def _until_done(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) 
 
 async def _final_wealth(mind: Mind, schedule: Schedule) -> Decimal | None:
     """Wealth at the end according to the exchange's balances; None if the exchange does not answer."""
-    if mind.ended.startswith("error"):
+    if mind.ended.startswith(FAILED):
         return None
     try:
         async with asyncio.timeout(FINAL_S_MAX):

@@ -4,15 +4,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import headline
-from benchmarks.headline_methods import ALGORITHMS, LEARNT, METHODS, SETTINGS, Budget, config_of
+from benchmarks import headline, headline_table
+from benchmarks.headline_methods import ALGORITHMS, LEARNT, METHODS, QUICK, SETTINGS, Budget, config_of
 from benchmarks.headline_researcher import researched, researcher_config
 from benchmarks.headline_table import markdown
+from serl.agents.learning.opd import _require_student_learns
 from serl.agents.learning.policy import load_policy
+from serl.agents.learning.replay_buffer import require_learning
 from serl.agents.learning.training import load_config
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
@@ -53,7 +57,7 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
         assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *LEARNT]
         assert "fills strict" in one["title"] and "part " + one["part"] in one["facts"]
         rule = one["rows"][1]
-        assert rule["PA_rule"] == [0, 0, 0]
+        assert not any(rule["PA_rule"])
         for row in one["rows"]:
             assert row["PA"][0] - rule["PA"][0] == pytest.approx(row["PA_rule"][0])
             assert row["PA_mid"][0] != row["PA"][0]
@@ -104,6 +108,19 @@ def test_every_learner_has_settings_for_every_market(market: str, method: str) -
         assert config.early_stopping and config.market.reward == "price"
 
 
+@pytest.mark.parametrize("market", SETTINGS)
+@pytest.mark.parametrize("budget", [QUICK, Budget(steps=960)])
+def test_few_steps_are_enough_to_learn(market: str, budget: Budget) -> None:
+    """Runs in which nothing would be learnt are refused, after hours of others."""
+    halop, opd = (config_of(market, method, [], 0, budget) for method in ("HALOP-style", "OPD"))
+    require_learning("HALOP", halop.halop.steps, halop.halop.warm_up)
+    if budget is QUICK:
+        decisions = round(opd.market.duration_s / opd.market.interval_s)
+        _require_student_learns(opd.opd, decisions * opd.market.environments)
+    full = config_of(market, "HALOP-style", [], 0, Budget()).halop
+    assert full.warm_up == load_config(Path("halop")).halop.warm_up
+
+
 @pytest.mark.long
 def test_books_too(tmp_path: Path) -> None:
     day, output = tmp_path / "a.day", tmp_path / "out"
@@ -111,3 +128,44 @@ def test_books_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.headline", "--quick", "--book", str(day), "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "### replay, test: replay market" in done.stdout and "### dynamic, test: dynamic market" in done.stdout
+
+
+@pytest.mark.parametrize(("blocks", "shown"), [(4, "| TWAP |  | 2.50 |"), (5, "| TWAP |  | 3.00 [1.")])
+def test_few_clusters_have_no_intervals(blocks: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `serl evaluate`: of one block they would have no width."""
+    values = 1.0 + np.arange(blocks)
+    columns = dict.fromkeys(("pa", "pa_mid", "pa_rule", "pa_twap", "afi", "is"), values)
+    row: Any = SimpleNamespace(columns=columns)
+    evaluation: Any = SimpleNamespace(rows=[row, row], seed=1)
+    monkeypatch.setattr(headline_table, "bootstrap_clusters", lambda *_: (np.arange(blocks), "blocks"))
+    rows = headline_table.rows_of(evaluation, [], None, None)
+    section = {
+        "title": "",
+        "rows": rows,
+        "steps": {},
+        "orders": blocks,
+        "seed": 1,
+        "clusters": blocks,
+        "unit": "blocks",
+        "without_trades": 0,
+        "facts": "",
+    }
+    assert shown in markdown(section)
+
+
+def test_what_is_wrong_is_said_in_a_line_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = ["--no-dynamic", "--output", str(tmp_path / "out")]
+    bars = ["--nasdaq", str(tmp_path / "no.parquet"), *output]
+    for words, said in (
+        (output, "error: expected a market, got none"),
+        ([*bars, "--orders", "0"], "error: --orders: expected at least 1, got 0"),
+        ([*bars, "--seed", "-1"], "error: --seed: expected 0 or more, got -1"),
+        (bars, "error: " + str(tmp_path / "no.parquet")),
+        ([*bars, "--seeds", "2"], "choose another --output"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["headline", *words])
+        with pytest.raises(SystemExit) as ended:
+            headline.main()
+        assert ended.value.code == 1 and said in capsys.readouterr().err

@@ -12,7 +12,14 @@ from serl.clients.core import REPLY_TIMEOUT_S, ClientCore
 from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.open_orders import OpenOrders
 from serl.clients.dashboard.symbol import time_of_day_s
-from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
+from serl.clients.errors import (
+    ExchangeUnreachable,
+    LoginRefused,
+    ReportGap,
+    RequestRejected,
+    SessionEnded,
+    refused_command,
+)
 from serl.clients.session import Report, Session
 from serl.exchange.account import Account as Balances
 from serl.exchange.errors import SerlError
@@ -84,7 +91,7 @@ class Account:
             self._disconnect("")
             self._reset(from_start=False)
         except RequestRejected as error:
-            self.problem = str(error)
+            self._note_refusal(error)
         except (ExchangeUnreachable, LoginRefused, SessionEnded) as error:
             self._disconnect(str(error))
 
@@ -122,15 +129,28 @@ class Account:
             else:
                 future.set_result(f"order {item.order_id} {DONE[EventKind(item.kind)]}")
 
+    def _note_refusal(self, error: RequestRejected) -> None:
+        if (command := self._withdraw(refused_command(error))) is None:
+            self.problem = str(error)
+        else:
+            command.set_exception(ActionFailed(str(error)))
+
+    def _withdraw(self, command_id: int) -> "Future[str] | None":
+        """Forgets a command whose action has failed: the next login must not send it again."""
+        self._session.withdraw(command_id, "")
+        return self._commands.pop(command_id, (None,))[0]
+
     def _fail_expired(self, now_s: float) -> None:
         expired = [future for future, queued_s, _ in self._queued if now_s - queued_s > REPLY_TIMEOUT_S]
         self._queued = [command for command in self._queued if command[0] not in expired]
+        for future in expired:
+            future.set_exception(ActionFailed(self.problem or "no reply from the exchange"))
         for command_id in [
             number for number, (_, queued_s) in self._commands.items() if now_s - queued_s > REPLY_TIMEOUT_S
         ]:
-            expired.append(self._commands.pop(command_id)[0])
-        for future in expired:
-            future.set_exception(ActionFailed(self.problem or "no reply from the exchange"))
+            if (sent := self._withdraw(command_id)) is not None:
+                why = self.problem or "no reply from the exchange"
+                sent.set_exception(ActionFailed(f"{why}; it may still carry this out later"))
 
     def order(self, future: "Future[str]", symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> None:
         """Queues an order (without a price: a market order), and logs in first if needed; the future receives the exchange's reply."""
@@ -155,7 +175,11 @@ class Account:
     def _send_queued(self, core: ClientCore) -> None:
         while self._queued:
             future, queued_s, encode = self._queued.pop(0)
-            command_id, message = encode()
+            try:
+                command_id, message = encode()
+            except SerlError as error:  # another exchange may have started meanwhile, without the symbol
+                future.set_exception(error)
+                continue
             self._commands[command_id] = (future, queued_s)
             core.send(message)
 

@@ -22,7 +22,7 @@ from serl.clients.dashboard.symbol import CHANNELS, HISTORY_BYTES, TRADES, Symbo
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import RequestRejected
 from serl.clients.sockets import Sockets
-from serl.exchange.clock import CURRENT_TIME
+from serl.exchange.clock import CURRENT_TIME, DAY_NS
 from serl.exchange.config import local_operator_token, time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, HaltReason
@@ -262,11 +262,15 @@ class Link(threading.Thread):
         kind, *flags = command
         return self._enqueue(lambda future: self._admin(future, Kind.OPERATE, kind, self._view(symbol).number, *flags))
 
-    def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
-        """Sets a scaled clock, or a lockstep clock with a speed (None: leaves its time), and runs or pauses it."""
-        return self._enqueue(
-            lambda future: self._admin(future, Kind.CLOCK, CURRENT_TIME if time_ns is None else time_ns, int(run))
-        )
+    def set_clock(self, in_day_ns: int | None, run: bool) -> "Future[str]":
+        """Sets a scaled clock, or a lockstep clock with a speed, to a time of its present day (None: leaves its time), and runs or pauses it."""
+
+        def send(future: "Future[str]") -> None:
+            day_ns = self._vitals.time_ns // DAY_NS * DAY_NS
+            time_ns = CURRENT_TIME if in_day_ns is None else day_ns + in_day_ns
+            self._admin(future, Kind.CLOCK, time_ns, int(run))
+
+        return self._enqueue(send)
 
     def set_speed(self, speed: float) -> "Future[str]":
         """Sets the speed of a scaled clock, or of a lockstep clock with a speed, in exchange seconds per second."""
@@ -320,7 +324,8 @@ class Link(threading.Thread):
     def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
         if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
             return RequestRejected(reply[1], reply[2])
+        now, wanted = (time_of_day_text(time_ns % DAY_NS) for time_ns in (self._vitals.time_ns, value))
         return ActionFailed(
-            f"expected a time after {time_of_day_text(self._vitals.time_ns)}, got {time_of_day_text(value)}: an exchange's time never goes back; "
-            f"restart the exchange (with another --journal folder, or none) and the replay with --from {time_of_day_text(value)}"
+            f"expected a time after {now}, got {wanted}: an exchange's time never goes back; "
+            f"restart the exchange (with another --journal folder, or none) and the replay with --from {wanted}"
         )

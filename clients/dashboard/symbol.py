@@ -154,7 +154,8 @@ class SymbolView:
             self._column = self._new_column() | {"leans": leans}
             # the next column is the same if nothing happens until then
             self._column_version = () if self._rows or self._traded else self.version
-        self._column["t"] = time_of_day_s(time_ns)
+        # not the time of day: charts need times that increase, also at midnight
+        self._column["t"] = time_ns / SECOND_NS
         self.columns.append(self._column)
         self._clear_column()
 

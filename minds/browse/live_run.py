@@ -51,6 +51,8 @@ class LiveRun:
         self._minds: dict[str, _Mind] = {}
         self._latest: deque[MindRow] = deque(maxlen=LATEST)
         self._curves: dict[str, list[tuple[float, float]]] = {}
+        #: (first wealth, wealth now) by persona, as in `_wealth`, kept from row to row: a sum over all minds for each row would take minutes
+        self._sums: dict[str, tuple[float, float]] = {}
         self._problem = ""
         self._read = 0
 
@@ -131,10 +133,14 @@ class LiveRun:
             mind.refused.update([row.refused] if row.refused else [])
         if row.wealth is None:
             return
-        if mind.first_wealth is None:
+        first, last = self._sums.get(row.persona, (0.0, 0.0))
+        if mind.last is None:
             mind.first_wealth = row.wealth
-        mind.last = row
-        first, last = self._wealth(row.persona)
+            first += row.wealth
+        else:
+            last -= mind.last.wealth or 0.0
+        last += row.wealth
+        self._sums[row.persona], mind.last = (first, last), row
         if first > 0:
             curve = self._curves.setdefault(row.persona, [])
             point = (row.time_ns / SECOND_NS, last / first - 1)

@@ -40,7 +40,7 @@ def paired(candidate: Sequence[Score], incumbent: Sequence[Score], share: float,
     controlled = False
     if len(np.unique(days)) >= CONTROLLED_MIN and (lower := standard_error(adjusted, days, seeds)) < error:
         value, error, controlled = float(adjusted.mean()), lower, True
-    half = error * quantile(days, seeds)
+    half = error * student(freedom(days, seeds))
     return Paired(value, error, value - half, value + half, len(candidate), share, len(differences), controlled)
 
 
@@ -72,11 +72,11 @@ def _variance(values: Floats, clusters: NDArray[np.int64]) -> float:
     return float(count / max(1, count - 1) * (sums**2).sum() / len(values) ** 2)
 
 
-def quantile(days: NDArray[np.int64], seeds: NDArray[np.int64]) -> float:
-    """Student's quantile of the two-sided interval."""
+def freedom(days: NDArray[np.int64], seeds: NDArray[np.int64]) -> int:
+    """The degrees of freedom of the interval."""
     counts = [len(np.unique(found)) for found in (days, seeds)]
     rarer = min(count for count in counts if count > 1) if max(counts) > 1 else len(days)
-    return student(max(1, rarer - 1))
+    return max(1, rarer - 1)
 
 
 def _without_control(values: Floats, controls: Floats) -> Floats:

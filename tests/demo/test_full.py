@@ -15,6 +15,7 @@ from serl.agents.realism.days import day_origin
 from serl.agents.traders import simulate
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
+from serl.clients.blocking import connect
 from serl.clients.dashboard.flow import Flow
 from serl.clients.processes import SERL
 from serl.demo import research
@@ -28,6 +29,7 @@ from serl.exchange.config import time_of_day_ns
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 from serl.researcher.outer.config import load_config
+from tests.server_fixture import start_exchange
 
 QUIETLY = ("--no-researcher", "--no-dashboard")
 
@@ -211,3 +213,14 @@ def test_bad_options_are_one_line(options: tuple[str, ...], words: str, tmp_path
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_ladder_shows_prices_with_the_decimals_of_a_tick() -> None:
+    with start_exchange(symbols="DEMO=0.0001") as served, connect(served.endpoint, "me") as client:
+        client.buy("DEMO", 5, 12_345)
+        watcher = Watcher(served.endpoint, "DEMO")
+        try:
+            (price,) = watcher.table().columns[1].cells
+        finally:
+            watcher.close()
+    assert price == "1.2345"

@@ -153,3 +153,27 @@ def test_texts_of_models_are_texts(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("#wealth canvas").count() == 1
         assert looked.console == []
+
+
+def test_a_run_of_many_minds_is_read_at_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wealth of a persona is not summed over all of its minds for each row."""
+    lines = (folder / DECISIONS).read_text().splitlines(keepends=True)
+    row = json.loads(next(line for line in lines if '"row": "decision"' in line)) | {"persona": "holder"}
+    rows = [
+        row | {"mind": f"holder-{n % 50}", "wealth": 100 + n, "time_ns": row["time_ns"] + n // 50} for n in range(150)
+    ]
+    (tmp_path / DECISIONS).write_text(lines[0] + "".join(json.dumps(each) + "\n" for each in rows))
+    sums = 0
+    summed = LiveRun._wealth
+
+    def counted(run: LiveRun, persona: str) -> tuple[float, float]:
+        nonlocal sums
+        sums += 1
+        return summed(run, persona)
+
+    monkeypatch.setattr(LiveRun, "_wealth", counted)
+    found = LiveRun(tmp_path).overview()
+    first, last = sum(range(100, 150)), sum(range(200, 250))
+    assert found["curves"]["holder"][-1][1] == pytest.approx(last / first - 1)
+    assert found["personas"][0]["return"] == last / first - 1
+    assert sums == len(found["personas"])

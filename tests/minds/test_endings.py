@@ -1,7 +1,9 @@
 """How minds end: with an error, or without a budget; nobody waits for them, and what they owe is counted."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients.errors import ExchangeUnreachable
+from serl.minds.errors import FAILED, MindsError
 from serl.minds.mind import Mind
+from serl.minds.run import RunOptions, _log_in
 from tests.minds.scripted import NOTHING, order, prompt_of, run, scripted, settings
 from tests.minds.test_run import row_of
 from tests.researcher.llm.fake import fake_endpoint
@@ -58,3 +62,53 @@ def test_a_loan_costs_what_the_rate_says_after_the_last_decision_too(lockstep: S
     assert float(100_000 - row["final_wealth"]) == pytest.approx(
         10_000 * (0.04 * 1 + 10.0 * 3) / minutes_per_year, rel=0.02
     )
+
+
+def test_a_full_disk_ends_the_run(lockstep: Served) -> None:
+    """The minds that did not write are not waited for: a market in lockstep would stand still until a signal."""
+
+    def log(row: dict[str, object]) -> None:
+        if row["row"] == "decision":
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    config = settings(personas=[{"name": "one"}, {"name": "two"}], hours="12:30-12:34")
+    with fake_endpoint(scripted(lambda request: NOTHING)) as fake, pytest.raises(OSError, match="no space left"):
+        asyncio.run(asyncio.wait_for(run(config, lockstep.endpoint, fake, log=log), 30.0))
+
+
+def test_an_order_that_the_exchange_does_not_accept_is_counted(tmp_path: Path) -> None:
+    """Here because of its limit of messages; the mind decides again."""
+    limited: dict[str, object] = {"symbols": [{"name": "AMZN"}], "limits": {"messages_per_s_max": 1}}
+    config = settings(hours=None, duration_s=2, interval_s=0.2, open_orders_max=50)
+    with (
+        start_exchange(symbols="", clock="live", config=limited, folder=tmp_path) as served,
+        fake_endpoint(scripted(lambda request: order("buy", 1, 90))) as fake,
+    ):
+        found = asyncio.run(run(config, served.endpoint, fake, say=lambda text: None))
+    solo = row_of(found, "solo-0")
+    assert solo["ended"] == "" and solo["decisions"] > 2
+    assert solo["rejected"]["throttled"] >= 1 and solo["final_wealth"] == 100_000
+
+
+def test_a_mind_may_be_called_error(lockstep: Served) -> None:
+    """The reason why it stopped begins with its name, and is no error."""
+    config = settings(personas=[{"name": "error"}], hours="13:30-13:34", budget_per_mind={"calls_max": 1})
+    with fake_endpoint(scripted(lambda request: NOTHING)) as fake:
+        found = asyncio.run(run(config, lockstep.endpoint, fake, say=lambda text: None))
+    row = row_of(found, "error-0")
+    assert row["ended"].startswith("error-0: 1 of 1 calls") and not row["ended"].startswith(FAILED)
+    assert row["final_wealth"] == 100_000
+
+
+def test_a_signal_ends_the_logins(lockstep: Served) -> None:
+    """An exchange admits ten new names a second. The files of the run before are replaced later."""
+    config = settings(personas=[{"name": "many", "count": 300, "decides": "random"}])
+
+    async def stopped() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.5, stop.set)
+        async with AsyncExitStack() as sessions:
+            await asyncio.wait_for(_log_in(config, RunOptions(lockstep.endpoint), sessions, stop), 10.0)
+
+    with pytest.raises(MindsError, match="stopped before many-"):
+        asyncio.run(stopped())

@@ -142,6 +142,8 @@ def test_orders_that_can_be_get_ticks_and_bounds() -> None:
     assert (market.price_ticks, market.time_in_force) == (10_210, TimeInForce.IOC)
     assert plan(order_type="market", action="sell").price_ticks == 9_791
     assert plan(None, False, price="3").price_ticks == 300, "without any price there is no band"
+    with pytest.raises(DecisionRefused, match="to 90071992547409"):
+        plan(None, False, action="sell", price="1e15")  # more ticks than a price can have
     with pytest.raises(DecisionRefused, match="from 80"):
         plan(None, False, "100", price="3")
     with pytest.raises(DecisionRefused, match="nobody offers"):
@@ -363,6 +365,10 @@ def test_a_mind_without_a_budget_does_not_wait_for_the_calls_of_others() -> None
         ({"personas": [{"name": "a", "count": 300}, {"name": "b", "count": 300}]}, "at most 500"),
         ({"personas": [{"name": "a", "loan": 5}]}, "expected `loans`"),
         ({"personas": [{"name": "a", "shares": {"AMZN": -5}}]}, "cannot start short"),
+        ({"prices": {"AMZN": 0}}, "greater than 0"),
+        ({"aliases": {"AMZN": ["Amazon", " "]}}, "aliases"),
+        ({"interval_s": float("inf")}, "less than or equal"),
+        ({"hours": None, "duration_s": float("inf")}, "less than or equal"),
     ],
 )
 def test_settings_that_contradict_each_other(changed: dict[str, Any], message: str) -> None:

@@ -88,7 +88,7 @@ def test_a_run_that_is_under_way_has_a_page(folder: Path, tmp_path: Path) -> Non
     assert "No decisions yet" in report(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["statistics.html", "decisions.jsonl"])
+@pytest.mark.parametrize("name", ["statistics.html", "decisions.jsonl", "calls.jsonl"])
 def test_a_page_replaces_no_file_of_the_run(folder: Path, name: str) -> None:
     before = (folder / STATISTICS).read_text(), (folder / DECISIONS).read_text()
     done = CliRunner().invoke(serl, ["minds", "report", str(folder), "-o", str(folder / name)])

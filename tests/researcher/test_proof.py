@@ -1,6 +1,7 @@
 """The proof: a quick one ends with tables and continues without repeating; its statistics against known values."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,25 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.modules.contracts import Kind
 from tests.marked import Mark
 
+ROOT = Path(__file__).parents[2]
+RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
+FIVE = ("liquid", "trending", "informed", "closing", "slow")
+FOUR = ("liquid", "informed", "closing", "slow")
+FAMILIES = {
+    "full": ("proof", FIVE, ("full", "random", "default", "climb", "tpe", "ceiling"), range(20, 25), 4),
+    "without trending": ("proof", FOUR, ("full", "random", "default", "ceiling"), range(20, 25), 1),
+    "drawn first": (
+        "proof",
+        FIVE,
+        ("full", "random", "default", "climb", "tpe", "no-model", "ceiling"),
+        range(30, 40),
+        5,
+    ),
+    "racing": ("proof", FIVE, ("no-model", "search-no-racing", "default", "ceiling"), range(30, 40), 1),
+    "kinds": ("kinds", ("informed", "closing"), ("no-model", "no-policy", "default"), range(40, 43), 2),
+    "signals": ("proof", FIVE, ("no-model", "random", "tpe", "default"), range(50, 60), 3),
+}
+"""Finished comparisons of the page, whose figures by run are stored; the first method is compared there with so many of the others."""
 METHODS_TRIED = ("full", "random", "climb", "tpe", "ceiling", "default")
 
 
@@ -83,6 +103,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         proof.proven(proof.parser().parse_args(["lob-replay", "--output", str(tmp_path / "proof")]))
     with pytest.raises(ConfigError, match="at least 2 seeds"):
         proof.proven(proof.parser().parse_args(["thin", "--seeds", "1", "--output", str(tmp_path / "proof")]))
+    for tasks, methods, what in ((("thin", "slow", "thin"), ("tpe",), "tasks"), (("thin",), ("tpe", "tpe"), "methods")):
+        twice = proof.Proof(tasks, methods, range(2), Options(), tmp_path / "proof")
+        with pytest.raises(ConfigError, match=f"{what}: expected each"):  # its seeds would count twice
+            proof.begin(twice, resume=False)
+    assert not (tmp_path / "proof").exists()
 
 
 def test_all_methods_have_the_same_candidates_and_days() -> None:
@@ -118,6 +143,36 @@ def test_statistics_against_known_values() -> None:
     measured = {("ceiling", "thin"): [3.0, 5.0], ("default", "thin"): [1.0, 2.0]}
     assert proof_table.rooms_bps(measured, ["thin"]) == [2.5]
     assert proof_table.rooms_bps({**measured, ("ceiling", "thin"): [1.0, 1.0]}, ["thin"]) is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_page_has_the_figures_of_the_stored_runs(name: str) -> None:
+    """Rows of means, and the intervals of differences, to the last digit."""
+
+    def plain(text: str) -> str:  # some tables of the page have no + and no 0 before the point
+        return re.sub(r"\+|(?<!\d)0(?=\.)", "", text)
+
+    def interval(one: dict[str, float]) -> str:
+        return f"[{one['low']:.3f}, {one['high']:.3f}]"
+
+    folder, tasks, methods, seeds, compared = FAMILIES[name]
+    found = proof.Proof(tasks, methods, seeds, Options(), RESULTS / folder).found()
+    made, page = proof_table.summary(found, methods, tasks), plain(PAGE.read_text())
+    wanted = [interval(one) for one in made["contrasts"][:compared]]
+    if name != "kinds":
+        wanted += [interval(one) for one in made["of_the_room"][:compared]]
+    if name != "without trending":
+        means = {method: " | ".join(f"{mean:.2f}" for mean in row) for method, row in made["means"].items()}
+        wanted += [
+            f"{row} | {made['pooled'][method]['mean']:.3f} {interval(made['pooled'][method])}"
+            for method, row in means.items()
+        ]
+    if name == "signals":
+        for second in methods[1:]:
+            by_task = proof_table.differences(found, proof_table.Contrast(methods[0], second), tasks)
+            each = [proof_table.pooled([one]) for one in by_task]
+            wanted.append(" | ".join(f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in each))
+    assert [text for text in wanted if plain(text) not in page] == []
 
 
 @pytest.mark.long

@@ -37,6 +37,14 @@ def test_seeds_pass_and_replay_exactly_wherever_they_run(seeds: str, again: int 
         assert f"seed {again} passed; history {history}" in alone.stdout, alone.stdout + alone.stderr
 
 
+def test_the_page_has_every_planted_bug() -> None:
+    code = "from tests.sim import install\nimport os\nfrom tests.sim.bugs import BUGS\nprint(*BUGS, sep='\\n', flush=True)\nos._exit(0)"
+    planted = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs" / "trust.md").read_text().partition("## Planted bugs")[2].partition("## Soak")[0]
+    listed = [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| ")][1:]
+    assert sorted(listed) == sorted(planted.split("\n")[:-1])
+
+
 @pytest.mark.long
 def test_planted_bugs_are_found() -> None:
     """Those that few seeds find; `python -m tests.sim --bugs` plants all."""

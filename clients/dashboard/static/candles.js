@@ -68,7 +68,7 @@ export class PriceCandles {
     this.shown = this.candles[this.choice.value] ?? [];
     const values = (place) => this.shown.map((candle) => candle[place]);
     this.chart.set([this.shown.map(([number]) => (number + 0.5) * this.period), ...[LOTS, OPEN, HIGH, LOW, CLOSE].map(values)]);
-    this.chart.mark(this.selected && this.shown.length ? onDayOf(this.shown.at(-1)[0] * this.period, this.selected.t) : undefined);
+    this.chart.mark(this.shown.length ? this.selected?.t : undefined);
   }
 
   /** Paints a body from open to close and a wick from low to high; rising candles in the buyers' colour. */
@@ -97,9 +97,4 @@ export class PriceCandles {
 function aboveLots(_, low, high) {
   const margin = Math.max(2, Math.ceil((high - low) * 0.1));
   return low == null ? [null, null] : [low - margin - Math.ceil((high - low + 2 * margin) / 3), high + margin];
-}
-
-/** A time of day as seconds since 1970, on the day of another such time. */
-function onDayOf(seconds, timeOfDayS) {
-  return seconds - (seconds % 86_400) + timeOfDayS;
 }

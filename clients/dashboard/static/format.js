@@ -11,7 +11,7 @@ export class PriceFormat {
   constructor(tickSize, lotSize) {
     this.tick = Number(tickSize);
     this.lot = Number(lotSize);
-    this.decimals = (tickSize.split(".")[1] ?? "").length;
+    this.decimals = decimalsOf(tickSize);
   }
 
   price(ticks) {
@@ -25,6 +25,12 @@ export class PriceFormat {
   money(ticksLots) {
     return ticksLots == null ? "–" : new Intl.NumberFormat("en", { maximumFractionDigits: 2, minimumFractionDigits: 2, signDisplay: "exceptZero" }).format(ticksLots * this.tick * this.lot);
   }
+}
+
+/** The decimals of a number given as text, like 0.01 or 1e-8. */
+function decimalsOf(text) {
+  const [digits, exponent = "0"] = text.toLowerCase().split("e");
+  return Math.max(0, (digits.split(".")[1] ?? "").length - Number(exponent));
 }
 
 /** The indicative auction price at the end of a column; null if there was none. */

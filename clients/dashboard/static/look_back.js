@@ -20,18 +20,29 @@ export class LookBack {
 
   /** The selected column, or the oldest if that one was dropped; null at the present time. */
   get column() {
-    if (this.number > this.newest) this.number = null; // the exchange restarted
-    return this.number === null ? null : this.store.columns[Math.max(0, this.number - this.oldest)];
+    const { columns, clears } = this.store;
+    if (this.number === null || !columns.length) return null;
+    if (this.clears !== clears) this.findAgain();
+    return this.number === null ? null : columns[Math.max(0, this.number - this.oldest)];
+  }
+
+  /** Columns of another symbol, or of a new connection, have other numbers: finds the moment by its time. Another exchange may not have it. */
+  findAgain() {
+    const at = this.store.columns.findLastIndex((column) => column.t <= this.time);
+    this.number = at < 0 || at === this.store.columns.length - 1 ? null : this.oldest + at;
+    this.clears = this.store.clears;
   }
 
   select(number) {
     this.number = number >= this.newest ? null : Math.max(this.oldest, number);
+    this.time = this.store.columns[this.number - this.oldest]?.t;
+    this.clears = this.store.clears;
     this.draw(); // at once: on a busy machine the next frame is late, and who steps by key reads the slider
     this.onSelect();
   }
 
   step(columns) {
-    this.select((this.number ?? this.newest) + columns);
+    this.select((this.column ? this.number : this.newest) + columns);
   }
 
   leave() {

@@ -19,6 +19,7 @@ import { Watchlist } from "./watchlist.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
+const DAY_S = 86_400;
 const ALL_PARTS = ["book", "trades", "columns", "candles", "traders", "exchange", "market", "account", "account_trades", "executions", "watch", "standings", "news", "pages"];
 const store = new Store();
 const changed = new Set();
@@ -85,6 +86,12 @@ function mid(name) {
   return last?.bid != null && last?.ask != null ? (last.bid + last.ask) / 2 : null;
 }
 
+/** The time of day at the newest column, in seconds; undefined before the first. */
+function nowS() {
+  const last = store.columns.at(-1);
+  return last && last.t % DAY_S;
+}
+
 function draw() {
   const parts = new Set(changed);
   changed.clear();
@@ -100,10 +107,10 @@ function draw() {
   }
   if (parts.has("account") || parts.has("market")) account.draw(store.sections.account, grid);
   if (parts.has("account_trades") || parts.has("market")) account.drawTrades(store.sections.account_trades ?? [], grid);
-  if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
+  if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, nowS(), grid, mid);
   if (parts.has("watch") || parts.has("market") || parts.has("columns")) watchlist.draw(store.sections.watch ?? [], store.sections.market?.symbols ?? [], store.symbol, grid);
   if (parts.has("standings")) standings.draw(store.sections.standings);
-  if (parts.has("news")) news.draw(store.sections.news ?? []);
+  if (parts.has("news") || parts.has("market")) news.draw(store.sections.news ?? [], grid);
   if (!prices) return;
   if (parts.has("book") && store.book) drawBook(selected ?? store.book, prices);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, prices, selected);
@@ -188,7 +195,9 @@ function freeze() {
   else schedule();
 }
 
+/** Selecting a symbol unfreezes the page: the operator's buttons would act on a symbol that is not shown. */
 function selectSymbol(name) {
+  if (frozen) freeze();
   store.clear(name);
   connection.send({ symbol: name });
 }

@@ -9,8 +9,8 @@ export class NewsPanel {
     this.rows = rows;
   }
 
-  /** messages: [[sequence, time_s, kind, symbol, headline, value, source], ...]. */
-  draw(messages) {
+  /** messages: [[sequence, time_s, kind, symbol, headline, value, source], ...]; a value of kind `value` is in ticks. */
+  draw(messages, gridOf) {
     this.panel.hidden = !messages.length;
     this.rows.replaceChildren(...messages.map(([sequence, time, kind, symbol, headline, value, source]) => {
       const row = make("div", "message");
@@ -18,7 +18,8 @@ export class NewsPanel {
       const head = make("div", "head");
       head.append(make("time", "", timeOfDay(time)), make("span", "tag", kind));
       if (symbol) head.append(make("span", "who", symbol));
-      if (value != null) head.append(make("span", "value", String(Number(value.toFixed(DECIMALS)))));
+      const grid = kind === "value" ? gridOf(symbol) : undefined;
+      if (value != null) head.append(make("span", "value", grid ? grid.price(value) : String(Number(value.toFixed(DECIMALS)))));
       if (source) head.append(make("span", "hint", source));
       row.append(head);
       if (headline) row.append(make("p", "", headline));

@@ -7,10 +7,12 @@ const CANDLES = 300;
 export class Store {
   constructor() {
     this.sections = {};
+    this.clears = 0;
     this.clear("");
   }
 
   clear(symbol) {
+    this.clears++;
     this.symbol = symbol;
     this.book = null;
     this.columns = [];

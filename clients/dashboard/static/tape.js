@@ -16,11 +16,11 @@ export class Tape {
       this.drawUntil(selected, store.trades, grid);
       return;
     }
-    if (store.tradesSeen < this.seen || this.symbol !== store.symbol || !store.trades.length) {
+    if (store.clears !== this.clears) {
       this.element.replaceChildren();
       this.seen = 0;
     }
-    this.symbol = store.symbol;
+    this.clears = store.clears;
     const fresh = store.trades.slice(-Math.min(store.tradesSeen - this.seen, ROWS) || store.trades.length);
     if (store.tradesSeen > this.seen) this.element.prepend(...fresh.toReversed().map((trade) => row(trade, grid)));
     while (this.element.children.length > ROWS) this.element.lastChild.remove();
@@ -30,7 +30,7 @@ export class Tape {
   drawUntil({ match }, trades, grid) {
     const rows = trades.filter((trade) => trade[0] <= match).slice(-ROWS);
     this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The trades up to then are no longer stored.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
-    this.symbol = null; // so that the next draw redraws everything
+    this.clears = null; // so that the next draw redraws everything
   }
 }
 

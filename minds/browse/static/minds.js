@@ -58,7 +58,7 @@ async function draw(run) {
   drawWealth(run.curves);
   element("minds").replaceChildren(...groups(run));
   element("latest").replaceChildren(...run.latest.map((one) => decision(one, true)));
-  if (!picked && run.minds.length) picked = run.minds[0].mind;
+  if (run.minds.length && !run.minds.some((one) => one.mind === picked)) picked = run.minds[0].mind; // at first, or another run replaced that one
   if (picked) await showMind();
 }
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from websockets.sync.client import ClientConnection
 from serl.clients.blocking import connect
 from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.open_orders import OpenOrders
-from serl.clients.session import Report
+from serl.clients.session import Instrument, Report
 from serl.exchange.records import EventFlag, EventKind
 from tests.clients.dashboard.server_fixture import OpenPage, dashboard, wait_until
 from tests.clients.dashboard.test_server import action_reply, page
@@ -156,3 +157,55 @@ def test_the_operator_cancels_an_order_on_the_page(
                 cancel = reader.page.get_by_role("button", name=f"Cancel order {orders[5].order_id}")
                 cancel.wait_for()
                 assert cancel.is_disabled(), "without the operator's token"
+
+
+def test_an_order_that_the_exchange_refused_is_not_sent_again(tmp_path: Path) -> None:
+    """The operator was told that it failed, and may have sent another one meanwhile."""
+    limited: dict[str, object] = {"symbols": [{"name": "DEMO"}], "limits": {"messages_per_s_max": 2}}
+    with start_exchange(symbols="", config=limited, folder=tmp_path) as served:
+        account = Account(served.endpoint, "me", "", None, active=True)
+
+        def wait(condition: Callable[[], bool], description: str) -> None:
+            def updated() -> bool:
+                account.update()
+                return condition()
+
+            wait_until(updated, description, 10.0)
+
+        wait(lambda: account.live, "it logs in")
+        replies: list[Future[str]] = [Future() for _ in range(6)]
+        began = time.monotonic()
+        for price, reply in enumerate(replies, 1000):
+            account.order(reply, "DEMO", 0, 1, price)
+        wait(lambda: all(reply.done() for reply in replies), "all are answered")
+        assert time.monotonic() - began < 4.0, "at once, not after a timeout"
+        refused = [reply for reply in replies if reply.exception() is not None]
+        assert refused and all("throttled" in str(reply.exception()) for reply in refused)
+        assert account.problem == "", "the account itself has none"
+        time.sleep(1.1)
+        account._disconnect("")
+        wait(lambda: account.live, "it logs in again")
+        last: Future[str] = Future()
+        account.order(last, "DEMO", 0, 1, 999)
+        wait(last.done, "the exchange has executed everything that was sent")
+        assert len(account._open) == len(replies) - len(refused) + 1
+        account.order(gone := Future(), "GONE", 0, 1, 1)
+        account.update()
+        assert "GONE" in str(gone.exception()), "a symbol of an exchange before"
+        account.close()
+
+
+def test_an_order_without_a_reply_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account("tcp://127.0.0.1:5570", "me", "", None, active=True)
+    session, reply = account._session, Future[str]()
+    session.live, session.instruments = True, {"DEMO": Instrument.of(0, "DEMO", "0.01", "1")}
+    sent: list[bytes] = []
+    core: Any = SimpleNamespace(inbox=deque(), receive=lambda: None, send=sent.append)
+    account._core = core
+    account.order(reply, "DEMO", 0, 1, 1000)
+    account.update()
+    assert len(sent) == len(session.unanswered) == 1
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + 6.0)
+    account.update()
+    assert "it may still carry this out" in str(reply.exception()) and not session.unanswered

@@ -192,6 +192,14 @@ def test_a_symbol_among_many_has_less_memory() -> None:
     assert 20 < len(columns) < COLUMNS and columns[-1]["t"] == COLUMNS - 1
 
 
+def test_times_of_columns_increase_at_midnight() -> None:
+    """A chart cannot show data whose times go back by a day."""
+    view = SymbolView(0, "DEMO", "0.01")
+    for second in (86_399, 86_400, 86_401):
+        view.add_column(second * SECOND_NS)
+    assert [column["t"] for column in view.columns.since(0)] == [86_399, 86_400, 86_401]
+
+
 def test_no_column_while_time_stands_still() -> None:
     view = with_book()
     for _ in range(5):

@@ -86,6 +86,8 @@ def test_the_page_shows_news_and_forecasts(opened: Any, screenshots: Path) -> No
             page.wait_for_selector(".message:first-child .tag:text('macro')")
             first = page.inner_text(".message:first-child")
             assert HOSTILE in first and "0.0425" in first and "desk" in first
+            publish(NewsKind.VALUE, "DEMO", "", value=10_150)
+            page.wait_for_selector(".message:first-child .value:text('101.50')")
             page.wait_for_selector("#spread .u-legend :text('forecast 10 s, up − down')")
             page.screenshot(path=str(screenshots / "news.png"), full_page=True)
             assert page.evaluate("window.hurt") is None and looked.console == []

@@ -31,6 +31,7 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.server import OriginGuard, bind, serve
+from serl.exchange.clock import DAY_NS
 from serl.exchange.ports import listening_process
 from tests.clients.dashboard.flood import now_ms
 from tests.clients.dashboard.server_fixture import Dashboard, dashboard
@@ -245,6 +246,27 @@ def test_an_action_without_a_reply_fails_and_the_page_continues() -> None:
         assert [frame["exchange"]["offline"] for frame in frames if "exchange" in frame][-1] is False
         socket.send(halt)
         assert action_reply(socket, frames, 10)["text"] == "done"
+
+
+def test_the_clock_skips_to_a_time_of_its_present_day() -> None:
+    with start_exchange(symbols="DEMO", clock="scaled:100000") as served, dashboard(served.endpoint) as shown:
+        token = shown.operator.partition("=")[2]
+        with page(shown) as socket:
+
+            def time_ns() -> int:
+                clocks = [frame["exchange"]["clock"] for _, frame in receive(socket, 1.0) if "exchange" in frame]
+                return int(clocks[-1]["time_ns"])
+
+            def act(**values: Any) -> None:
+                socket.send(json.dumps({"id": 1, "token": token, **values}))
+                assert not action_reply(socket, [], 20.0)["failed"]
+
+            while time_ns() < 2 * DAY_NS:
+                pass
+            act(do="speed", speed=1)
+            day = time_ns() // DAY_NS
+            act(do="clock", to="23:59:50", run=False)
+            assert time_ns() == day * DAY_NS + (86_400 - 10) * 10**9
 
 
 def test_an_earlier_halt_is_shown(shown: Dashboard) -> None:

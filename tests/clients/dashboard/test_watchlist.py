@@ -70,6 +70,12 @@ def test_a_click_in_the_watchlist_shows_the_symbol(
         wait_until(lambda: page.input_value("#symbol") == "SYM7", "the symbol is shown")
         wait_until(lambda: [1009, 15] in looked.levels("ask"), "with its book")
         assert page.locator("#watch tr[aria-current]").get_attribute("data-symbol") == "SYM7"
+        page.click("#freeze")
+        assert page.inner_text("#state").lower() == "frozen"
+        page.keyboard.press("[")
+        page.keyboard.press("]")
+        wait_until(lambda: page.inner_text("#state").lower() != "frozen", "another symbol unfreezes the page")
+        wait_until(lambda: page.input_value("#symbol") == "SYM7", "the symbol is shown again")
         page.get_by_role("button", name="Halt").click()
         wait_until(lambda: row.locator("td").last.inner_text() == "halted: operator", "the halt")
         page.screenshot(path=str(screenshots / f"watchlist-{width}-{scheme}.png"))
