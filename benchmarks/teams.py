@@ -116,7 +116,9 @@ def _p_value(found: Paired, scores: Sequence[Score]) -> float:
         return 1.0
     days = np.concatenate([one.clusters for one in scores])
     seeds = np.repeat(np.arange(len(scores)), [len(one.clusters) for one in scores])
-    return min(1.0, 2 * tail(abs(found.difference_bps) / found.se_bps, freedom(days, seeds)))
+    return min(
+        1.0, 2 * tail(abs(found.difference_bps) / found.se_bps, freedom(days, seeds, controls=int(found.controlled)))
+    )
 
 
 def text(rows: list[dict[str, Any]]) -> str:

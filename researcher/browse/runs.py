@@ -75,7 +75,7 @@ def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:
     """All instructions with the mean performance of the modules written with them."""
     found = database.execute(
         "SELECT i.id, i.iteration, i.kind, i.origin, i.parents, i.text, avg(m.performance_bps) AS score_bps, count(m.id) AS uses "
-        "FROM instructions i LEFT JOIN prompts p ON p.instruction = i.id LEFT JOIN modules m ON m.prompt = p.id "
+        "FROM instructions i LEFT JOIN prompts p ON p.instruction = i.id LEFT JOIN modules m ON m.prompt = p.id AND m.origin = 'model' "
         "GROUP BY i.id ORDER BY i.kind, score_bps IS NULL, score_bps DESC, i.id"
     )
     return [dict(row) | {"parents": json.loads(row["parents"])} for row in found]

@@ -133,8 +133,9 @@ class Contender:
         return policy, claimed.facts(job_result.value)
 
     def top(self) -> list[Trial]:
-        """The trials at the largest share with seeds 0, 1, ... up to the first gap; empty without trials."""
-        share = max((share for share, _ in self.trials), default=0.0)
+        """The trials at the largest share that the first seed has, with seeds 0, 1, ... up to the first gap; empty without a trial of the first
+        seed, which a signal may have ended while another seed went on."""
+        share = max((share for share, seed in self.trials if seed == 0), default=0.0)
         return self.at(share, sum(found == share for found, _ in self.trials))
 
     def at(self, share: float, seeds: int) -> list[Trial]:

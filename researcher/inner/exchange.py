@@ -3,13 +3,13 @@
 import contextlib
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from serl.agents.execution.served_books import ServedBooks
 from serl.clients.blocking import connect
 from serl.clients.errors import LoginRefused, SessionEnded
-from serl.clients.processes import ProcessFailed, child
+from serl.clients.processes import Child, ProcessFailed, child
 from serl.clients.replay import Replayer
 from serl.exchange.errors import ExchangeUnreachable
 from serl.exchange.ports import NoFreePort, free_port
@@ -33,9 +33,9 @@ def _measuring() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
-    """Start an exchange with these symbols; its clock waits for two participants. Yields its endpoint. ScoreError if
-    it fails."""
+def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[tuple[str, Child]]:
+    """Start an exchange with these symbols; its clock waits for two participants. Yields its endpoint and its process.
+    ScoreError if it fails."""
     with _measuring(), tempfile.TemporaryDirectory(prefix="serl-score-") as folder:
         endpoint = f"tcp://127.0.0.1:{free_port()}"
         command = (
@@ -44,7 +44,7 @@ def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]
         )  # fmt: skip
         with child(Path(folder), "exchange", *command, new_session=True) as exchange:
             exchange.wait_for_line("  journal")
-            yield endpoint
+            yield endpoint, exchange
 
 
 @contextlib.contextmanager
@@ -52,19 +52,27 @@ def served_market(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
     """Replay a day of `aligned_day` on its own exchange; yields its books. ScoreError if the replay fails."""
     symbols = tuple(symbol.name for symbol in day.reference.symbols)
     failed: list[Exception] = []
-    with lockstep_exchange(symbols, day.reference.symbols[0].tick_size) as endpoint:
-        history = threading.Thread(target=_replay, args=(day, endpoint, failed), daemon=True)
-        with connect(endpoint, NAME) as client:
-            market = ServedBooks(client, symbols, agents)
-            history.start()
-            yield market
-            client.turn(market.books[0].midnight_ns + day.reference.last_time_ns + 1)  # let the rest of history replay
-        history.join()
+    try:
+        with lockstep_exchange(symbols, day.reference.symbols[0].tick_size) as (endpoint, exchange):
+            arguments = day, endpoint, failed, exchange.process.terminate
+            history = threading.Thread(target=_replay, args=arguments, daemon=True)
+            with connect(endpoint, NAME) as client:
+                market = ServedBooks(client, symbols, agents)
+                history.start()
+                yield market
+                client.turn(
+                    market.books[0].midnight_ns + day.reference.last_time_ns + 1
+                )  # let the rest of history replay
+            history.join()
+    except ScoreError:
+        if not failed:
+            raise
     if failed:
-        raise ScoreError(f"the replay of history failed: {failed[0]}") from failed[0]
+        raise ScoreError(f"the replay of history failed: {failed[0]}; continue with --resume") from failed[0]
 
 
-def _replay(day: Day, endpoint: str, failed: list[Exception]) -> None:
+def _replay(day: Day, endpoint: str, failed: list[Exception], end_exchange: Callable[[], None]) -> None:
+    """Replay a day. If that fails, the exchange ends: its clock would wait for the replay for ever."""
     try:
         replayer = Replayer(day, endpoint)
         try:
@@ -73,3 +81,4 @@ def _replay(day: Day, endpoint: str, failed: list[Exception]) -> None:
             replayer.close()
     except Exception as error:
         failed.append(error)
+        end_exchange()

@@ -5,7 +5,8 @@ The standard error of the mean is clustered in two ways, by day and by training 
 smaller of the two numbers of clusters.
 
 The control variate is the signed move of the market over each order's window. Sides are drawn at random, so its mean is 0 without being
-estimated, and the slope times the control may be taken from the differences (Glasserman 2003, section 4.1).
+estimated, and the slope times the control may be taken from the differences (Glasserman 2003, section 4.1). The slope is estimated: that costs a
+degree of freedom, and an error that grows with the distance of the controls' mean from 0 (Lavenberg and Welch 1981, Management Science 27).
 """
 
 import math
@@ -36,11 +37,12 @@ def paired(candidate: Sequence[Score], incumbent: Sequence[Score], share: float,
     seeds = np.repeat(numbers, [len(score.advantages_bps) for score in candidate])
     value, error = float(differences.mean()), standard_error(differences, days, seeds)
     controls = np.concatenate([score.controls_bps for score in candidate])
-    adjusted = _without_control(differences, controls)
-    controlled = False
-    if len(np.unique(days)) >= CONTROLLED_MIN and (lower := standard_error(adjusted, days, seeds)) < error:
-        value, error, controlled = float(adjusted.mean()), lower, True
-    half = error * student(freedom(days, seeds))
+    adjusted, controlled = _without_control(differences, controls), False
+    if len(np.unique(days)) >= CONTROLLED_MIN:
+        lower = standard_error(adjusted, days, seeds) * _error_of_slope(controls, days)
+        if lower < error:
+            value, error, controlled = float(adjusted.mean()), lower, True
+    half = error * student(freedom(days, seeds, controls=int(controlled)))
     return Paired(value, error, value - half, value + half, len(candidate), share, len(differences), controlled)
 
 
@@ -72,11 +74,18 @@ def _variance(values: Floats, clusters: NDArray[np.int64]) -> float:
     return float(count / max(1, count - 1) * (sums**2).sum() / len(values) ** 2)
 
 
-def freedom(days: NDArray[np.int64], seeds: NDArray[np.int64]) -> int:
-    """The degrees of freedom of the interval."""
-    counts = [len(np.unique(found)) for found in (days, seeds)]
+def freedom(days: NDArray[np.int64], seeds: NDArray[np.int64], controls: int = 0) -> int:
+    """The degrees of freedom of the interval. controls: slopes of controls that were estimated from the days."""
+    counts = [len(np.unique(days)) - controls, len(np.unique(seeds))]
     rarer = min(count for count in counts if count > 1) if max(counts) > 1 else len(days)
     return max(1, rarer - 1)
+
+
+def _error_of_slope(controls: Floats, days: NDArray[np.int64]) -> float:
+    """The factor by which the error of the mean grows because the slope of the control is estimated."""
+    count, spread = len(np.unique(days)), float(controls.var())
+    from_zero = float(controls.mean()) ** 2 / spread if spread > 0 else 0.0
+    return math.sqrt((count - 1) / (count - 2) * (1 + from_zero))
 
 
 def _without_control(values: Floats, controls: Floats) -> Floats:

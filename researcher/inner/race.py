@@ -59,7 +59,7 @@ class Standings:
     @property
     def unscreened(self) -> bool:
         """Whether any contender has neither a score nor a failure."""
-        return any(not one.failure and not one.trials for one in self._contenders)
+        return any(not one.failure and not one.top() for one in self._contenders)
 
     def measure(self, one: Contender, stage: Stage | None = None) -> Paired:
         """The paired score of a contender with trials: at a stage it has finished, or from all trials at its largest share.
@@ -74,7 +74,7 @@ class Standings:
             scores = [[trial.score for trial in each] for each in (trials, theirs)]
             self._paired[place] = paired(scores[0], scores[1], share, trained=trained)
         found = self._paired[place]
-        if trained and found.seeds == 1 and (spread := self.spread_bps()):
+        if trained and found.seeds == 1 and one is not self.incumbent and (spread := self.spread_bps()):
             error = math.hypot(found.se_bps, spread)
             wider = error * (found.high_bps - found.difference_bps) / found.se_bps if found.se_bps else OPTIMISM * error
             low, high = found.difference_bps - wider, found.difference_bps + wider
@@ -91,15 +91,14 @@ class Standings:
         return self._spread[1]
 
     def _differences(self, one: Contender) -> list[float]:
-        if one.failure or not one.trials:
+        if one.failure or not (own := one.top()):
             return []
-        own = one.top()
         theirs = self.incumbent.at(self.incumbent.share_of(own[0].share), len(own))
         return [mine.score.pa_bps - other.score.pa_bps for mine, other in zip(own, theirs, strict=True)]
 
     def upper_bps(self, one: Contender) -> float:
         """The upper bound that the bandit uses; infinity without a score."""
-        if not one.trials:
+        if not one.top():
             return math.inf
         found = self.measure(one)
         return found.difference_bps + OPTIMISM * found.se_bps

@@ -68,7 +68,7 @@ class Settings(TrainingSettings):
     )
     orders: int = Field(24, ge=2, description="number of parent orders in a score")
     folds: int = Field(
-        3, ge=0, description="folds of the training days: each seed is trained on all but one and scored on that one; 0: scored on the validation part"
+        3, ge=0, le=1000, description="folds of the training days: each seed is trained on all but one and scored on that one; 0: scored on the validation part"
     )  # fmt: skip
     race: Race = Race()
     warm_start: bool = Field(

@@ -25,6 +25,8 @@ from serl.researcher.modules.example import example
 from serl.researcher.tasks import fill_in
 from serl.researcher.tuning.config import TuningConfig
 
+_FORMER = ("population",)
+"""Settings that a saved run may hold and that have no effect now."""
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
 
 
@@ -147,14 +149,15 @@ class OuterConfig(_Part):
     )
     iterations: int = Field(50, ge=1)
     candidates: int = Field(8, ge=1, description="candidates per iteration")
-    population: int = Field(8, ge=1, description="number of best candidates that may be parents")
     rewritten: float = Field(0.5, gt=0, le=1, description="probability that a module of the parent is rewritten")
     fresh_share: float = Field(0.25, ge=0, le=1, description="share of candidates without a parent")
     repairs_max: int = Field(3, ge=0)
     empty_iterations_max: int = Field(
         3, ge=1, description="the run ends after this many iterations in a row without a valid candidate"
     )
-    penalty_bps: float = Field(5.0, ge=0, description="a failed candidate counts as the worst score minus this")
+    penalty_bps: float = Field(
+        5.0, ge=0, allow_inf_nan=False, description="a failed candidate counts as the worst score minus this"
+    )
     convergence: Convergence = Convergence()
     llm_budget: BudgetConfig = BudgetConfig()
     hours_max: float | None = Field(None, gt=0)
@@ -168,7 +171,9 @@ class OuterConfig(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in_task(cls, values: Any) -> Any:
+    def _fill_in_task(cls, values: Any, info: ValidationInfo) -> Any:
+        if info.context == SAVED and isinstance(values, dict):
+            values = {name: value for name, value in values.items() if name not in _FORMER}
         return fill_in(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")

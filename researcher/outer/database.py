@@ -340,10 +340,11 @@ class Database:
         return EvaluatedCandidate(row["iteration"], row["slot"], _candidate(row), self._result(row), performance)
 
     def instructions(self, kind: Kind, before: int) -> list[Instruction]:
-        """The instructions of a kind at the start of iteration `before`, with their scores so far, oldest first."""
+        """The instructions of a kind at the start of iteration `before`, with their scores so far, oldest first. Modules that were drawn for a prompt
+        say nothing about its instruction."""
         found = self.rows(
             "SELECT i.*, avg(m.performance_bps) AS score_bps, count(m.id) AS uses FROM instructions i "
-            "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ?2 LEFT JOIN modules m ON m.prompt = p.id "
+            "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ?2 LEFT JOIN modules m ON m.prompt = p.id AND m.origin = 'model' "
             "WHERE i.kind = ?1 AND i.iteration <= ?2 GROUP BY i.id ORDER BY i.id",
             kind.value, before,
         )  # fmt: skip

@@ -10,7 +10,8 @@ Query = Callable[[str], Iterable[sqlite3.Row]]
 
 def iterations(query: Query) -> list[dict[str, Any]]:
     """One row per finished iteration: PA of its best candidate with its interval, PA of a TWAP on the same orders, PA_ema, the best PA so far,
-    figures of tuning."""
+    figures of tuning. Candidates train further in later iterations: their PA is that of all trainings until now, whereas PA_ema is made from what
+    was known at the end of each iteration."""
     best = _best_of_each(query)
     rows, so_far = [], None
     for row in query("SELECT * FROM iterations ORDER BY iteration"):
@@ -19,7 +20,7 @@ def iterations(query: Query) -> list[dict[str, Any]]:
             so_far = score["pa_bps"]
         rows.append(
             {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
-            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "twap_bps": score.get("twap_bps")}
+            | {"pa_bps": score.get("pa_bps"), "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "twap_bps": score.get("twap_bps")}
             | {name: paired.get(name) for name in ("difference_bps", "difference_low_bps", "difference_high_bps", "seeds")}
             | {"tuning": json.loads(row["facts"])}
         )  # fmt: skip

@@ -10,7 +10,8 @@ from serl.researcher.inner.paired import standard_error
 
 
 class Difference(NamedTuple):
-    """A mean over orders and its standard error, clustered by day; the error is NaN if the scores have no common orders."""
+    """A mean over orders and its standard error, clustered by day and, between trained candidates, by training; the error is NaN if the scores have
+    no common orders."""
 
     mean_bps: float
     error_bps: float
@@ -28,15 +29,16 @@ class Difference(NamedTuple):
 
 
 def paired_difference(one: Result, other: Result) -> Difference | None:
-    """`one` minus `other`, order by order; None unless both have a score. After different shares of the training steps, it is the difference of their
-    paired differences to an equally trained incumbent, because longer training alone raises a score.
+    """`one` minus `other`, order by order; None unless both have a score. Between trained candidates it is the difference of their paired differences
+    to an equally trained incumbent, whose errors hold the spread between trainings; also, longer training alone raises a score.
 
     Trainings with the same seeds are scored on the same orders, starting with those of the first seed. If one candidate has more trainings, its
     additional ones are left out. Without common orders, the result is the difference of the means.
     """
     if one.score is None or other.score is None:
         return None
-    if one.paired and other.paired and one.paired.share != other.paired.share:
+    trained = any(each.facts.get("steps") for each in (one, other))  # a rule takes no steps of training
+    if one.paired and other.paired and (trained or one.paired.share != other.paired.share):
         gap_bps = one.paired.difference_bps - other.paired.difference_bps
         return Difference(gap_bps, math.hypot(one.paired.se_bps, other.paired.se_bps))
     count = min(len(one.score.advantages_bps), len(other.score.advantages_bps))

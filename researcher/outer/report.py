@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.pages.origin import Origin
-from serl.agents.pages.page import write
+from serl.agents.pages.page import check_path, write
 from serl.extras import require
 from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
@@ -25,7 +25,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "command": database.fact("command"),
         "data": database.fact("data") or "not recorded",
         "versions": database.fact("versions"),
-        "config": database.fact("config"),
+        "config": _strict(database.fact("config")),
         "seed": config.seed,
         "stopped": database.fact("stopped"),
         "converged": converged([row["change_bps"] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")], config.convergence),
@@ -40,6 +40,11 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "candidates": dict(_counts(database)),
         "test": database.fact("test"),
     }  # fmt: skip
+
+
+def _strict(value: Any) -> Any:
+    """Plain values with infinite limits as text, which strict JSON can contain."""
+    return json.loads(json.dumps(value), parse_constant=str)
 
 
 def best(database: Database) -> dict[str, Any] | None:
@@ -158,6 +163,8 @@ def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Pa
     require("the report", "matplotlib", *(("pyarrow", "safetensors", "torch") if final else ()), extra="reports")
     from serl.researcher.outer.page import page
 
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_path(path)
     compared = None if ablations is None else [row.model_dump(mode="json") for row in read_ablations(ablations)]
     database, config = open_run(folder)
     try:
@@ -168,6 +175,5 @@ def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Pa
         database.close()
     origin = Origin(found["command"], found["data"], found["seed"], found["versions"])
     found["made"] = origin.to_json()
-    path.parent.mkdir(parents=True, exist_ok=True)
     write(path, page(found, origin), found)
     return found

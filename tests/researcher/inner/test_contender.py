@@ -249,3 +249,33 @@ def test_a_later_training_that_a_signal_ended_costs_a_candidate_no_score(
     monkeypatch.setattr(Contender, "_make_policy", really)
     (found,) = evaluate_many([other], settings, Budget(), tmp_path)
     assert (found.stage, found.facts["seeds"], found.facts["stages"]) == ("done", 2, 2)
+
+
+@pytest.mark.usefixtures("scored")
+@pytest.mark.parametrize(
+    ("first", "stage", "share", "then"),
+    [(Stage(share=0.5, seeds=1), "halved", 0.5, "done"), (Stage(share=0.5, seeds=2), "training", None, "halved")],
+)
+def test_a_signal_may_end_the_first_seed_while_the_second_goes_on(
+    first: Stage, stage: str, share: float | None, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trainings at a time, and memory for one."""
+    really, second = Contender._make_policy, threading.Event()
+
+    def make(one: Contender, share: float, seed: int, *rest: Any) -> Any:
+        if one.key == other.key and (share, seed) == ended:
+            second.wait(20)
+            raise SignalledError("killed by SIGKILL")
+        if one.key == other.key and seed == 1:
+            second.set()
+        return really(one, share, seed, *rest)
+
+    other = Candidate({Kind.REWARD: Module("spec", "[]")})
+    ended = (1.0, 0) if first.seeds == 1 else (0.5, 0)
+    monkeypatch.setattr(Contender, "_make_policy", make)
+    settings = Settings(race=Race(stages=(first, Stage(share=1, seeds=2))))
+    (found,) = evaluate_many([other], settings, Budget(), tmp_path)
+    assert (found.stage, found.paired.share if found.paired else None) == (stage, share)
+    monkeypatch.setattr(Contender, "_make_policy", really)
+    (found,) = evaluate_many([other], settings, Budget(), tmp_path)
+    assert (found.stage, found.facts["seeds"]) == (then, 2)

@@ -140,6 +140,16 @@ def test_a_single_training_takes_its_spread_from_the_others(tmp_path: Path) -> N
     )
 
 
+def test_an_incumbent_with_a_single_training_differs_by_nothing_from_itself(tmp_path: Path) -> None:
+    """It took the spread between trainings of the others, and a candidate whose interval began below 0 could be better."""
+    stages = (Stage(share=0.5, seeds=3), Stage(share=1, seeds=3))
+    incumbent = made(tmp_path, Candidate({}), {(0.5, 0): 0.0, (0.5, 1): 0.0, (0.5, 2): 0.0, (1.0, 0): 0.0})
+    one = made(tmp_path, rewards(1)[0], {(0.5, 0): -0.5, (0.5, 1): 0.3, (0.5, 2): 1.0})
+    found = Standings(Race(stages=stages), [one], incumbent)
+    assert found.spread_bps() > 0.5
+    assert (found.measure(incumbent).low_bps, found.measure(incumbent).high_bps) == (0.0, 0.0)
+
+
 def test_the_ranking_measures_each_candidate_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long run has hundreds of candidates."""
     several = [Candidate({Kind.REWARD: Module("spec", str(number))}) for number in range(30)]

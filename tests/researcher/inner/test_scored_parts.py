@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from serl.agents.execution.data import TEST, VALIDATION
+from serl.agents.execution.data import TEST, TRAIN, VALIDATION
+from serl.agents.learning.folds import FOLD, fold_seeds
+from serl.agents.learning.sources import FIRST_SEEDS
 from serl.exchange.errors import ConfigError, SerlError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
@@ -99,6 +101,15 @@ def test_a_run_of_the_researcher_cannot_train_on_the_sealed_part(market: str) ->
     inner = {"scored_in": "market", market: {"kind": "dynamic", "population": "liquid", "part": "test"}}
     with pytest.raises(ConfigError, match="part"):
         parse_config({"inner": inner}, "a test")
+
+
+def test_no_number_of_folds_reaches_the_days_of_the_final_score() -> None:
+    """A fold has every so many-th simulated day: with a million folds, the third one was a test day."""
+    with pytest.raises(ConfigError, match=r"folds: expected a number less than or equal to 1000, got 1000000"):
+        parse_config({"inner": {"folds": 1_000_000}}, "a test")
+    last = {"first_day": 900_000, "simulated_days": 1000}
+    settings = Settings(dynamic=DYNAMIC.model_copy(update=last), folds=1000).of_seed(999)
+    assert FIRST_SEEDS[TRAIN] + 900_000 + max(fold_seeds(FOLD, settings.dynamic)) < FIRST_SEEDS[TEST]
 
 
 def test_a_score_on_an_exchange_refuses_a_day_that_answers(day: Path) -> None:

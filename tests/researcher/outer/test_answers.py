@@ -276,7 +276,7 @@ def test_children_keep_what_is_not_rewritten(tmp_path: Path) -> None:
     agent = example(Kind.AGENT, "spec")
     database, _, _, _ = ran(
         tmp_path, [completion(BETTER), completion(agent), completion("no")], kinds=["reward", "agent"], iterations=2, candidates=1,
-        fresh_share=0.0, rewritten=0.01, repairs_max=0, population=1,
+        fresh_share=0.0, rewritten=0.01, repairs_max=0,
     )  # fmt: skip
     first, _, second = database.rows("SELECT * FROM candidates ORDER BY iteration, slot")
     assert set(json.loads(first["modules"])) == {"reward", "agent"}

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from serl.researcher.candidates import Candidate, Result
+from serl.researcher.browse import runs
+from serl.researcher.candidates import Candidate, Module, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
 from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
@@ -15,9 +16,9 @@ from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import OuterLoop, converged, ema
 from serl.researcher.outer.proposers import RandomProposer
-from serl.researcher.outer.records import Lessons, Proposal
+from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
 from serl.researcher.outer.report import summary
-from tests.researcher.outer.small import Arithmetic, config_of, content, score_of
+from tests.researcher.outer.small import REWARD, Arithmetic, config_of, content, score_of
 
 
 class Killed(BaseException):
@@ -131,6 +132,26 @@ def test_what_fails_counts_as_worse_than_the_worst(tmp_path: Path) -> None:
     assert {(row["stage"], row["reason"]): row["count"] for row in database.tally()} == {
         ("dry run", "ok"): 4, ("done", "ok"): 3, ("halved", "no score"): 1, ("training", "no score"): 1,
     }  # fmt: skip
+    database.close()
+
+
+def test_the_score_of_an_instruction_is_of_what_was_written_with_it(tmp_path: Path) -> None:
+    """Specifications that are drawn in place of an answer had a part in it."""
+    database = Database(tmp_path / "run.db")
+    database.add_instructions(0, [Instruction(Kind.REWARD, "Write.", "initial")])
+    prompt = Prompt(Kind.REWARD, (), 1)
+    for slot, (origin, text) in enumerate([("model", REWARD), ("uniform", "{}"), ("model", None)]):
+        draft = Draft(
+            Kind.REWARD, "spec", origin, origin, prompt, text, (Verdict(Kind.REWARD, origin, 0, "dry run", "ok"),)
+        )
+        made = None if text is None else Candidate({Kind.REWARD: Module("spec", text)})
+        database.add_proposal(1, slot, Proposal(made, (draft,)))
+    database.add_results(1, "tiny", {slot: Result("done", "", score_of(2.0 - 10 * slot), None, {}) for slot in (0, 1)})
+    database.set_performance(1, 5.0)
+    (found,) = database.instructions(Kind.REWARD, 2)
+    assert (found.score_bps, found.uses) == ((2.0 - 13.0) / 2, 2), "an answer without a module counts"
+    (shown,) = runs.overview(tmp_path)["instructions"]
+    assert (shown["score_bps"], shown["uses"]) == (found.score_bps, found.uses)
     database.close()
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pytest
 
 from benchmarks import proof_table
 from serl.agents.execution.environment.interface import Interface
+from serl.agents.pages.errors import ReportFileError
 from serl.exchange.errors import ConfigError
 from serl.researcher.browse import runs
 from serl.researcher.candidates import Candidate, Result
@@ -69,6 +71,60 @@ def test_a_report_is_one_page_and_its_numbers(tmp_path: Path) -> None:
     assert sum(row["count"] for row in found["verdicts"] if row["stage"] == "dry run") == 9
     assert found["versions"]["python"] and found["seed"] == 12
     assert found["data"].startswith("population liquid sha256 ") and found["data"] in text
+
+
+class Racing(Arithmetic):
+    """Candidates that are given again gain 10 bps by their next training, or fail in it."""
+
+    def __init__(self, then: str) -> None:
+        super().__init__()
+        self._then = then
+
+    def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        known = set(self.asked)
+        found = super().__call__(candidates, folder)
+        return [
+            self._again(one) if each.key in known else self._raced(one)
+            for each, one in zip(candidates, found, strict=True)
+        ]
+
+    def _raced(self, one: Result) -> Result:
+        return dataclasses.replace(one, facts={"stages": 1})
+
+    def _again(self, one: Result) -> Result:
+        assert one.score is not None
+        if self._then == "fails":
+            return Result("training", "crashed", None, None, {})
+        return dataclasses.replace(self._raced(one), score=score_of(one.score.pa_bps + 10))
+
+
+@pytest.mark.parametrize("then", ["gains", "fails"])
+def test_the_figures_of_an_iteration_are_those_of_one_candidate(then: str, tmp_path: Path) -> None:
+    """Candidates of earlier iterations train further: their interval was shown around the PA that they had before."""
+    config = config_of(iterations=2, candidates=3, seed=1)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    run.research(config, tmp_path, database, Racing(then))
+    database.close()
+    rows = report.write_report(tmp_path, tmp_path / "report.html")["iterations"]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["pa_bps"] is row["low_bps"] is None or row["low_bps"] < row["pa_bps"] < row["high_bps"]
+    assert (rows[0]["pa_bps"] is None) == (then == "fails")
+
+
+def test_what_cannot_be_written_is_refused_before_the_test_part_is_opened(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    with pytest.raises(ReportFileError, match="got that of the JSON"):
+        report.write_report(tmp_path, tmp_path / "report.json", final=True)
+
+
+def test_settings_without_a_limit_can_be_reported(tmp_path: Path) -> None:
+    config = config_of(iterations=1, hours_max=math.inf)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    run.research(config, tmp_path, database, Arithmetic())
+    database.close()
+    assert report.write_report(tmp_path, tmp_path / "report.html")["config"]["hours_max"] == "Infinity"
+    assert run.open_run(tmp_path)[1] == config
 
 
 def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
@@ -167,6 +223,7 @@ def page_of(folder: Path) -> str:
     ({"proposer": "dek", "search": {"operators": ["rewrite"]}}, "expected fresh or uniform among them"),
     ({"inner": {"first_scored_day": 34}}, "first_scored_day: expected 0, or at least 35, got 34"),
     ({"iterationz": 1}, "iterationz"),
+    ({"penalty_bps": math.inf}, "penalty_bps: expected a finite number, got inf"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -37,6 +37,13 @@ def test_the_old_name_of_a_setting_is_refused_with_the_new_one() -> None:
         parse_config({"inner": {"ppo": {"discount": 1.0}}}, "mine.yaml")
 
 
+def test_a_setting_that_has_no_effect_now_is_refused_but_in_a_run_from_before() -> None:
+    """It was taken, and limited nothing."""
+    assert parse_config({"population": 2}, "saved", SAVED) == parse_config({}, "test")
+    with pytest.raises(ConfigError, match=r"population: expected one of .*, got an unknown name"):
+        parse_config({"population": 2}, "mine.yaml")
+
+
 def test_a_run_of_code_keeps_the_secret_number_of_its_scored_days(tmp_path: Path) -> None:
     code, spec = (parse_config({"form": form}, "test") for form in ("code", "spec"))
     assert run.with_secret_days(spec, tmp_path, resume=False) == spec
