@@ -18,6 +18,8 @@ from serl.exchange.config import time_of_day_ns
 from serl.extras import require_day_files
 
 BARS_MIN = 0.8
+UNITS_SHARE = 1e-3
+"""How far beyond the range of its bar a VWAP may be for rounding, as a share of the price."""
 MINUTE_NS = 60_000_000_000
 NUMBERS = ("open", "high", "low", "close", "volume")
 
@@ -62,7 +64,9 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
     price = (high + low + close) / 3
     if amount is not None:
         traded = valid & (volume > 0) & (amount > 0)
-        price[traded] = np.clip(amount[traded] / volume[traded], low[traded], high[traded])
+        vwap = amount[traded] / volume[traded]
+        _check_units(path, vwap, low[traded], high[traded])
+        price[traded] = np.clip(vwap, low[traded], high[traded])
     columns = np.stack([opened, high, low, close, price], axis=1) / tick_size
     columns = np.concatenate([columns, volume[:, None]], axis=1)[valid]
     grid = np.full((len(symbols) * len(dates), len(times), 6), np.nan)
@@ -89,6 +93,17 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
         starts_ns -= bar_ns
     bars = BarDays(starts_ns, bar_ns, _fill_gaps(grid[complete]))
     return BarTable(bars, tuple(symbols), tuple(dates), complete // len(dates), complete % len(dates), counts)
+
+
+def _check_units(path: Path, vwap: Any, low: Any, high: Any) -> None:
+    """Raises DataError if amount / volume is beyond the bar's range in most bars: then their units differ, and all VWAPs would be its low or high."""
+    beyond = (vwap < low * (1 - UNITS_SHARE)) | (vwap > high * (1 + UNITS_SHARE))
+    if beyond.sum() > len(beyond) / 2:
+        bar = int(np.argmax(beyond))
+        raise DataError(
+            f"{path}: amount: expected amount / volume within the prices of its bar, got {vwap[bar]:.6g} where they are {low[bar]:g} to "
+            f"{high[bar]:g}; multiply amount by what volume was multiplied by, or leave the column out"
+        )
 
 
 def _codes(column: Any) -> tuple[list[str], Any]:

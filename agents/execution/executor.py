@@ -11,12 +11,9 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy, environment_settings, require_mode
 from serl.agents.execution.progress import OrderFlowLog, ProgressFile
-from serl.agents.execution.served import ServedMarket
+from serl.agents.execution.served import PRINT, ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
-
-PRINT = 1
-"""`off_book` of a print: a hidden or reported trade, in which no schedule can take part; the in-process markets leave it out too."""
 
 
 @dataclasses.dataclass

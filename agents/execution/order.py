@@ -9,6 +9,9 @@ from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows, Side
 
+QTY_LOTS_MAX = 10**15
+"""More than any exchange accepts, and little enough for exact sums."""
+
 
 @dataclass(frozen=True)
 class ParentOrder:
@@ -28,6 +31,8 @@ class ParentOrder:
             )
         if self.qty_lots <= 0:
             raise ConfigError(f"qty: expected a positive number of lots, got {self.qty_lots}")
+        if self.qty_lots > QTY_LOTS_MAX:
+            raise ConfigError(f"qty: expected at most {QTY_LOTS_MAX:,} lots, got {self.qty_lots:,}; order less")
         if self.end_ns <= self.start_ns:
             raise ConfigError(
                 f"window: expected FROM-TO with FROM before TO, like 10:00-10:30, got "

@@ -64,7 +64,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
         "participation": metrics.participation(execution.filled_lots, trades, own),
         "AFI": metrics.unfilled_share(execution.unfilled_lots, order.qty_lots),
         "FFR": metrics.fill_ratio(execution.filled_lots, order.qty_lots),
-        "market_trades": len(trades), "served_equals_in_process": same, "notes": notes,
+        "market_trades": sum(match_id not in own for match_id, _, _ in trades), "served_equals_in_process": same, "notes": notes,
         "day": benchmark.day if benchmark else None,
     }  # fmt: skip
 
@@ -116,8 +116,9 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> byt
         top.step(_hours(times), np.array(mids) * tick_size, where="post", color="#44546a", lw=1, label="mid")
     if summary["market_vwap_ticks"]:
         top.axhline(summary["market_vwap_ticks"] * tick_size, color="#999999", ls="--", lw=1, label="market VWAP")
-    for index, (time_ns, _) in enumerate(execution.children):
-        top.axvline(time_ns / 3.6e12, color="#e0a030", lw=0.5, alpha=0.5, label="" if index else "child order")
+    if execution.children:
+        sent, across = _hours([time_ns for time_ns, _ in execution.children]), top.get_xaxis_transform()
+        top.vlines(sent, 0, 1, transform=across, color="#e0a030", lw=0.5, alpha=0.5, label="child order")
     fill_times, prices, sizes = _columns(execution.fills)
     scale = 90 / max(sizes.max(initial=1), 1)
     label = f"{order.side.name.lower()} fill (area = quantity)"

@@ -19,6 +19,9 @@ SECOND_NS = 1_000_000_000
 LOOKS_BEFORE_NS = 62 * SECOND_NS
 """How long before the window the market is observed, because forecasts need a minute."""
 BUY, SELL = 0, 1
+PRINT, CROSSED = 1, 2
+"""`off_book` of a print, a hidden or reported trade in which no schedule can take part (the in-process markets leave it out too), and of a trade of an
+auction, which has no aggressor."""
 
 
 class WindowStartedError(SerlError, ValueError):
@@ -205,11 +208,13 @@ class ServedMarket:
             frame[f"{name}_ticks"], frame[f"{name}_lots"] = table.T
         own = self.own_fills[self._own_before :]
         matches = self._own_matches()
-        others = [trade for trade in self.trades[self._trades_before :] if trade[0] not in matches and not trade[5]]
+        since = self.trades[self._trades_before :]
+        others = [trade for trade in since if trade[0] not in matches and trade[5] != PRINT]
         frame["time_ns"], frame["trades"] = now_ns, len(others)
         frame["traded_lots"] = sum(qty for _, _, _, qty, _, _ in others)
         frame["traded_notional"] = sum(price * qty for _, _, price, qty, _, _ in others)
-        frame["signed_lots"] = sum(qty if aggressor == BUY else -qty for _, _, _, qty, aggressor, _ in others)
+        taken = [(qty, aggressor) for _, _, _, qty, aggressor, off_book in others if off_book != CROSSED]
+        frame["signed_lots"] = sum(qty if aggressor == BUY else -qty for qty, aggressor in taken)
         fill["lots"] = sum(qty for _, _, qty, _ in own)
         fill["notional"] = sum(price * qty for _, price, qty, _ in own)
         fill["resting_lots"], fill["ahead_lots"] = self._queue()

@@ -11,7 +11,7 @@ SAVED = {"saved": True}
 class LearningSettings(BaseModel):
     """Immutable settings that reject unknown names. A renamed setting raises an error that gives its new name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     renamed: ClassVar[dict[str, str]] = {}
     """Old name to new name."""

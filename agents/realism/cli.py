@@ -22,7 +22,9 @@ import click
     help="Another simulated day to compare, such as a zero-intelligence one.",
 )
 @click.option("--bootstraps", default=100, show_default=True, help="Bootstraps for 95 % intervals; 0: none.")
-@click.option("--seed", default=1, show_default=True, help="Seed of resampling and of training.")
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of resampling and of training."
+)
 @click.option(
     "--predictive/--no-predictive",
     default=True,

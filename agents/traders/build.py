@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import addresses, schedule_all
-from serl.agents.traders.errors import SimulationError
+from serl.agents.traders.errors import PopulationError, SimulationError
 from serl.agents.traders.forecasters import require_forecasters
 from serl.agents.traders.legs import new_legs, own_numbers, settle_accounts
 from serl.agents.traders.open_orders import rebuild_order_table
@@ -40,6 +40,7 @@ from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
+SEED_MAX = 2**63 - 1
 CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
 """Fields of Traders that are written after construction."""
 
@@ -48,6 +49,9 @@ class Crowd:
     """The traders of a population: their arrays, and the objects at the addresses in these arrays."""
 
     def __init__(self, population: PopulationConfig, seed: int, host: int = 0, hosts: int = 1) -> None:
+        """Raises PopulationError for a seed that the random generators do not take."""
+        if not 0 <= seed <= SEED_MAX:
+            raise PopulationError(f"seed: expected 0 or more and less than 2^63, got {seed}; give another")
         self.population = population
         require_forecasters(population)
         numbers = own_numbers(population, host, hosts)

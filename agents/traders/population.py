@@ -16,7 +16,7 @@ from pydantic import (
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
 from serl.agents.traders.shipped import POPULATIONS, read_yaml
-from serl.agents.traders.symbols import SymbolConfig
+from serl.agents.traders.symbols import SymbolConfig, TickSize
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
@@ -24,7 +24,7 @@ from serl.exchange.invalid import describe_invalid
 
 
 class _StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class GroupConfig(_StrictModel):
@@ -81,7 +81,7 @@ class PopulationConfig(_StrictModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
     symbols: list[SymbolConfig] = Field([SymbolConfig(name="DEMO")], min_length=1, max_length=1000)
-    tick_size: str = Field("0.01", pattern=r"^\d*\.?\d+$")
+    tick_size: TickSize = "0.01"
     open: str = "09:30"
     close: str = "16:00"
     value: ValueConfig = ValueConfig()
@@ -200,6 +200,10 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
     if population.has_rules:
         _check_rules(population, source)
     for name in population.modules:
+        if not name or name.startswith("."):
+            raise PopulationError(
+                f"{source}: modules: expected modules that can be imported, got {name!r}; give a whole name, like my_traders"
+            )
         try:
             importlib.import_module(name)
         except ImportError as error:

@@ -39,7 +39,7 @@ BUILT_IN = (
 class Profile(BaseModel):
     """Parameters of a kind of trader: numbers, and tuples of numbers with fixed length. Names end with the unit."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def dtype(cls) -> np.dtype[Any]:

@@ -40,8 +40,6 @@ class Simulation:
     """
 
     def __init__(self, population: PopulationConfig, seed: int) -> None:
-        if seed < 0:
-            raise ValueError(f"seed: expected 0 or more, got {seed}; give another")
         self.population = population
         self.seed = seed
         self.crowd = Crowd(population, seed)

@@ -2,16 +2,34 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+
+def _positive(text: str) -> str:
+    if not text.strip("0."):
+        raise ValueError(f"expected a positive decimal number like '0.01', got {text!r}")
+    return text
+
+
+TickSize = Annotated[str, Field(pattern=r"^\d*\.?\d+$"), AfterValidator(_positive)]
+"""A tick size in money, as text."""
 
 
 class SymbolConfig(BaseModel):
     """A symbol; in YAML its name, or a mapping if it has its own settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str
-    tick_size: str | None = Field(None, pattern=r"^\d*\.?\d+$", description="by default the population's")
+    tick_size: TickSize | None = Field(None, description="by default the population's")
     value: dict[str, Any] = Field({}, description="settings that differ from the population's value")
     loading: float = Field(0.0, ge=-1, le=1, description="loading of its value on the factor that all symbols share")
     follows: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(

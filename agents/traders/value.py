@@ -18,14 +18,14 @@ _FACTOR_STREAM = _FIRST_STREAM - 1
 class ValueConfig(BaseModel):
     """Mean-reverting value with sparse shocks (the oracle of ABIDES; Byrd, Hybinette, Balch 2019)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     mean_ticks: float = Field(100_000, gt=0, description="long-run mean, and value at the open")
     reversion_per_s: float = Field(1.67e-7, ge=0, description="rate of mean reversion")
     volatility_ticks_per_root_s: float = Field(1.6, ge=0, description="of the diffusion")
-    shocks_per_h: float = Field(0.0, ge=0, description="Poisson rate of large shocks")
+    shocks_per_h: float = Field(0.0, ge=0, le=3.6e6, description="Poisson rate of large shocks")
     shock_ticks: float = Field(0.0, ge=0, description="standard deviation of a large shock")
-    step_s: float = Field(1.0, gt=0, description="step of the time grid")
+    step_s: float = Field(1.0, ge=1e-3, description="step of the time grid")
 
     def path(self, seed: int, symbol: int, duration_ns: int, loading: float = 0.0) -> NDArray[np.float64]:
         """The value at 0, step, 2 step ... to the end; exact Ornstein-Uhlenbeck steps, never below one tick.

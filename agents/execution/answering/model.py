@@ -10,6 +10,7 @@ from serl.agents.execution.answering.memory import ANSWER
 from serl.agents.execution.answering.record import HistoryRecord, record_history
 from serl.agents.execution.answering.rules import Answers
 from serl.agents.impact_memory import EXPONENT, PREFACTOR, REFERENCE_S, mean_memory, memory_weights
+from serl.agents.students_t import student
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
@@ -20,7 +21,6 @@ WINDOWS_S = (60.0, REFERENCE_S)
 OPENING_S = 60.0
 """Time at the start that the fit leaves out, because the book of the first minute is not yet representative."""
 WINDOWS_MIN = 20
-Z_95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class CoefficientFit:
     windows: int
     ticks_per_root_lot: float
     low: float
-    """Lower end of the 95 % interval, robust to unequal variances (White 1980)."""
+    """Lower end of the 95 % interval, robust to unequal variances: HC3 (MacKinnon and White 1985) with Student's quantile. White's (1980) would contain
+    the truth in 78 to 86 % of cases with 20 windows."""
     high: float
     r2: float
 
@@ -126,9 +127,14 @@ def _fit(record: HistoryRecord, mids: tuple[Any, Any], window_s: float) -> Coeff
     root, moved = root - root.mean(), moved - moved.mean()
     slope = float(root @ moved / (root @ root))
     residual = moved - slope * root
-    error = float(np.sqrt(np.sum((root * residual) ** 2)) / (root @ root))
+    free = (
+        1 - 1 / len(root) - root**2 / (root @ root)
+    )  # 1 - leverage; 0 if one window has all the variation: no interval
+    scores = root * residual / np.where(free > 1e-9, free, np.nan)
+    error = float(np.sqrt(np.sum(scores**2)) / (root @ root))
+    half = student(len(root) - 2) * error
     r2 = 1 - float(residual @ residual / (moved @ moved))
-    return CoefficientFit(window_s, len(root), slope, slope - Z_95 * error, slope + Z_95 * error, r2)
+    return CoefficientFit(window_s, len(root), slope, slope - half, slope + half, r2)
 
 
 def compiled_answers(days: Sequence[AnsweringDay], books: int) -> Answers:

@@ -182,7 +182,7 @@ class StaticBars:
         self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket. Raises ConfigError for an interval that ends within a bar, because its close is not known then."""
+        """See ExecutionMarket. Raises ConfigError for a start within a bar, or an interval that ends within one: its close is not known then."""
         windows.check(episodes, self._spans, self._most_lots)
         odd = episodes["interval_ns"] % self.bars.bar_ns != 0
         if np.any(odd):
@@ -190,6 +190,12 @@ class StaticBars:
                 f"interval_ns: expected a multiple of the bars' {self.bars.bar_ns} ns, got {episodes['interval_ns'][odd][0]}; decide less often"
             )
         start_ns = episodes["start_ns"]
+        bar_ns = self.bars.starts_ns[np.searchsorted(self.bars.starts_ns, start_ns, side="right") - 1]
+        within = (start_ns > bar_ns) & (start_ns < bar_ns + self.bars.bar_ns)
+        if np.any(within):
+            raise ConfigError(
+                f"start_ns: expected the start of a bar, such as {bar_ns[within][0]}, got {start_ns[within][0]}; start with one"
+            )
         self._env_states[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
         self._run(which, np.zeros(len(which), CHILD), start_ns)
 

@@ -11,7 +11,7 @@ from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
+from serl.exchange.records import MICRO, CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
 
 EVENT_ROWS = 2048
 NEW, CANCEL = int(CommandKind.NEW), int(CommandKind.CANCEL)
@@ -19,6 +19,8 @@ IOC, GTC, MARKET = int(TimeInForce.IOC), int(TimeInForce.GTC), int(CommandFlag.M
 FILLED, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 # Columns of `env_states`, one row per environment
 NOW, COMMAND_ID, RESTING, PHASE, CURSOR, STOP = range(6)
+FEES_PAID = CURSOR
+"""Of rows of agents, which have no cursor in history: fees paid so far, microticks x lots."""
 # Values of PHASE: between steps; orders in flight; sending cancel, market and limit order in turn; only the market moves
 IDLE, ARRIVING, CANCELLING, SENDING_MARKET, SENDING_LIMIT, WAITING = range(6)
 
@@ -77,6 +79,15 @@ def command_executed(env_state: Any, child: Any, fill: Any) -> None:
     elif env_state[PHASE] == SENDING_LIMIT:
         env_state[RESTING] = env_state[COMMAND_ID]
     env_state[PHASE] += 1
+
+
+@inner
+def charge_fees(state: Any, env_state: Any, symbol: int, own: int, fill: Any) -> None:
+    """Writes the fees that the market has charged participant `own` since the last step."""
+    account = state.balances[own, symbol]
+    paid = account.fee_ticks * MICRO + account.fee_microticks
+    fill.fee_microticks = paid - env_state[FEES_PAID]
+    env_state[FEES_PAID] = paid
 
 
 @inlined

@@ -17,7 +17,7 @@ from serl.agents.execution.environment.vector import (
     Reward,
     Sampler,
     check_started,
-    shaped,
+    numbers_of,
 )
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -96,7 +96,9 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """Executes one decision of every agent. At the end, infos have the `results` of each agent's own order; see Accounts.results."""
         check_started(bool(self.agents))
-        table = np.stack([shaped(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents])
+        table = np.stack(
+            [numbers_of(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents]
+        )
         fills, last = self.vector.step_without_reset(table[:, : self._action_size])
         self._messages[:] = np.clip(table[:, self._action_size :], -1, 1)
         rewards = np.asarray(self._reward(self.vector, fills, last), np.float64)

@@ -5,7 +5,7 @@ episode begins at the last checkpoint before its start.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from serl.agents.execution.environment.own_orders import (
     RESTING,
     STOP,
     WAITING,
+    charge_fees,
     clear_traded,
     command_executed,
     end_step,
@@ -39,9 +40,9 @@ from serl.exchange.kernel.book import remove_order
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import find_level
-from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.kernel.state import ASK, BID, SPECIAL_RULES
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
 from serl.history.day import Day
 from serl.history.limits import limits_for
 
@@ -49,6 +50,14 @@ CHECKPOINT_NS = 120_000_000_000
 TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")
 # Rows of `books` have the columns of `env_states`, except that while PHASE is SENDING_ORDERS, AGENT is the agent whose turn it is.
 AGENT, SENDING_ORDERS = COMMAND_ID, CANCELLING
+
+
+class Trading(NamedTuple):
+    """How a symbol trades at a checkpoint: whether it is halted, its row of State.symbols (phase and rules), and whether that needs the full rule book."""
+
+    halted: int
+    instrument: Any
+    special_rules: int
 
 
 @inlined
@@ -186,6 +195,7 @@ def _advance(
         for number in range(start, stop):
             frames[number] = frame
             end_step(state, symbol, env_states[number], first_own + number, end_ns, frames[number], fills[number])
+            charge_fees(state, env_states[number], symbol, first_own + number, fills[number])
             if answers is not None:
                 show_shift(frames[number], answers.books[symbol].shift_ticks)
     return which.size
@@ -196,7 +206,6 @@ def _begin(state: Any, rows: Any, symbol: int) -> int:
     """Replaces a symbol's book by ORDER rows (of this symbol and its history's participant); returns the number of rows that fitted."""
     _clear(state, symbol)
     state.last_command_id[symbol] = 0
-    state.halted[symbol] = 0
     return restore_orders(state, rows, 0)
 
 
@@ -225,6 +234,8 @@ class ReplayMarket:
             self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
         self._history = np.concatenate([day.commands for day in days])
+        # END_DAY would cancel orders in the books of other environments; the days of populations, which have it, consist of DAY orders
+        self._history["kind"][self._history["kind"] == CommandKind.END_DAY] = CommandKind.MASS_CANCEL
         ends = np.cumsum([len(day) for day in days])
         self._bounds = [(int(end) - len(day), int(end)) for day, end in zip(days, ends, strict=True)]
         self._checkpoints, self._most_lots = [], []
@@ -257,16 +268,19 @@ class ReplayMarket:
         self._run(books, np.zeros(len(which), CHILD), episodes["start_ns"][:: self.agents].copy())
         for name in TRADED:  # trades since the checkpoint are not part of the episode
             self.frames[name][which] = 0
+        self.fills["fee_microticks"][which] = 0  # nor are the fees of earlier ones
 
     def _open(self, book: int, episode: Any) -> tuple[int, ...]:
         """Restores the last checkpoint before an episode's start; returns the row of `books`."""
         day = int(episode["day"])
-        times, cursors, snapshots = self._checkpoints[day]
+        times, cursors, snapshots, trading = self._checkpoints[day]
         index = int(np.searchsorted(times, int(episode["start_ns"]), side="right")) - 1
         rows = snapshots[index].copy()
         rows["symbol"] = rows["participant"] = book
         while _begin(self._market.state, rows, book) < len(rows):
             self._market.grow()
+        state = self._market.state
+        state.halted[book], state.symbols[book], state.needs_full_book[book] = trading[index]
         offset, stop = self._bounds[day]
         return int(times[index]), 0, 0, IDLE, offset + int(cursors[index]), stop
 
@@ -297,17 +311,20 @@ class ReplayMarket:
             self._market.grow()
 
 
-def checkpoints(commands: Rows) -> tuple[Any, Any, list[Rows], int]:
-    """Returns (times, cursors, ORDER rows, volume of the day) of checkpoints: the book every CHECKPOINT_NS from the first command on. A checkpoint
-    contains the effect of all rows before its cursor."""
+def checkpoints(commands: Rows) -> tuple[Any, Any, list[Rows], list[Trading], int]:
+    """Returns (times, cursors, ORDER rows, Trading, volume of the day) of checkpoints: the book every CHECKPOINT_NS from the first command on. A
+    checkpoint contains the effect of all rows before its cursor."""
     market = Market(1, limits=limits_for([commands], participants_max=2))
     market.grant_operator(0)
     times = np.arange(int(commands["time_ns"][0]), int(commands["time_ns"][-1]) + 1, CHECKPOINT_NS)
     cursors = np.searchsorted(commands["time_ns"], times, side="left")
-    books, volume, before = [], 0, 0
+    books, trading, volume, before = [], [], 0, 0
     for cursor in [*cursors.tolist(), len(commands)]:
         events = market.submit(commands[before:cursor])
         volume += int(events["qty_lots"][(events["kind"] == FILLED) & (events["flags"] & MAKER > 0)].sum())
         before = cursor
         books.append(market.orders().copy())
-    return times, cursors, books[:-1], volume
+        state = market.state
+        special_rules = int(state.needs_full_book[0]) & SPECIAL_RULES
+        trading.append(Trading(int(state.halted[0]), state.symbols[0].copy(), special_rules))
+    return times, cursors, books[:-1], trading[:-1], volume

@@ -8,12 +8,12 @@ from typing import Any
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
-    CURSOR,
     FILLED,
     NOW,
     PHASE,
     STOP,
     begin_step,
+    charge_fees,
     command_executed,
     end_step,
     next_command,
@@ -35,12 +35,12 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.handle import state_at
 from serl.exchange.kernel.rulebook.checks import is_on_tick
 from serl.exchange.kernel.state import ASK, BID, State
-from serl.exchange.records import MICRO, Rows
+from serl.exchange.records import Rows
 
 OUR_PARTICIPANT = 1
 """All simulated traders together are participant 0."""
-# Reused columns of `env_states`, which a replay uses for history: fees paid so far, microticks x lots; time of the last command
-FEES_PAID, LAST_NS = CURSOR, STOP
+# A reused column of `env_states`, which a replay uses for history: time of the last command
+LAST_NS = STOP
 
 
 @inlined
@@ -97,15 +97,6 @@ def _align(state: Any, sign: int, child: Any) -> None:
 
 
 @inner
-def _charge(state: Any, env_state: Any, fill: Any) -> None:
-    """Writes the fees that the market has charged us since the last step."""
-    account = state.balances[OUR_PARTICIPANT, 0]
-    paid = account.fee_ticks * MICRO + account.fee_microticks
-    fill.fee_microticks = paid - env_state[FEES_PAID]
-    env_state[FEES_PAID] = paid
-
-
-@inner
 def _advance_one(
     traders: Traders, state: State, row: Rows, env_state: Any, sign: int, child: Any, until_ns: int, limit_ns: int,
     latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
@@ -134,7 +125,7 @@ def _advance_one(
     status = run_traders(traders, state, last_ns, env_state, events, frames, fills, kept, kept_count)
     if status == FINISHED and limit_ns > until_ns:
         end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
-        _charge(state, env_state, fill)
+        charge_fees(state, env_state, 0, OUR_PARTICIPANT, fill)
     return status
 
 

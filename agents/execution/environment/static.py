@@ -29,7 +29,7 @@ TRADE = np.dtype(
         ("time_ns", "<i8"),
         ("price_ticks", "<i8"),
         ("lots", "<i8"),
-        ("sign", "<i8"),  # +1: the taker bought
+        ("sign", "<i8"),  # +1: the taker bought; 0: an auction, which has no taker
         ("sum_lots", "<i8"),  # cumulative before this trade, like the next two
         ("sum_notional", "<i8"),
         ("sum_signed", "<i8"),
@@ -92,7 +92,7 @@ def _fill_resting(books: Any, trades: Any, bound: Any, sign: int, child: Any, re
         trade = trades[trade_index]
         trade_index += 1
         beyond = sign * (trade.price_ticks - price)
-        if trade.sign != sign or beyond < 0:
+        if trade.sign == -sign or beyond < 0:
             continue
         book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], trade.time_ns) - 1]
         ahead = min(ahead, _lots_at(book.ticks[side], book.lots[side], price)) if beyond == 0 else 0
@@ -200,7 +200,8 @@ def recorded_trades(day: Day | RecordedDay) -> Rows:
         ("lots", fills["qty_lots"]),
     ):
         rows[name][:-1] = values
-    rows["sign"][:-1] = np.where(fills["side"] == ASK, 1, -1)
+    has_taker = fills["flags"] & EventFlag.AUCTION == 0
+    rows["sign"][:-1] = np.where(has_taker, np.where(fills["side"] == ASK, 1, -1), 0)
     rows["time_ns"][-1] = np.iinfo(np.int64).max
     _add_sums(rows)
     return rows

@@ -109,6 +109,7 @@ class Patience:
         rest = np.minimum(np.ceil(self.rest_slices * slice_lots), remaining - take)
         bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
         half_spread = np.where((bid > 0) & (ask > 0), 0.5 * (ask - bid), 0.0)
-        actions = lots_to_actions(env, take, rest)
-        actions[:, 2] = np.ceil((self.place - 1) * half_spread) / env.offset_unit_ticks()
+        actions, unit = lots_to_actions(env, take, rest), env.offset_unit_ticks()
+        ticks = np.ceil((self.place - 1) * half_spread)
+        np.divide(ticks, unit, out=actions[:, 2], where=unit > 0)  # without offsets everything rests at the touch
         return actions

@@ -16,6 +16,8 @@ from serl.exchange.records import Rows
 
 ROUNDING_LOTS = 1e-6
 """Larger than the floating-point error of a share times a quantity."""
+SQUARED_MAX = 1e100
+"""Of λσ²/η, and of σ: everything is due at once long before, and larger numbers overflow."""
 
 
 class Schedule:
@@ -72,16 +74,21 @@ class AlmgrenChriss(Schedule):
     name = "ac"
 
     def __post_init__(self) -> None:
-        if self.risk_aversion < 0 or self.volatility < 0 or self.impact <= 0:
+        in_range = self.risk_aversion >= 0 and 0 <= self.volatility <= SQUARED_MAX and self.impact > 0
+        if not (in_range and self._squared <= SQUARED_MAX):
             raise ConfigError(
-                f"ac: expected risk aversion and volatility of at least 0 and a positive impact, got {self.risk_aversion}, "
+                f"ac: expected risk aversion and volatility of at least 0 and a positive impact, all finite, got {self.risk_aversion}, "
                 f"{self.volatility} and {self.impact}"
             )
 
+    @property
+    def _squared(self) -> float:
+        """λσ²/η."""
+        return self.risk_aversion * self.volatility**2 / self.impact
+
     def urgency(self, interval_ns: Any) -> Any:
         """κτ for steps of this length; dimensionless."""
-        squared = self.risk_aversion * self.volatility**2 / self.impact
-        return np.arccosh(0.5 * squared * (np.asarray(interval_ns) * 1e-9) ** 2 + 1)
+        return np.arccosh(0.5 * self._squared * (np.asarray(interval_ns) * 1e-9) ** 2 + 1)
 
     def target_share(self, episodes: Rows, step: Any) -> Any:
         """See Schedule."""

@@ -42,10 +42,18 @@ class VolumeCurve:
     def fit(cls, days: Sequence[Day], width_s: float = 300.0) -> "VolumeCurve":
         """Fits the mean over training days of each day's shares, so that busy and quiet days have the same weight.
 
-        Raises CurveError without days, or for a day without trades.
+        Raises CurveError without days, for a day with several symbols or without trades, and for buckets narrower than a second.
         """
         if not days:
             raise CurveError("volume curve: expected at least one training day, got none")
+        for day in days:
+            if len(day.reference.symbols) > 1:
+                names = ", ".join(symbol.name for symbol in day.reference.symbols)
+                raise CurveError(
+                    f"volume curve: expected days of one symbol, got one of {names}; import the one to trade (serl day import --symbols)"
+                )
+        if not width_s >= 1:
+            raise CurveError(f"volume curve: expected buckets of at least 1 s, got {width_s:g} s; give wider ones")
         width_ns = round(width_s * SECOND_NS)
         start_ns = min(day.reference.first_time_ns for day in days) // width_ns * width_ns
         end_ns = max(day.reference.last_time_ns for day in days)

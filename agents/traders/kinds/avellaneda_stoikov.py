@@ -18,7 +18,7 @@ class AvellanedaStoikovProfile(Profile):
     """Parameters of an optimal market maker."""
 
     interval_s: float = Field(1.0, gt=0, description="mean wait between quotes")
-    risk_aversion: float = Field(1e-4, gt=0, description="γ, per tick and lot")
+    risk_aversion: float = Field(1e-4, gt=0, description="γ, per tick and order_lots")
     decay_per_tick: float = Field(0.3, gt=0, description="k: fill rates fall as exp(-k distance)")
     horizon_s: float = Field(600.0, gt=0, description="T - t")
     volatility_ticks_per_root_s: float = Field(1.0, gt=0, description="initial σ, before it is estimated")

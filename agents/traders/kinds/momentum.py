@@ -3,9 +3,9 @@
 After ABIDES's MomentumAgent: if the short average is above the long one, they buy at the ask; if below, they sell at the bid.
 """
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
@@ -22,6 +22,14 @@ class MomentumProfile(Profile):
     short_looks: int = Field(20, ge=1, le=LONG_MAX, description="observations in the short average")
     long_looks: int = Field(50, ge=2, le=LONG_MAX, description="observations in the long average")
     position_lots_max: int = Field(100_000, ge=1)
+
+    @model_validator(mode="after")
+    def _short_is_shorter(self) -> Self:
+        if self.short_looks > self.long_looks:
+            raise ValueError(
+                f"expected short_looks of at most long_looks ({self.long_looks}), got {self.short_looks}; lower it"
+            )
+        return self
 
 
 @trader("momentum", MomentumProfile, memory=1 + LONG_MAX)

@@ -9,7 +9,7 @@ cannot be calibrated to quantities.
 import math
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from serl.agents.traders.random import below, exponential, uniform
 from serl.agents.traders.registry import Profile, trader
@@ -47,6 +47,13 @@ class ZeroIntelligenceProfile(Profile):
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
     level_ticks: int = Field(1, ge=1, description="width of a level; prices are uniform in it")
     opening_levels: int = Field(20, ge=1, le=60, description="levels that fill an empty side, one order each")
+
+    @field_validator("limit_per_s", "cancel_per_s")
+    @classmethod
+    def _not_negative(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if min(values) < 0:
+            raise ValueError(f"expected rates of 0 or more, got {min(values):g}; raise it")
+        return values
 
 
 @trader("zero_intelligence", ZeroIntelligenceProfile)

@@ -104,6 +104,16 @@ def test_bars_named_by_their_end_and_with_an_amount(tmp_path: Path) -> None:
     np.testing.assert_allclose(read.bars.values[:, :, PRICE], 1005)
 
 
+@pytest.mark.parametrize("factor", [1e8, 0.01])
+def test_an_amount_in_other_units_than_the_volume_is_refused(tmp_path: Path, factor: float) -> None:
+    """Coins that were multiplied to make lots, or lots of a hundred shares: each VWAP would be the low or the high of its bar."""
+    table = rows()
+    table["amount"] = [10.05 * float(str(volume)) for volume in table["volume"]]
+    table["volume"] = [factor * float(str(volume)) for volume in table["volume"]]
+    with pytest.raises(DataError, match=r"amount: expected amount / volume within .* 9\.9 to 10\.2; multiply amount"):
+        read_bars(write(tmp_path / "bars.parquet", table))
+
+
 def test_dates_and_unseen_stocks_are_never_trained_and_tested_on(tmp_path: Path) -> None:
     made = bar_dataset(write(tmp_path / "bars.parquet", rows()))
     train, validation, test, unseen = (made.parts[name] for name in (TRAIN, VALIDATION, TEST, UNSEEN))

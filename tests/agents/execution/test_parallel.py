@@ -152,3 +152,11 @@ def test_own_orders_have_one_window_and_own_rewards(day: Day, sampler: RandomOrd
     assert len(set(rewards.values())) > 1
     with pytest.raises(ConfigError, match="one book, got 2 books"):
         ExecutionParallelEnv(ReplayMarket([day], 2, 2), sampler)
+
+
+def test_messages_are_numbers(day: Day, sampler: RandomOrders) -> None:
+    """NaN would be in what the others observe."""
+    env = ExecutionParallelEnv(ReplayMarket([day], 1, 2), sampler, message_size=1)
+    env.reset(seed=1)
+    with pytest.raises(ConfigError, match="actions: expected numbers, got NaN"):
+        env.step({agent: np.array([0.01, np.nan]) for agent in env.agents})

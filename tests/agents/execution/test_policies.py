@@ -1,5 +1,6 @@
 """Schedules against their formulas, and every policy in the replay market."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -19,12 +20,12 @@ from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.choose import NAMES, make_policy
 from serl.agents.execution.policies.policy import NO_INTERFACE, Policy
-from serl.agents.execution.policies.reactive import Participation, Passive
+from serl.agents.execution.policies.reactive import Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, remaining_share
 from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows, Side
-from serl.history.day import Day
+from serl.history.day import Day, SymbolReference
 from serl.history.generate import generate_day
 
 SECOND_NS = 1_000_000_000
@@ -94,6 +95,20 @@ def test_almgren_chriss_with_extreme_urgency_does_not_overflow() -> None:
     assert targets(AlmgrenChriss(risk_aversion=1e6), episode(1000, 1000, 600))[0] == 1000
 
 
+@pytest.mark.parametrize(
+    "settings", [{"risk_aversion": math.nan}, {"volatility": 1e200}, {"risk_aversion": math.inf}, {"impact": 1e-300}]
+)
+def test_almgren_chriss_refuses_what_has_no_finite_urgency(settings: dict[str, float]) -> None:
+    """NaN would be a TWAP."""
+    with pytest.raises(ConfigError, match=r"ac: expected .* all finite, got"):
+        AlmgrenChriss(**settings)
+
+
+def test_more_lots_than_any_exchange_accepts_are_refused() -> None:
+    with pytest.raises(ConfigError, match="qty: expected at most 1,000,000,000,000,000 lots, got 10,000"):
+        ParentOrder("DEMO", Side.BUY, 10**22, START_NS, START_NS + MINUTE_NS, SECOND_NS)
+
+
 def test_vwap_follows_its_curve() -> None:
     flat = VolumeCurve(START_NS, MINUTE_NS, (0.1,) * 10)
     assert targets(Vwap(flat), episode(999, 20)) == twap_targets(999, 20)
@@ -120,6 +135,11 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
             VolumeCurve.load(tmp_path / name)
     with pytest.raises(CurveError, match="at least one training day"):
         VolumeCurve.fit([])
+    two = dataclasses.replace(generate_day(4).reference, symbols=(SymbolReference("ALFA"), SymbolReference("BETA")))
+    with pytest.raises(CurveError, match="expected days of one symbol, got one of ALFA, BETA"):
+        VolumeCurve.fit([dataclasses.replace(generate_day(4), reference=two)])
+    with pytest.raises(CurveError, match="expected buckets of at least 1 s, got 1e-09 s"):
+        VolumeCurve.fit([generate_day(4)], 1e-9)
 
 
 def policies(curve: VolumeCurve, folder: Path) -> list[Policy]:
@@ -208,3 +228,13 @@ def test_fills_in_flight_are_not_sent_again(day: Day) -> None:
 def test_invalid_policies_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_policy(**arguments)
+
+
+def test_patience_rests_at_the_touch_where_orders_have_no_offset(day: Day) -> None:
+    """Its distance from the touch is a multiple of the offset of 1, which the settings may set to 0."""
+    orders = RandomOrders([Hours(0, START_NS, START_NS + 600 * SECOND_NS, 10.0)], 120, 30)
+    env = ExecutionVectorEnv(ReplayMarket([day], 1), orders, actions="hybrid", offset_ticks=0.0)
+    env.reset(seed=1)
+    actions = Patience().actions(env)
+    assert actions[0, 1] > 0 == actions[0, 2]
+    env.step(actions)

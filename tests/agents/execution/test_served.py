@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
-from serl.agents.execution.served import WindowStartedError
+from serl.agents.execution.served import CROSSED, PRINT, ServedMarket, WindowStartedError
 from serl.clients.blocking import connect
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
@@ -172,3 +173,19 @@ def test_a_past_window_is_refused(endpoint: str) -> None:
         order = ParentOrder("DEMO", Side.BUY, 5, -MINUTE_NS, 0, MINUTE_NS)
         with pytest.raises(WindowStartedError, match="choose a later window"):
             Executor(client, order, Twap())
+
+
+def test_trades_of_an_auction_count_without_a_sign_and_prints_do_not() -> None:
+    """As in the markets in process: POV follows the volume of an auction, and nobody can take part in a print."""
+    client: Any = SimpleNamespace(
+        instrument=lambda _: SimpleNamespace(number=0), session=SimpleNamespace(clock=("lockstep", 1.0, 0, 0)),
+        subscribe=lambda *_: None, book=lambda *_: ([(99, 50)], [(101, 50)]),
+    )  # fmt: skip
+    market = ServedMarket(client, "DEMO")
+    market.start(ORDER.episode[0])
+    trades = [(1, 5, 100, 70, 0, CROSSED), (2, 6, 100, 900, 0, PRINT), (3, 7, 99, 4, 1, 0), (4, 8, 101, 3, 0, 0)]
+    market.receive(("trade/DEMO/", [0, 0, 0, 0, 0, trades]))
+    market.snapshot(10)
+    frame = market.frames[0]
+    assert [int(frame[name]) for name in ("trades", "traded_lots", "signed_lots")] == [3, 77, -1]
+    assert frame["traded_notional"] == 7000 + 4 * 99 + 3 * 101

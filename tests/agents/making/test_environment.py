@@ -279,3 +279,9 @@ def test_the_parameters_are_measured_and_the_formulas_hold_less_inventory() -> N
 def test_bad_settings(settings: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         made(2, **settings)
+
+
+@pytest.mark.parametrize("name", ["latency_us", "offset_ticks", "inventory_penalty"])
+def test_settings_are_finite(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: expected a finite number, got inf"):
+        making_settings(**{name: float("inf")})

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.cli import realism
@@ -85,6 +86,7 @@ def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
         (["--symbol", "AMZN"], NoSuchSymbol, "expected one of DEMO, got AMZN"),
         (["--symbol-real", "AMZN"], NoSuchSymbol, "expected one of DEMO, got AMZN"),
         (["--bootstraps", "-5"], RealismError, "bootstraps: expected 0 or more"),
+        (["--seed", "-1"], BadParameter, "-1 is not in the range x>=0"),
         (["--levels", "5000"], RealismError, "levels: expected 1 to 1000"),
         (["--baseline", "missing.day"], SourceError, "does not exist"),
         (["-o", "nowhere/report.html"], ReportFileError, "expected a writable file"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.trader_api import (
@@ -82,6 +82,8 @@ def bidder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 
 class RestlessProfile(Profile):
+    model_config = ConfigDict(allow_inf_nan=True)  # what a trader computes may be NaN
+
     sleep_ns: float = 1.0
 
 

@@ -86,6 +86,18 @@ def write(folder: Path, text: str) -> Path:
         ("{name: a, groups: [{trader: noise, symbol: 1}]}", "groups.0.symbol: expected 0 to 0, got 1"),
         ("{name: a, open: '16:00', close: '09:30', groups: [{trader: noise}]}", "close: expected a time after open (16:00), got 09:30"),
         ("{name: a, modules: [no.such], groups: [{trader: noise}]}", "modules: expected modules that can be imported, got 'no.such'"),
+        ("{name: a, modules: [.such], groups: [{trader: noise}]}", "modules: expected modules that can be imported, got '.such'"),
+        ("{name: a, modules: [''], groups: [{trader: noise}]}", "modules: expected modules that can be imported, got ''"),
+        ("{name: a, tick_size: '0.00', groups: [{trader: noise}]}", "tick_size: expected a positive decimal number like '0.01', got '0.00'"),
+        ("{name: a, value: {mean_ticks: .inf}, groups: [{trader: noise}]}", "value.mean_ticks: expected a finite number, got inf"),
+        ("{name: a, value: {step_s: 1e-9}, groups: [{trader: noise}]}", "step_s: expected a number greater than or equal to 0.001"),
+        ("{name: a, value: {shocks_per_h: 1e30}, groups: [{trader: noise}]}", "shocks_per_h: expected a number less than or equal to 3600000"),
+        ("{name: a, groups: [{trader: noise, start_s: .inf}]}", "groups.0.start_s: expected a finite number, got inf"),
+        ("{name: a, symbols: [A, {name: B, basket: {A: .inf}}], groups: [{trader: noise}]}", "basket.A: expected a finite number, got inf"),
+        ("{name: a, groups: [{trader: noise, profile: {interval_s: .inf}}]}", "'noise': interval_s: expected a finite number, got inf"),
+        ("{name: a, groups: [{trader: momentum, profile: {short_looks: 60}}]}", "expected short_looks of at most long_looks (50), got 60"),
+        ("{name: a, groups: [{trader: zero_intelligence, profile: {cancel_per_s: [-1" + ", 1" * 29 + "]}}]}",
+         "cancel_per_s: expected rates of 0 or more, got -1"),
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -141,6 +153,8 @@ def test_a_population_that_empties_the_book() -> None:
     assert len(alone.commands) == 0
 
 
-def test_seeds_are_not_negative() -> None:
-    with pytest.raises(ValueError, match="seed: expected 0 or more, got -1"):
-        Simulation(population(ZERO), -1)
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**64])
+def test_seeds_are_those_of_the_generators(seed: int) -> None:
+    """From 2^63 on different seeds had the same value, because NumPy makes floats of them; from 2^64 on they were a traceback."""
+    with pytest.raises(PopulationError, match=f"seed: expected 0 or more and less than 2\\^63, got {seed}"):
+        Simulation(population(ZERO), seed)

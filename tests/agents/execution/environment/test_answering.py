@@ -1,11 +1,14 @@
 """The replay market whose day gives way (docs/answering.md): rules by hand, and what holds whatever strangers do."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from serl.agents.execution.answering.model import answering_day, answering_days
+from serl.agents.execution.answering.model import _fit, answering_day, answering_days
+from serl.agents.execution.answering.record import HistoryRecord
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.impact_memory import memory_weights
@@ -262,3 +265,18 @@ def test_the_coefficient_is_that_of_the_day(generated: Day) -> None:
         answering_day(generated.commands)
     with pytest.raises(ConfigError, match="expected a day with trades, got none"):
         answering_day(DEEP.commands[:2], "square_root")
+
+
+def test_the_interval_of_a_fit_to_few_windows_contains_the_truth() -> None:
+    """24 windows whose noise grows with the trades, as that of real days does; White's interval would contain the truth in 82 % of them."""
+    random, windows, contained = np.random.default_rng(2), 24, []
+    time_ns = SECOND_NS * (60 * np.arange(windows + 2) + 30)
+    for _ in range(1000):
+        roots = np.round(20 * random.standard_t(5, windows + 2))
+        noise = random.standard_normal(windows + 2) * (10 + np.abs(roots))
+        record = SimpleNamespace(time_ns=time_ns, taken_lots=(np.sign(roots) * roots**2).astype(np.int64))
+        mids = time_ns, np.cumsum(roots + noise)
+        fit = _fit(cast(HistoryRecord, record), mids, 60.0)
+        assert fit is not None and fit.windows == windows
+        contained.append(fit.low < 1 < fit.high)
+    assert np.mean(contained) > 0.89

@@ -26,6 +26,12 @@ def test_a_market_child_is_filled_bar_by_bar_up_to_its_share() -> None:
     assert one.fills[0]["notional"] == 100 * 1001 + 20 * 1010
 
 
+def test_a_start_within_a_bar_is_refused() -> None:
+    """Its decisions would see the closes of bars that have not ended."""
+    with pytest.raises(ConfigError, match="start_ns: expected the start of a bar, such as 0, got 30000000000"):
+        market().reset(np.arange(1), episode(start=30, interval=60, steps=1))
+
+
 @pytest.mark.parametrize("interval", [10, 90])
 def test_an_interval_that_ends_within_a_bar_is_refused(interval: int) -> None:
     """The book would show the bar's close before it is known."""

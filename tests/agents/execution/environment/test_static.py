@@ -15,7 +15,7 @@ from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.served_books import aligned_day
 from serl.agents.realism.tape import build_tape
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import Side
+from serl.exchange.records import Phase, Side
 from serl.history.day import Day
 from serl.history.generate import generate_day
 from serl.history.importing import import_day
@@ -53,6 +53,23 @@ def test_a_trade_through_the_price_fills() -> None:
     one.reset(np.arange(1), episode(sign=1, start=20))
     step(one, child(limit=40, price=101), 30)
     assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (30, 30 * 101)
+
+
+@BOTH
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_auction_has_no_taker_and_fills_both_sides(kind: type[StaticBook] | type[ReplayMarket], sign: int) -> None:
+    """70 bid at 102 and 70 asked at 98 wait in a call phase; the auction trades at a price between, where our order has a better one."""
+    history = day(
+        (0, "NEW", BUY, 99, 90, 0), (0, "NEW", SELL, 101, 90, 0), (5, "PHASE", 0, 0, 0, 0),
+        (12, "NEW", BUY, 102, 70, 0), (12, "NEW", SELL, 98, 70, 0), (15, "PHASE", 0, 0, 0, 0),
+    )  # fmt: skip
+    history.commands["flags"][2] = Phase.OPENING
+    one = kind([history], 1)
+    one.reset(np.arange(1), episode(sign=sign, start=1, qty=40))
+    step(one, child(), 11)
+    step(one, child(limit=40, price=100 - 3 * sign), 21)
+    assert one.fills[0]["lots"] == 40
+    assert one.frames[0]["traded_lots"] > 0 == one.frames[0]["signed_lots"]
 
 
 def test_a_limit_child_that_crosses_takes_first_but_not_what_the_market_child_took() -> None:

@@ -1,0 +1,39 @@
+"""The report of one parent order."""
+
+from typing import Any
+
+import pytest
+
+from serl.agents.execution import report
+from serl.agents.execution.executor import Execution
+from serl.agents.execution.order import ParentOrder
+from serl.exchange.records import Side
+
+SECOND_NS = 1_000_000_000
+
+
+def execution(children: int) -> Execution:
+    """A sale with a fill of ten lots at 100 each second; each second others trade ten lots at 99."""
+    times = [36_000 * SECOND_NS + second * SECOND_NS for second in range(children)]
+    order = ParentOrder("DEMO", Side.SELL, 10 * children, times[0], times[-1] + SECOND_NS, SECOND_NS)
+    ours = [(time_ns, 100, 10, match) for match, time_ns in enumerate(times)]
+    trades = [(match, time_ns, price, qty) for time_ns, price, qty, match in ours]
+    trades += [(children + match, time_ns, 99, 10) for match, time_ns in enumerate(times)]
+    sent, mids = [(time_ns, 10) for time_ns in times], [(time_ns, 99.5) for time_ns in times]
+    return Execution(order, "twap", "market", 99.5, ours, sent, mids, trades)
+
+
+def test_the_market_without_us_has_only_the_trades_of_others() -> None:
+    summary = report.summarise(execution(4), None)
+    assert (summary["market_trades"], summary["market_vwap_ticks"], summary["participation"]) == (4, 99, 0.5)
+    assert ("market VWAP (without us)", "0.9900 over 4 trades") in report.lines(summary, 0.01)
+
+
+def test_the_picture_of_thousands_of_child_orders_has_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of its own for each took 12 s for 4,000 of them."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(report, "picture", lambda figure: drawn.append(figure) or b"")
+    found = execution(2500)
+    report.draw(found, report.summarise(found, None), 0.01)
+    assert len(drawn[0].axes[0].get_children()) < 30
+    assert drawn[0].axes[0].get_ylim()[0] > 0.98
