@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -20,7 +19,6 @@ from serl.exchange.gateway.feed_state import LOOP, NO_FEED, NOBODY, PYTHON
 from serl.exchange.market import Market
 from serl.exchange.records import CASH, FEE_MICRO, POSITION, CommandKind, Rows
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind
 from tests.sim.bugs_disk import SNAPSHOT_SWAP
 from tests.sim.planting import bug, replaced
 
@@ -150,16 +148,6 @@ def _ask_once(self: Any, queries: Any) -> Any:
     return replies
 
 
-def _up_to_a_refusal(real: Any) -> Any:
-    def drain(socket: Any) -> Iterator[bytes]:
-        for data in real(socket):
-            yield data
-            if msgpack.unpackb(data, strict_map_key=False)[0] == Kind.ERROR:
-                list(real(socket))
-
-    return drain
-
-
 def _dropped_silently(self: Any, route: int, message: bytes) -> bool:
     try:
         self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
@@ -212,11 +200,6 @@ BUGS = {
     "command during a login": bug(
         "a client's new command overtakes those without an answer",
         replaced(ClientCore, "send_command", ClientCore.send),
-        seam="found",
-    ),
-    "messages behind a refusal": bug(
-        "a client drops what arrived behind a refusal",
-        (client_core, "drain", _up_to_a_refusal),
         seam="found",
     ),
     "asked once": bug(
