@@ -39,6 +39,7 @@ from serl.exchange.records import (
     TRADE,
     CommandFlag,
     CommandKind,
+    EventKind,
     Reason,
     Rows,
     Side,
@@ -53,6 +54,7 @@ TRADES_KEPT = 4096
 BUY, SELL = int(Side.BUY), int(Side.SELL)
 NEW, CANCEL, REDUCE, REPLACE = (int(kind) for kind in list(CommandKind)[:4])
 MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
+MASS_CANCELLED = int(EventKind.MASS_CANCELLED)
 GTC = TimeInForce.GTC
 KINDS = {int(kind): kind.name for kind in CommandKind}
 UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
@@ -170,10 +172,12 @@ class Entry:
     ) -> bool:  # fmt: skip
         """Gives an order a new total quantity, price and terms, under the same order_id; docs/orders.md says when it keeps its time priority."""
         if terms is not NO_TERMS:
+            check_terms(terms)
             rows = replacement(
                 terms=terms, order_id=integer("order_id", order_id), qty_lots=integer("qty_lots", qty_lots),
                 price_ticks=integer("price_ticks", price_ticks), **self._sender(participant, command_id, time_ns),
             )  # fmt: skip
+            rows = self._accepted(rows)
             result = self._run(rows)
             return result != UNKNOWN_ORDER and self._done(result, rows[-1:].tobytes(), 0) > 0
         return self._change(REPLACE, order_id, qty_lots, price_ticks, participant, command_id, time_ns)
@@ -185,7 +189,8 @@ class Entry:
         number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
         row = command(CommandKind.MASS_CANCEL, symbol=number, **self._sender(participant, command_id, time_ns))
         self._done(self._run(row), row.tobytes(), 0)
-        return int(self._events[self._entry[COUNT] - 1]["qty_lots"])
+        events = self.events()  # behind the answer, orders may trade that the cancels have triggered
+        return int(events["qty_lots"][events["kind"] == MASS_CANCELLED][0])
 
     def submit(self, commands: Rows) -> Rows:
         """Executes COMMAND rows (participant and time set) in order. Returns the EVENT rows that they cause.
@@ -306,7 +311,13 @@ class Entry:
             terms=terms, flags=flags, side=side, qty_lots=integer("qty_lots", qty_lots), price_ticks=integer("price_ticks", price_ticks),
             symbol=self._symbol(symbol), time_in_force=time_in_force, **sender,
         )  # fmt: skip
+        rows = self._accepted(rows)
         return self._done(self._run(rows), rows[-1:].tobytes(), 0)
+
+    def _accepted(self, rows: Rows) -> Rows:
+        """The rows of an order with terms; if its first command_id is stale, only that row, for the book to reject: the order would lack a term."""
+        first = rows[0]
+        return rows[:1] if first["command_id"] <= self._state.last_command_id[first["participant"]] else rows
 
     def _sender(self, participant: Integer, command_id: Integer | None, time_ns: Integer | None) -> dict[str, int]:
         """The sender's fields of a COMMAND row, with the defaults filled in."""
@@ -314,7 +325,7 @@ class Entry:
         following = int(self._state.last_command_id[participant]) + 1
         return {
             "participant": participant,
-            "command_id": following if command_id is None else integer("command_id", command_id, least=1),
+            "command_id": integer("command_id", following if command_id is None else command_id, least=1),
             "time_ns": self._entry[TIME_NS] if time_ns is None else integer("time_ns", time_ns, least=0),
         }
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.integers import integer
 from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
 
 SYMBOLS_MAX = ALL_SYMBOLS
@@ -28,11 +29,10 @@ class MarketLimits:
     display_divisor_max: int = 1000  # an iceberg has at most this many times its displayed lots; 0 = no limit
 
     def __post_init__(self) -> None:
-        """Raises ConfigError if a limit is below 1 (display_divisor_max: below 0) or the limits contradict each other."""
+        """Raises ConfigError if a limit is no integer of 64 bits or below 1 (display_divisor_max: below 0) or the limits contradict each other."""
         for name, value in dataclasses.asdict(self).items():
             least = 0 if name == "display_divisor_max" else 1
-            if value < least:
-                raise ConfigError(f"{name}: expected a number from {least}, got {value}")
+            integer(name, value, least)
         if self.participants_max > PARTICIPANTS_MAX:
             raise ConfigError(f"participants_max: expected at most {PARTICIPANTS_MAX}, got {self.participants_max}")
         if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):

@@ -5,9 +5,10 @@ order_id = market.buy(10, 22_345, symbol="AMZN")
 market.cancel(order_id)
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,9 @@ from serl.exchange.entry import Entry
 from serl.exchange.errors import ConfigError
 from serl.exchange.growth import Room, capacity_for, grow_far, grow_orders
 from serl.exchange.holdings import Holding, holdings
-from serl.exchange.integers import Integer, Symbol
+from serl.exchange.integers import Integer, Symbol, integer
 from serl.exchange.kernel.dump import restore_orders
+from serl.exchange.kernel.entry import TIME_NS
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import State, new_state
 from serl.exchange.limits import MarketLimits, symbol_names
@@ -55,6 +57,8 @@ SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequ
 FIRST_ORDERS = 4096
 DEFAULT_LIMITS = MarketLimits()
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
+TABLES = ("balances", "carries", "symbols", "accounts", "terms", "assets", "reserves", "roots", "settled")
+"""Arrays of State whose last dimension is the same in all markets."""
 
 
 class Copy(NamedTuple):
@@ -85,11 +89,30 @@ class Market(Entry):
         super().__init__(names, limits, state, room_slots)
         self.set_limits(limits)
 
+    def around(self, state: State) -> Self:
+        """A market with other arrays, which no other market may use, and the same names, limits and time."""
+        other = object.__new__(type(self))
+        Entry.__setstate__(other, ((self.names, self.limits, state), self._entry[TIME_NS]))
+        return other
+
+    def __setstate__(self, state: Any) -> None:
+        _check_layout(state[0][2])
+        super().__setstate__(state)
+
+    def __copy__(self) -> Self:
+        """The same as `copy.deepcopy`: two markets in the same arrays would corrupt each other's memory once one of them grows."""
+        return copy.deepcopy(self)
+
     def set_limits(self, limits: MarketLimits) -> None:
         """Applies new limits to the following commands; `participants_max` and `window_ticks` do not change."""
+        price_changes = limits.price_ticks_max != self.limits.price_ticks_max
         self.limits = limits
         for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max", "display_divisor_max"):
             self.state.counters[name] = getattr(limits, name)
+        if price_changes and len(self.state.extras):
+            from serl.exchange.kernel.rulebook.restore import follow_price_limit
+
+            follow_price_limit(self.state)
 
     def grant_operator(self, participant: Integer) -> None:
         """Lets a participant halt, resume, print and end the day. Raises ConfigError if there is no such participant."""
@@ -113,12 +136,11 @@ class Market(Entry):
         bid, ask = self.state.best[self._symbol(symbol)].tolist()
         return bid or None, ask or None
 
-    def book(self, symbol: Symbol = 0, depth: int = 0) -> tuple[Rows, Rows]:
-        """(bids, asks) as LEVEL rows, best first; depth 0: all levels. Raises ConfigError if there is no such symbol."""
+    def book(self, symbol: Symbol = 0, depth: Integer = 0) -> tuple[Rows, Rows]:
+        """(bids, asks) as LEVEL rows, best first; depth 0: all levels. Raises ConfigError if there is no such symbol or depth."""
         number = self._symbol(symbol)
-        if depth < 0:
-            raise ConfigError(f"expected a depth of 0 (all levels) or more, got {depth}")
-        out = np.zeros(depth or int(self.state.level_count[number]), LEVEL)
+        all_levels = int(self.state.level_count[number])
+        out = np.zeros(min(integer("depth", depth, least=0), all_levels) or all_levels, LEVEL)
         sides = []
         for side in range(2):
             count = levels(self.state, number, side, out)
@@ -168,7 +190,7 @@ class Market(Entry):
 
     def _snapshot_with(self, orders: Rows, specials: Rows) -> Snapshot:
         state = self.state
-        used = participants_used(state.last_command_id, state.report, state.accounts, state.deposits)
+        used = participants_used(state.last_command_id, state.report, state.accounts, state.terms, state.deposits)
         return Snapshot(
             orders=orders,
             specials=specials,
@@ -188,7 +210,9 @@ class Market(Entry):
     def restore(
         cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits, room_slots: int = 0
     ) -> "Market":
-        """Restores a market from a snapshot; its state hash is the same. Operators must be granted again."""
+        """Restores a market from a snapshot; its state hash is the same. Operators must be granted again, and the time is 0. Raises ConfigError if the snapshot is of
+        another number of symbols, or of more than `participants_max` participants."""
+        _check_size(snapshot, len(symbol_names(symbols)), limits.participants_max)
         market = cls(symbols, limits=limits, room_slots=room_slots)
         needed = len(snapshot.orders) + len(snapshot.specials)
         if needed > len(market.state.orders):  # in one step, because each growth walks the free orders
@@ -249,6 +273,28 @@ def indicative_now(state: State, symbol: int) -> tuple[int, int, int] | None:
 
     price, volume, imbalance = indicative(state, symbol)
     return int(price), int(volume), int(imbalance)
+
+
+def _check_layout(state: State) -> None:
+    """Raises ConfigError if a market's arrays are those of another version: compiled code would write beyond them."""
+    for name, own in new_state(1, 1, 128, 32, 256)._asdict().items():
+        array = getattr(state, name)
+        if array.dtype != own.dtype or (name in TABLES and array.shape[-1] != own.shape[-1]):
+            raise ConfigError(
+                f"expected a market that this version of serl has pickled, got one with other {name}; load it with the version that did"
+            )
+
+
+def _check_size(snapshot: Snapshot, symbols: int, participants_max: int) -> None:
+    """Raises ConfigError if a market of that size cannot continue from a snapshot."""
+    if len(snapshot.symbols) != symbols:
+        raise ConfigError(
+            f"symbols: expected the {len(snapshot.symbols)} of the snapshot, got {symbols}; name those that it was made with"
+        )
+    if len(snapshot.report) > participants_max:
+        raise ConfigError(
+            f"participants_max: expected at least the {len(snapshot.report)} participants of the snapshot, got {participants_max}; raise it"
+        )
 
 
 def _is_plain(snapshot: Snapshot) -> bool:

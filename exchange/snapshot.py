@@ -98,9 +98,11 @@ def without_unused(values: NDArray[Any], columns: int) -> NDArray[Any]:
 def participants_used(
     last_command_id: NDArray[np.int64],
     report: NDArray[np.int64],
-    accounts: NDArray[np.int64],
-    deposits: NDArray[np.int64],
+    *tables: NDArray[np.int64],
 ) -> int:
-    """The number of participants in a snapshot: up to the last one that sent, received or deposited anything, or whose account was set."""
-    used = np.flatnonzero((last_command_id != 0) | (report != 0) | accounts.any(axis=1) | deposits.any(axis=1))
+    """The number of participants in a snapshot: up to the last one that sent or received anything, or for whom one of `tables`, (P, columns)
+    each, has something: settings, terms, deposits."""
+    used = np.flatnonzero(
+        (last_command_id != 0) | (report != 0) | np.any([rows.any(axis=1) for rows in tables], axis=0)
+    )
     return int(used[-1]) + 1 if len(used) else 0

@@ -85,9 +85,10 @@ def replacement(command_id: int, terms: Terms, **fields: Any) -> Rows:
 
 def _with_terms(kind: int, command_id: int, terms: Terms, **fields: Any) -> Rows:
     shared = {name: fields[name] for name in ("participant", "time_ns") if name in fields}
+    items = terms.items()
+    last = command(kind, command_id=integer("command_id", command_id + len(items)), **fields)
     rows = [
         command(CommandKind.TERM, command_id=command_id + offset, flags=term, price_ticks=value, **shared)
-        for offset, (term, value) in enumerate(terms.items())
+        for offset, (term, value) in enumerate(items)
     ]
-    last = command(kind, command_id=command_id + len(rows), **fields)
     return np.concatenate([*rows, last]) if rows else np.asarray(last, COMMAND)

@@ -113,6 +113,7 @@ class ActiveOrder(Protocol):
     round_level_lots: int
     round_spare_lots: int
     round_served_number: int
+    round_served_slot: int
     round_last_number: int
     round_price_ticks: int
     next_row: int

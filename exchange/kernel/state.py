@@ -158,6 +158,7 @@ ACTIVE_ORDER = np.dtype(
         ("round_level_lots", "<i8"),  # to a level that had so many when the round began
         ("round_spare_lots", "<i8"),  # what rounding left: to the oldest
         ("round_served_number", "<i8"),  # order_number of the last order served
+        ("round_served_slot", "<i8"),  # where it was then
         ("round_last_number", "<i8"),  # and of the last of the level
         ("round_price_ticks", "<i8"),
         # of a call by address, which has one result:

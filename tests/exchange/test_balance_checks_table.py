@@ -11,7 +11,8 @@ import pytest
 from serl.exchange.holdings import Holding
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import MICRO, EventKind, Reason, Rows, Setting
+from serl.exchange.records import MICRO, EventKind, Peg, Reason, Rows, Setting
+from serl.exchange.terms import Terms
 from tests.exchange.generate import PARTICIPANTS, PROFILES, Generator
 from tests.exchange.notation import parse_all
 from tests.exchange.reference import ReferenceMarket
@@ -239,3 +240,17 @@ def test_balances_of_an_account_without_checks(market: AnyMarket) -> None:
     )
     compiled = Market.restore(market.snapshot(), 2, limits=LIMITS)
     assert compiled.holdings(1) == {1: Holding(5 * MICRO, 0), 3: Holding((50 - 500) * MICRO - 500 * 300, 0)}
+
+
+@pytest.mark.parametrize("price_ticks_max", [500, 50_000])
+def test_another_highest_price_counts_again_what_orders_without_one_reserve(price_ticks_max: int) -> None:
+    """A restart executes the commands behind a snapshot under the limits of their time, then takes those of now."""
+    market = Market(1, limits=MarketLimits(price_ticks_max=1000))
+    market.grant_operator(9)
+    market.submit(parse_all("p9 c1 DEPOSIT o1 qty_lots=2 20000; p9 c2 ACCOUNT BALANCE_CHECKS o1 1; p2 c1 NEW buy 1@10"))
+    peg = market.buy(10, participant=1, terms=Terms(peg=Peg.PRIMARY))
+    market.set_limits(MarketLimits(price_ticks_max=price_ticks_max))
+    market.validate()
+    assert market.holdings(1)[2] == Holding(20_000 * MICRO, 10 * price_ticks_max * MICRO)
+    assert market.cancel(peg, participant=1)
+    assert market.holdings(1)[2] == Holding(20_000 * MICRO, 0)

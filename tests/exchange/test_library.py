@@ -11,7 +11,7 @@ import pytest
 
 from serl.exchange import ConfigError, EventKind, Market, MarketLimits, Rejected, Side, Terms, TimeInForce
 from serl.exchange.limits import MarketLimits as Limits
-from serl.exchange.records import COMMAND, EVENT, CommandFlag, CommandKind, Peg, command
+from serl.exchange.records import COMMAND, EVENT, CommandFlag, CommandKind, Peg, SelfTrade, Term, command
 from serl.exchange.terms import order, replacement
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
 
@@ -259,6 +259,7 @@ def test_none_stands_for_nothing_but_what_may_be_left_out() -> None:
         (lambda market: market.buy(1, 1, command_id=0), "command_id: expected an integer from 1, got 0"),
         (lambda market: market.buy(1, 1, command_id=-5), "command_id: expected an integer from 1"),
         (lambda market: market.cancel(1, time_ns=-1), "time_ns: expected an integer from 0, got -1"),
+        (lambda market: market.replace(1, 1, 1, terms={"stop_ticks": 1}), "terms: expected Terms, got"),
         (lambda market: market.buy(1, 1, time_in_force=9), "time_in_force: expected a TimeInForce, got 9"),
         (lambda market: market.buy(1, 1, time_in_force="IOC"), "time_in_force: expected a TimeInForce, got 'IOC'"),
         (lambda market: market.buy(1, 1, time_in_force=True), "time_in_force: expected a TimeInForce, got True"),
@@ -307,7 +308,7 @@ def test_rows_in_steps_are_rows() -> None:
     assert len(market.submit(rows[:0])) == 0
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
 def test_a_copy_knows_the_time(copied: Callable[[Market], Market]) -> None:
     market = Market()
     market.buy(1, 10, time_ns=1000)
@@ -317,7 +318,7 @@ def test_a_copy_knows_the_time(copied: Callable[[Market], Market]) -> None:
 
 
 @pytest.mark.parametrize("special", [False, True], ids=["plain", "special"])
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda market: pickle.loads(pickle.dumps(market))])
 def test_a_copy_goes_its_own_way(special: bool, copied: Callable[[Market], Market]) -> None:
     market = Market(["A"], limits=Limits(participants_max=2))
     market.buy(5, 100, terms=Terms(display_lots=2) if special else Terms())
@@ -331,3 +332,63 @@ def test_a_copy_goes_its_own_way(special: bool, copied: Callable[[Market], Marke
     assert (market.account(1).position_lots, other.account(1).position_lots) == (-3, -5)
     market.validate()
     other.validate()
+
+
+@pytest.mark.parametrize("name", ["active_order", "orders", "extras"])
+def test_a_market_that_another_version_has_pickled(name: str) -> None:
+    """Its arrays are laid out otherwise: compiled code would write beyond them."""
+    market = Market()
+    rows = getattr(market.state, name)
+    shorter = np.zeros(len(rows), [(field, rows.dtype[field]) for field in rows.dtype.names[:-1]])
+    (names, limits, state), time_ns = market.__getstate__()
+    with pytest.raises(ConfigError, match=f"expected a market that this version .* other {name}"):
+        object.__new__(Market).__setstate__(((names, limits, state._replace(**{name: shorter})), time_ns))
+
+
+def test_a_mass_cancel_counts_what_it_cancels() -> None:
+    """Not what trades because of it, behind its answer."""
+    market = Market()
+    market.buy(10, 100, participant=1)
+    market.sell(10, 130, participant=1)
+    market.sell(10, 110, participant=2)
+    market.sell(7, 112, participant=3, terms=Terms(hidden=True))
+    market.buy(50, participant=4, terms=Terms(peg=Peg.MID))
+    assert market.mass_cancel(participant=2) == 1
+    assert EventKind.FILL in {event.kind for event in market.decode()}, "the peg has followed the mid"
+
+
+def test_a_stale_command_id_never_costs_a_term_only() -> None:
+    market = Market()
+    market.buy(10, 100, participant=1)
+    market.sell(1, 100)
+    stop = market.sell(5, 90, terms=Terms(stop_ticks=95, trail_ticks=20))
+    before = market.specials().tolist()
+    stale: list[Callable[[], object]] = [
+        lambda: market.sell(5, terms=Terms(stop_ticks=95, self_trade=SelfTrade.NEWEST), command_id=stop),
+        lambda: market.replace(stop, 5, 90, terms=Terms(stop_ticks=94, trail_ticks=10), command_id=stop),
+        lambda: market.sell(5, 90, terms=Terms(hidden=True), command_id=stop),
+    ]
+    for send in stale:
+        with pytest.raises(Rejected, match=f"STALE_COMMAND_ID: .*; got {stop}; leave it out"):
+            send()
+        assert len(market.events()) == 1
+    assert market.specials().tolist() == before and len(market.trades()) == 1
+    assert market.sell(5, 200, terms=Terms(display_lots=2)) == stop + 2
+
+
+def test_the_last_command_ids() -> None:
+    market, last = Market(), 2**63 - 1
+    with pytest.raises(ConfigError, match="command_id: expected an integer that fits in 64 bits"):
+        market.buy(5, 90, terms=Terms(display_lots=1), command_id=last)
+    assert market.buy(5, 90, command_id=last) == last
+    with pytest.raises(ConfigError, match="command_id: expected an integer that fits in 64 bits"):
+        market.mass_cancel()
+
+
+def test_terms_that_wait_for_their_order_outlive_a_restart() -> None:
+    """Even if nothing else is known of the participant."""
+    market = Market()
+    market.submit(command(CommandKind.TERM, participant=7, flags=Term.DISPLAY_LOTS, price_ticks=2))
+    restored = Market.restore(market.snapshot(), 1, limits=market.limits)
+    events = restored.submit(order(1, qty_lots=5, price_ticks=5, participant=7, flags=CommandFlag.TERMS))
+    assert events[["kind", "qty_lots"]].tolist() == [(EventKind.ACCEPTED, 2)]

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.growth import Room, grow_orders
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import EVENT, EventFlag, Reason
+from serl.exchange.records import EVENT, EventFlag, Peg, Reason
+from serl.exchange.terms import Terms
 from tests.exchange.notation import parse_all, show
 from tests.exchange.reference import ReferenceMarket
 
@@ -39,6 +41,20 @@ def test_growth_does_not_depend_on_how_many_levels_are_free() -> None:
     assert time.thread_time() - began_s < 0.2
     market.state = state
     market.submit(parse_all("p1 c1 NEW buy 1@5; p1 c2 NEW sell 1@5"))
+    market.validate()
+
+
+def test_shares_of_many_orders_take_time_in_proportion() -> None:
+    """Each share was looked for from the first order of the price on: a quarter of a second for 16,000 orders, while nobody else trades."""
+    market = Market()
+    market.grant_operator(9)
+    market.submit(parse_all("p9 c1 RULE MATCHING 1"))
+    for number in range(16_000):
+        market.sell(10, 100, participant=number % 8)
+    began_s = time.thread_time()
+    market.buy(5 * 16_000, 100, participant=10)
+    assert time.thread_time() - began_s < 0.1
+    assert market.state.counters["match_id"][0] == 16_000
     market.validate()
 
 
@@ -166,6 +182,45 @@ def test_limits_start_at_one(name: str) -> None:
             MarketLimits(**{name: value})
 
 
+@pytest.mark.parametrize("value", [2.5, True, "7", 10**30])
+def test_limits_are_integers(value: Any) -> None:
+    with pytest.raises(ConfigError, match="levels_max: expected an integer"):
+        MarketLimits(levels_max=value)
+
+
+def test_a_depth_beyond_all_levels() -> None:
+    market = Market()
+    market.buy(1, 5)
+    assert [len(side) for side in market.book(0, 10**15)] == [1, 0]
+
+
+def test_pegs_after_another_highest_price() -> None:
+    """As of a market that is restored then: no peg stands beyond it, but for its own limit."""
+    market = Market(1, limits=MarketLimits(price_ticks_max=1000))
+    market.sell(1, 900)
+    free, limited = Terms(peg=Peg.PRIMARY, offset_ticks=500), Terms(peg=Peg.PRIMARY)
+    pegs = market.sell(1, terms=free), market.sell(1, 950, terms=limited)
+    for price_ticks_max, prices in ((1200, (1200, 950)), (940, (940, 950))):
+        market.set_limits(MarketLimits(price_ticks_max=price_ticks_max))
+        for other in (Market.restore(market.snapshot(), limits=market.limits), market):
+            other.buy(1, 5)
+            found = {row["order_id"]: row["queue_ticks"] for row in other.specials()}
+            assert tuple(found[order_id] for order_id in pegs) == prices
+            other.validate()
+        assert market.state_hash() == Market.restore(market.snapshot(), limits=market.limits).state_hash()
+
+
+@pytest.mark.parametrize(
+    ("symbols", "participants_max", "message"),
+    [(1, 16, "symbols: expected the 2 of the snapshot, got 1"), (2, 3, "participants_max: expected at least the 5 part.*, got 3")],
+)  # fmt: skip
+def test_a_snapshot_of_a_larger_market(symbols: int, participants_max: int, message: str) -> None:
+    market = Market(2)
+    market.buy(1, 5, participant=4)
+    with pytest.raises(ConfigError, match=message):
+        Market.restore(market.snapshot(), symbols, limits=MarketLimits(participants_max=participants_max))
+
+
 def test_participants_max_fits_the_row_format() -> None:
     assert MarketLimits(participants_max=65_536).participants_max == 65_536
     with pytest.raises(ConfigError, match="participants_max: expected at most 65536"):
@@ -177,7 +232,8 @@ def test_participants_max_fits_the_row_format() -> None:
     [
         (lambda market: market.book(2), "from 0 to 1"),
         (lambda market: market.book(-1), "from 0 to 1"),
-        (lambda market: market.book(0, -1), "expected a depth of 0"),
+        (lambda market: market.book(0, -1), "depth: expected an integer from 0, got -1"),
+        (lambda market: market.book(0, 2.5), "depth: expected an integer, got 2.5"),
         (lambda market: market.orders(-1), "from 0 to 1"),
         (lambda market: market.indicative(2), "from 0 to 1"),
         (lambda market: market.account(0, -1), "from 0 to 1"),

@@ -1,6 +1,5 @@
 """The state of one environment's simulated market at one time: its traders, its book, and what its rules schedule."""
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -182,8 +181,8 @@ class Origin(NamedTuple):
         else:
             block = Block.new(like.layout, like.arrays)
             fill(block.words)
-            market = copy.copy(self.market)
-            market.state = self.market.state._replace(**dict(zip(BOOK_FIELDS, block.arrays[count:], strict=True)))
+            books = dict(zip(BOOK_FIELDS, block.arrays[count:], strict=True))
+            market = self.market.around(self.market.state._replace(**books))
         crowd = self.crowd.placed(block.arrays[:count], self.memory_address)
         return MarketState(crowd, market, None if self.venue is None else self.venue.copy(market), block)
 

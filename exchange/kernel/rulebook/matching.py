@@ -368,7 +368,9 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
     while True:
         if active.round_lots == 0:
             _begin_round(state, level)
-        slot = int64(level.first)
+        slot, served = int64(level.first), state.orders[active.round_served_slot]
+        if served.open_lots > 0 and served.order_number == active.round_served_number:
+            slot = int64(served.next)  # from the first one each time, a round would take the square of its orders
         while slot >= 0:
             order = state.orders[slot]
             if active.round_served_number < order.order_number <= active.round_last_number:
@@ -376,7 +378,7 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
                 more = min(active.round_spare_lots, order.open_lots - share)
                 if share + more > 0:
                     active.round_spare_lots -= more
-                    active.round_served_number = order.order_number
+                    active.round_served_number, active.round_served_slot = order.order_number, slot
                     return slot, share + more
             slot = int64(order.next)
         active.round_lots = 0

@@ -73,6 +73,7 @@ def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit
     if price == 0:
         return 0
     price += -offset if side == BID else offset
-    if limit != 0:
+    price = max(1, min(state.counters.price_ticks_max, price))
+    if limit != 0:  # last: the highest price may be below the limit of an order from before it was lowered
         price = min(price, limit) if side == BID else max(price, limit)
-    return max(1, min(state.counters.price_ticks_max, price))
+    return price

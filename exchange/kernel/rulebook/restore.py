@@ -5,6 +5,7 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rulebook.capacity import has_far_room
 from serl.exchange.kernel.rulebook.orders import add_expiry, enqueue, make_special, watch
+from serl.exchange.kernel.rulebook.pegs import make_pegs_due
 from serl.exchange.kernel.rulebook.reserves import start_counting_reserves
 from serl.exchange.kernel.rulebook.settings import start_counting_open, update_special_rules
 from serl.exchange.kernel.state import PEGS, RESERVES, State
@@ -72,3 +73,15 @@ def restore_rules(state: State, rows: Rows) -> None:
         if state.accounts[participant, k.SETTING_BALANCE_CHECKS] != 0:
             start_counting_reserves(state)
             break
+
+
+@compiled
+def follow_price_limit(state: State) -> None:
+    """Does what a restored market would after a change of price_ticks_max: that is the price at which buys without one reserve, and no peg
+    stands beyond it. O(orders)."""
+    if state.counters.counts_reserves != 0:
+        state.reserves[:] = 0
+        state.counters.counts_reserves = 0
+        start_counting_reserves(state)
+    for symbol in range(state.halted.size):
+        make_pegs_due(state, symbol)

@@ -78,7 +78,8 @@ def snapshot(state: State) -> Snapshot:
     deposits = np.zeros((state.limits.participants_max, 2 * len(state.names)), np.int64)
     for (participant, asset), units in state.deposits.items():
         deposits[participant, asset - 1] = units
-    used = participants_used(last_command_id, report, accounts, deposits)
+    terms = np.array([_term_row(state.terms.get(participant, {})) for participant in range(len(report))], np.int64)
+    used = participants_used(last_command_id, report, accounts, terms, deposits)
     columns = WIDE_BALANCES if state.has_wide_balances else BALANCES
     balances = np.zeros((state.limits.participants_max, len(state.names), columns), np.int64)
     for account, kept in state.balances.items():
@@ -93,9 +94,7 @@ def snapshot(state: State) -> Snapshot:
         halted=np.array([book.halted for book in state.books], np.uint8),
         symbols=np.array([_symbol_row(book) for book in state.books], np.int64),
         accounts=accounts[:used],
-        terms=np.array([_term_row(state.terms.get(participant, {})) for participant in range(used)], np.int64).reshape(
-            used, TERM_COLUMNS
-        ),
+        terms=terms[:used],
         assets=np.array([list(book.assets.values()) for book in state.books], np.int64),
         deposits=deposits[:used],
     )

@@ -100,8 +100,9 @@ class State:
         if not price or book.phase != Phase.CONTINUOUS:
             return 0
         limit = self.limit_of(order)
-        price = min(price - order.offset_ticks, limit) if buys else max(price + order.offset_ticks, limit)
-        return min(max(price, 1), self.limits.price_ticks_max)
+        price = price - order.offset_ticks if buys else price + order.offset_ticks
+        price = min(max(price, 1), self.limits.price_ticks_max)
+        return min(price, limit) if buys else max(price, limit)
 
     def self_trade(self, order: Order) -> int:
         """What an order does when it meets one of its participant."""
