@@ -96,6 +96,7 @@ class AsyncExchange(Client):
         self._arrivals = Arrivals(core)
 
     async def _run(self, steps: Steps[Result]) -> Result:
+        self.core.require_own_process()
         try:
             while True:
                 self._arrivals.raise_if_closed()
@@ -239,7 +240,9 @@ class AsyncExchange(Client):
         return await self._run(take_turn(self.core, time_ns))
 
     async def close(self) -> None:
-        """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
+        """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`. In a fork does nothing."""
+        if self.core.is_forked:
+            return
         self._arrivals.close()
         await asyncio.to_thread(self.core.close)  # sending what is still queued may take half a second
 

@@ -55,13 +55,14 @@ def connect(
 class Exchange(Client):
     """A logged-in blocking client. Prices are in ticks, quantities in lots: `instrument(symbol).ticks("223.45")` converts.
 
-    It works only during calls: the exchange disconnects a client that makes none for `silence_s` (see `session.limits`).
+    It belongs to the process that connected it: in a fork, calls raise `ForkedClient`. It works only during calls: the exchange disconnects a client that makes none for `silence_s` (see `session.limits`).
     Call `wait(0)` now and then.
     """
 
     def _run(self, steps: Steps[Result]) -> Result:
         if self.core.orders.closed:
             raise SessionEnded("bye", "the client was closed")
+        self.core.require_own_process()
         poller = zmq.Poller()
         for socket in self.core.sockets:
             poller.register(socket, zmq.POLLIN)
@@ -202,8 +203,9 @@ class Exchange(Client):
         return self._run(take_turn(self.core, time_ns))
 
     def close(self) -> None:
-        """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
-        self.core.close()
+        """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`. In a fork does nothing."""
+        if not self.core.is_forked:
+            self.core.close()
 
     def __enter__(self) -> "Exchange":
         return self

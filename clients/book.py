@@ -1,6 +1,7 @@
 """Order books built from the feed: a snapshot, then deltas, and a new snapshot after each gap in the sequence numbers."""
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -26,12 +27,12 @@ class _FeedBook(ABC):
         self.sequence = -1
         self.time_ns = 0
         self.gaps = 0
-        self._buffered: list[list[Any]] = []
+        self._buffered: deque[list[Any]] = deque(maxlen=BUFFERED_MAX)
 
     def apply(self, message: list[Any]) -> bool:
         """Applies a feed message; True if the book changed. A gap sets `needs_snapshot`."""
         if self.needs_snapshot:
-            self._buffered = [*self._buffered[-BUFFERED_MAX:], message]
+            self._buffered.append(message)
             return False
         _, epoch, previous, sequence, time_ns, items = message
         if epoch == self.epoch and sequence <= self.sequence:
@@ -39,7 +40,7 @@ class _FeedBook(ABC):
         if epoch != self.epoch or previous > self.sequence:
             self.needs_snapshot = True
             self.gaps += 1
-            self._buffered = [message]
+            self._buffered.append(message)
             return False
         self._change(items)
         self.sequence, self.time_ns = sequence, time_ns
@@ -55,14 +56,15 @@ class _FeedBook(ABC):
         if not self.needs_snapshot:
             self.needs_snapshot = True
             self.gaps += 1
-            self._buffered = []
+            self._buffered.clear()
 
     def apply_snapshot(self, reply: list[Any]) -> None:
         """Loads a snapshot reply [kind, request, epoch, sequence, time_ns, result], then applies the buffered messages."""
         _, _, self.epoch, self.sequence, self.time_ns, result = reply
         self.needs_snapshot = False
         self._load(result)
-        buffered, self._buffered = self._buffered, []
+        buffered = list(self._buffered)
+        self._buffered.clear()
         for message in buffered:
             if message[1] == self.epoch:
                 self.apply(message)

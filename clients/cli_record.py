@@ -68,10 +68,12 @@ def record(
 def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | None, token: str) -> None:
     from rich.console import Console
 
+    from serl.clients.errors import RequestRejected
     from serl.clients.record_accounts import accounts_recorder
     from serl.history.day import day_writer
 
     console = Console()
+    refusal = None
     with (
         day_writer(output, accounts=True) as writer,
         stop_on_signals() as stop,
@@ -80,11 +82,20 @@ def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | N
     ):
         recorder.copy_batch()  # first, so that a refusal is reported before "recording" is printed
         _announce(connect, recorder.has_news)
-        outcome = recorder.run(
-            stop, lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {writer.commands:,} commands"), seconds
-        )
+        try:
+            outcome = recorder.run(
+                stop,
+                lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {writer.commands:,} commands"),
+                seconds,
+            )
+        except RequestRejected as error:  # the exchange was restarted with another journal
+            if not writer.commands:
+                raise
+            outcome, refusal = "cut short", error
         recorder.finish()
     _print_summary(output, outcome, writer.commands, recorder.tape)
+    if refusal is not None:
+        raise refusal
 
 
 def _announce(endpoint: str, has_news: bool) -> None:

@@ -1,12 +1,13 @@
 """The sockets of a client to one exchange. Sending never blocks."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import zmq
 
-from serl.clients.errors import ExchangeUnreachable, unreachable_advice
+from serl.clients.errors import ExchangeUnreachable, ForkedClient, unreachable_advice
 from serl.clients.feed_topics import subscribe, unsubscribe
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
@@ -16,7 +17,7 @@ class Connection:
     """Orders, queries and feed socket."""
 
     def __init__(self, endpoint: str, curve: Path | None) -> None:
-        self.endpoint = endpoint
+        self.endpoint, self._process = endpoint, os.getpid()
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._endpoints = socket_endpoints(endpoint)
         self._curve = read_keys(curve) if curve else None
@@ -41,6 +42,18 @@ class Connection:
         return socket
 
     @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that opened the sockets. libzmq's calls on them do not return here."""
+        return os.getpid() != self._process
+
+    def require_own_process(self) -> None:
+        """Raises ForkedClient in a fork."""
+        if self.is_forked:
+            raise ForkedClient(
+                f"expected a client that this process connected, got one of process {self._process}, of which this is a fork; connect again here"
+            )
+
+    @property
     def sockets(self) -> "list[zmq.Socket[bytes]]":
         """The sockets to wait on between two steps."""
         return [self.orders, self.queries, self.feed]
@@ -60,13 +73,13 @@ class Connection:
 
     def open_topic(self, topic: bytes, token: str) -> None:
         """Subscribes to a topic of the feed."""
-        subscribe(self.feed, topic, token, self._curve is not None)
         self._note_use()
+        subscribe(self.feed, topic, token, self._curve is not None)
 
     def close_topic(self, topic: bytes, token: str) -> None:
         """Ends the subscription made by `open_topic`."""
-        unsubscribe(self.feed, topic, token, self._curve is not None)
         self._note_use()
+        unsubscribe(self.feed, topic, token, self._curve is not None)
 
     def _put(self, socket: "zmq.Socket[bytes]", message: bytes) -> None:
         self._note_use()
@@ -77,6 +90,7 @@ class Connection:
             raise ExchangeUnreachable(f"{self.endpoint} accepts no messages; {advice}") from None
 
     def _note_use(self) -> None:
+        self.require_own_process()
         if not self.is_unread:
             self.is_unread = True
             self.on_unread()

@@ -58,6 +58,10 @@ def not_kept() -> SessionEnded:
     )
 
 
+class ForkedClient(SerlError, RuntimeError):
+    """A fork of a process uses a client of that process."""
+
+
 class PriceOffTick(SerlError, ValueError):
     """A price that is not a multiple of the tick size."""
 

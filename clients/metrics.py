@@ -92,13 +92,21 @@ class _Pages(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            self._reply(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+            self._reply_metrics()
         elif self.path in ("/health", "/ready"):
             problem = self._problem()
             status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
             self._reply(status, f"{problem or 'ok'}\n".encode())
         else:
             self._reply(HTTPStatus.NOT_FOUND, b"expected /metrics, /health or /ready\n")
+
+    def _reply_metrics(self) -> None:
+        try:
+            metrics = generate_latest(self._registry)
+        except RequestRejected as error:  # the exchange answers, but not to our token: a scraper shows the text
+            self._reply(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
+        else:
+            self._reply(HTTPStatus.OK, metrics, CONTENT_TYPE_LATEST)
 
     def _problem(self) -> str:
         """Why the exchange is not healthy, or not ready; empty if it is."""

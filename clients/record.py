@@ -160,6 +160,7 @@ class Recorder:
             return
         place = self._topics[topic]
         if previous > self.sequences[place]:
+            self._end_at(self.sequences[place])
             raise FeedGap(
                 f"the feed has a gap (events {self.sequences[place]} to {previous}): this machine is too slow for it; the recording "
                 "ends before the gap. Record fewer --symbols, or reduce the speed of the clock"
@@ -168,14 +169,19 @@ class Recorder:
             rows = np.frombuffer(data, EVENT).copy()
             rows = rows[rows["sequence"] > self.sequences[place]]
             phases = np.flatnonzero((rows["kind"] == EventKind.PHASED) & (rows["flags"] != Phase.CONTINUOUS))
-            if len(phases):
-                raise FeedGap(
-                    f"{ONLY_CONTINUOUS}; the recording ends where {self._instruments[place][1].name} left continuous trading"
-                )
             rows["symbol"] = place
             rows["time_ns"] -= self._midnight_ns
             self._pending.append(rows)
             self.sequences[place] = sequence
+            if len(phases):
+                self._end_at(int(rows["sequence"][phases[0]]) - 1)
+                raise FeedGap(
+                    f"{ONLY_CONTINUOUS}; the recording ends where {self._instruments[place][1].name} left continuous trading"
+                )
+
+    def _end_at(self, sequence: int) -> None:
+        """Drops what came after an event: from there on, events of a symbol are missing."""
+        self._pending = [rows[rows["sequence"] <= sequence] for rows in self._pending]
 
     def _write_complete(self) -> None:
         """Writes the rows up to the event to which every symbol is complete, in the order of events."""

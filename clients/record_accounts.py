@@ -55,13 +55,15 @@ class AccountsRecorder:
         commands = np.frombuffer(data, COMMAND).copy()
         if not len(commands):
             return False
-        self._names, self._sequence = names.split("\n"), int(commands[-1]["sequence"])
+        self._names = names.split("\n")
         if commands[0]["time_ns"] < self._midnight_ns:
             raise RequestRejected(
                 "journal",
                 "expected a journal of one day, got one that begins before the exchange's day; start the exchange with a new --journal folder",
             )
-        events = self._events_of(self._sequence)
+        last = int(commands[-1]["sequence"])
+        events = self._events_of(last)
+        self._sequence = last
         self._write(effective_commands(commands, events))
         events["time_ns"] -= self._midnight_ns
         self.tape.update(events)
@@ -104,7 +106,8 @@ class AccountsRecorder:
     def run(
         self, stop: threading.Event, report: Callable[["AccountsRecorder"], None], seconds: float = float("inf")
     ) -> str:
-        """Records until `stop` is set, the exchange stops or `seconds` have passed, calling `report` from time to time; returns why it ended."""
+        """Records until `stop` is set, the exchange stops or `seconds` have passed, calling `report` from time to time; returns why it ended.
+        Raises RequestRejected as `copy_batch`, also if the exchange was restarted with another journal; everything before that is recorded."""
         deadline_s = time.monotonic() + seconds
         while True:
             stopping = stop.is_set() or time.monotonic() > deadline_s  # first, so that everything before is recorded

@@ -281,8 +281,15 @@ class Replayer:
             return self._exchange_time(RemoteClock())
         if self.speed is None:
             return None
-        speed, start_s = self.speed, time.monotonic()
-        return lambda: first_ns + int((time.monotonic() - start_s) * speed * 1e9)
+        speed, start_s = self.speed, 0.0
+
+        def now_ns() -> int:
+            nonlocal start_s
+            # from the first call on: sending the earlier rows takes no market time
+            start_s = start_s or time.monotonic()
+            return first_ns + int((time.monotonic() - start_s) * speed * 1e9)
+
+        return now_ns
 
     def _exchange_time(self, clock: RemoteClock) -> Callable[[], int]:
         """A function that returns the exchange's time; its operator may pause the clock, set it ahead or change its speed."""

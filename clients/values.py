@@ -1,8 +1,9 @@
 """Argument and return types of the client API, apart from orders and reports (session.py)."""
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
+from serl.clients.instrument import EXACT
 from serl.clients.session import Instrument
 from serl.exchange.account import Account
 from serl.exchange.errors import ConfigError
@@ -67,12 +68,13 @@ class Balance(NamedTuple):
     @classmethod
     def in_money(cls, instrument: Instrument, account: Account, last_ticks: int) -> "Balance":
         """Converts an account in a symbol whose last trade was at `last_ticks`."""
-        unit = instrument.tick_size * instrument.lot_size
-        fees = unit * account.fees_microticks / MICRO or Decimal(0)  # not 0E-9
-        return cls(
-            account.position_lots, unit * account.cash_ticks, unit * account.realised_ticks,
-            unit * account.unrealised_ticks(last_ticks), fees,
-        )  # fmt: skip
+        with localcontext(EXACT):
+            unit = instrument.tick_size * instrument.lot_size
+            fees = unit * account.fees_microticks / MICRO or Decimal(0)  # not 0E-9
+            return cls(
+                account.position_lots, unit * account.cash_ticks, unit * account.realised_ticks,
+                unit * account.unrealised_ticks(last_ticks), fees,
+            )  # fmt: skip
 
 
 class AssetBalance(NamedTuple):
@@ -89,7 +91,8 @@ class AssetBalance(NamedTuple):
     @property
     def free(self) -> Decimal:
         """The amount that new orders can spend."""
-        return self.balance - self.reserved
+        with localcontext(EXACT):
+            return self.balance - self.reserved
 
 
 def to_ticks(instrument: Instrument, price_ticks: int | None, price: Price | None) -> int | None:

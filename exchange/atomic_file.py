@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from serl.exchange.errors import UnwritableFileError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 
 
 @contextmanager
@@ -35,6 +35,15 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def require_other_file(output: Path, *sources: Path) -> None:
+    """Raises ConfigError if the output is one of the files that a command reads, which it would replace."""
+    for source in sources:
+        if output.exists() and source.exists() and output.samefile(source):
+            raise ConfigError(
+                f"--output: expected another file than {source}, which it would replace; give another name"
+            )
 
 
 def sync_folder(folder: Path) -> None:

@@ -160,11 +160,13 @@ def _exists(path: Path) -> click.UsageError:
 @click.option("--symbol", help="Symbol to export; LOBSTER has one only. [all]")
 def export(file: Path, output: Path, kind: str | None, levels: int, every: float | None, symbol: str | None) -> None:
     """Export the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER, or as a table: its orders, events, trades, quotes or books."""
+    from serl.exchange.atomic_file import require_other_file
     from serl.history.day import read_day, select_symbol
 
     if every is not None and kind != "book":
         raise click.UsageError(f"--every: expected with --table book, got it with {kind or 'a market data format'}; leave it out")  # fmt: skip
     _check_ending(output, kind)
+    require_other_file(output, file)
     made = read_day(file, accounts=True)
     if kind is not None:
         table = _table(made, kind, symbol, levels, every)

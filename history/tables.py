@@ -1,5 +1,7 @@
 """Days as tables: commands, events, trades, quotes and books. docs/tables.md lists their columns."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -98,9 +100,7 @@ def book(
             raise ConfigError("book: expected every_s or times_ns, got both; give one of them")
         times_ns = _grid(day, every_s)
     if times_ns is not None:
-        times_ns = np.ascontiguousarray(times_ns, np.int64)
-        if (np.diff(times_ns) < 0).any():
-            raise ConfigError("times_ns: expected increasing times, got a smaller one after a larger; sort them")
+        times_ns = _checked_times(times_ns)
     rows, context = _book_rows(day, depth, symbol, times_ns), _context(day)
     columns = _first_columns(rows, context)
     for level in range(depth):
@@ -171,6 +171,18 @@ def _first_columns(rows: BookRows, context: RowContext) -> dict[str, Column]:
         "time": times(rows.time_ns, context.date), "time_ns": rows.time_ns, "command_sequence": rows.sequence,
         "symbol": Names.of(rows.symbol, context.symbols),
     }  # fmt: skip
+
+
+def _checked_times(times_ns: Any) -> NDArray[np.int64]:
+    """The times as an array. ConfigError for other units: a column `time` counts from 1970, floats are seconds or have lost nanoseconds."""
+    given = np.asarray(times_ns)
+    if given.size and not np.issubdtype(given.dtype, np.integer):
+        raise ConfigError(
+            f"times_ns: expected integers, nanoseconds after midnight, got {given.dtype}; give those of a column time_ns"
+        )
+    if (np.diff(given) < 0).any():
+        raise ConfigError("times_ns: expected increasing times, got a smaller one after a larger; sort them")
+    return np.ascontiguousarray(given, np.int64)
 
 
 def _grid(day: Day, every_s: float) -> NDArray[np.int64]:

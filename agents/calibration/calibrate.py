@@ -32,6 +32,7 @@ from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.cluster import LOCAL
+from serl.exchange.atomic_file import require_other_file
 
 COST_DAYS = 10
 """Number of simulated days on which the costs of the score are measured."""
@@ -165,8 +166,12 @@ def _symbols(days: Sequence[CalibrationDay]) -> str:
     return ", ".join(dict.fromkeys(one.symbol.name for one in days))
 
 
-def require_folder(output: Path) -> None:
-    """Raises CalibrationError unless the folder of the output file exists."""
+def require_output(output: Path, *sources: Path) -> None:
+    """Raises CalibrationError unless the output can be a file: its folder exists, and it is not a folder itself. Raises ConfigError if it is one of the
+    sources, which it would replace."""
+    require_other_file(output, *sources)
+    if output.is_dir():
+        raise CalibrationError(f"{output}: expected a file to write, got a folder; add a name")
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
 

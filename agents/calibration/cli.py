@@ -68,7 +68,7 @@ def calibrate(
     from serl.agents.calibration.calibrate import (
         Calibration,
         CalibrationPlan,
-        require_folder,
+        require_output,
         write_json,
         write_population,
     )
@@ -77,7 +77,9 @@ def calibrate(
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
 
-    require_folder(output)
+    require_output(output, *days, *test_days)
+    if baseline_output is not None:
+        require_output(baseline_output, *days, *test_days)
     plan = CalibrationPlan(
         population_name(output),
         parse_window(train, "--train"),

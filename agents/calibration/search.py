@@ -5,6 +5,8 @@ one, because each trial has its own sampler, seeded by the number of complete tr
 """
 
 import dataclasses
+import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -131,7 +133,11 @@ def _open_study(optuna: Any, journal: Path, resume: bool, settings: dict[str, An
     if resume and not journal.exists():
         raise CalibrationError(f"{journal}: expected the trials of a search to resume, got no file; leave --resume out")
     try:
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+        if resume:
+            _repair(journal)
+        # absolute: optuna's lock is a link to this path, and one that a kill has left is only released if it leads to the file
+        file = optuna.storages.journal.JournalFileBackend(str(journal.absolute()))
+        storage = optuna.storages.JournalStorage(file)
     except OSError as error:
         raise CalibrationError(
             f"{journal}: expected a writable file, got {error.strerror}; give an output in a folder that exists"
@@ -149,6 +155,21 @@ def _open_study(optuna: Any, journal: Path, resume: bool, settings: dict[str, An
         if not trial.state.is_finished():
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
+
+
+def _repair(journal: Path) -> None:
+    """Removes the part of a line that a full disk or a kill has left at the end. Raises CalibrationError for a file without trials."""
+    text = journal.read_bytes()
+    whole = text.rfind(b"\n") + 1
+    try:
+        for line in text[:whole].splitlines():
+            json.loads(line)["op_code"]
+    except (ValueError, KeyError, TypeError):
+        raise CalibrationError(
+            f"{journal}: expected the trials of a search, got a damaged or another file; delete it to start over"
+        ) from None
+    if whole < len(text):
+        os.truncate(journal, whole)
 
 
 def _complete_trials(optuna: Any, study: Any) -> list[Any]:

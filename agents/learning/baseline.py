@@ -24,7 +24,7 @@ from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning import files
 from serl.agents.learning.errors import DivergedError, LearningError
-from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.settings import SEED_MAX, LearningSettings
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -35,7 +35,7 @@ class BaselineConfig(LearningSettings):
     """Common settings of all baselines."""
 
     steps: int = Field(500_000, gt=0, description="total environment steps")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=SEED_MAX)
     threads: int = Field(1, gt=0, description="PyTorch threads")
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from serl.agents.learning.cli_market import FILE, FORECASTER
+from serl.agents.learning.cli_market import FILE, FOLDER, FORECASTER
+from serl.agents.learning.settings import SEED_MAX
 from serl.cluster import LOCAL, on_option
 
 
@@ -23,13 +24,13 @@ from serl.cluster import LOCAL, on_option
     "--parts", type=click.IntRange(1, 1024), help="ppo: parts in which the environments collect (rollout_parts)."
 )
 @on_option("ppo: collect the parts on this machine, or each as an actor on a Ray cluster.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, actions and episodes.")
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), help="Seed of weights, actions and episodes.")
 @click.option(
     "--start-from",
     type=FILE,
     help="Policy file, or folder of a run, whose weights training starts from; default: new ones.",
 )
-@click.option("--output", type=FILE, help="Folder of the run; default runs/NAME.")
+@click.option("--output", type=FOLDER, help="Folder of the run; default runs/NAME.")
 @click.option("--resume", type=FILE, help="Folder of a run to continue from its last checkpoint.")
 def train(
     config: Path | None, data: tuple[Path, ...], forecaster: Path | None, steps: int | None, parts: int | None, on: str | None, seed: int | None, start_from: Path | None, output: Path | None,

@@ -11,8 +11,8 @@ from serl.agents.learning.cli_market import (
     ANSWERS,
     CONFIG,
     CURVE,
-    FILE,
     FILLS,
+    FOLDER,
     HOURS,
     KINDS,
     MARKET,
@@ -20,6 +20,7 @@ from serl.agents.learning.cli_market import (
     SEED,
     market_settings,
 )
+from serl.agents.learning.settings import SEED_MAX
 from serl.ranges import FloatRange
 
 if TYPE_CHECKING:
@@ -125,9 +126,15 @@ def _record(
 )  # fmt: skip
 @click.option("--epochs", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of weights and held-out orders."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, SEED_MAX),
+    help="Seed of weights and held-out orders.",
 )
-@click.option("--output", "-o", type=FILE, default=Path("runs/clone"), show_default=True, help="Folder of the policy.")
+@click.option(
+    "--output", "-o", type=FOLDER, default=Path("runs/clone"), show_default=True, help="Folder of the policy."
+)
 def clone(dataset: str, best: float, epochs: int, seed: int, output: Path) -> None:
     """Train a policy that imitates the best episodes of DATASET, a name or folder of `serl episodes export`.
 

@@ -11,8 +11,8 @@ from serl.agents.learning.cli_market import (
     ANSWERS,
     CONFIG,
     CURVE,
-    FILE,
     FILLS,
+    FOLDER,
     FORECASTER,
     HOURS,
     KINDS,
@@ -59,7 +59,7 @@ FITTED = (RULE, "ac")
 @click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Number of parent orders.")
 @SEED
 @on_option("Where the policies work, each as a task: this machine (the default), or a Ray cluster.")
-@click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
+@click.option("--output", type=FOLDER, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
     part: str, fills: str | None, answers: tuple[str, ...], forecaster: Path | None, hours: str | None, volume_curve: Path | None, episodes: int, seed: int,

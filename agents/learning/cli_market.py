@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from serl.agents.learning.market_config import MarketConfig
 
 FILE = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+"""A folder to write to, which may not exist yet."""
 KINDS = click.Choice(["static", "replay", "dynamic"])
 ANSWERS = click.Choice(["none", "fitted", "square_root"])
 MARKET = click.option(

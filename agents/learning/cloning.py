@@ -19,7 +19,7 @@ from serl.agents.learning.minari_files import Episodes
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.settings import SEED_MAX, LearningSettings
 
 HELD_OUT = 10
 """One in this many orders is held out."""
@@ -33,7 +33,7 @@ class CloneConfig(LearningSettings):
     patience: int = Field(10, gt=0, description="epochs without a smaller held-out error, after which training ends")
     minibatch: int = Field(64, gt=0)
     learning_rate: float = Field(1e-3, gt=0)
-    seed: int = Field(0, ge=0, description="of weights, minibatches and held-out orders")
+    seed: int = Field(0, ge=0, le=SEED_MAX, description="of weights, minibatches and held-out orders")
     threads: int = Field(1, gt=0, description="PyTorch threads")
 
 

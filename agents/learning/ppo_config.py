@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.settings import SEED_MAX, LearningSettings
 
 
 class PPOConfig(LearningSettings):
@@ -37,5 +37,5 @@ class PPOConfig(LearningSettings):
     value_weight: float = Field(0.5, ge=0, description="weight of the value loss")
     gradient_norm_max: float = Field(0.5, gt=0)
     reward_scale: float = Field(1.0, gt=0, description="factor applied to rewards before learning")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=SEED_MAX)
     threads: int = Field(1, gt=0, description="PyTorch threads")

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
 SAVED = {"saved": True}
 """Validation context for settings that serl wrote itself: old names are read as the new ones."""
 
+SEED_MAX = 2**63 - 1
+"""PyTorch's generators take a signed 64-bit seed."""
+
 
 class LearningSettings(BaseModel):
     """Immutable settings that reject unknown names. A renamed setting raises an error that gives its new name."""

@@ -38,10 +38,12 @@ def simulate(
     from serl.agents.traders.forecasters import load_with_forecaster
     from serl.agents.traders.simulate import Simulation
     from serl.agents.traders.value_news import ValueNews, read_day_news
+    from serl.exchange.atomic_file import require_other_file
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
     _require_writable(output)
+    require_other_file(output, *(Path(each) for each in (population, news, forecaster) if each is not None))
     config = load_with_forecaster(population, forecaster)
     until_ns = config.close_ns if until is None else time_of_day_ns(until, "--until")
     if not config.open_ns < until_ns <= config.close_ns:

@@ -4,6 +4,7 @@ import gc
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -91,6 +92,22 @@ def test_health_follows_the_exchange(exchange: Served, address: str) -> None:
         status, text = get(f"{address}/{page}")
         assert status == 503 and "no exchange answers" in text
     assert samples(address) == {("serl_up",): 0}
+
+
+def test_a_refused_token_is_an_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each scrape printed a traceback, and the scraper got no answer."""
+    config: dict[str, object] = {"login": {"participants": {"ann": {"token": "a"}}}}
+    with start_exchange(symbols="A", config=config, folder=tmp_path) as served:
+        questions = Questions(served.endpoint, None, "wrong")
+        with metrics_server(questions.ask, "127.0.0.1", 0) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                status, text = get(f"http://127.0.0.1:{server.server_address[1]}/metrics")
+            finally:
+                server.shutdown()
+        questions.close()
+    assert status == 503 and "expected the token of a participant that may read data" in text
+    assert not capfd.readouterr().err
 
 
 def test_questions_share_a_connection_and_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

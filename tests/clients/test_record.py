@@ -17,7 +17,7 @@ from serl.clients.errors import ExchangeUnreachable, FeedGap, Rejected, UnknownS
 from serl.clients.record import Recorder
 from serl.clients.replay import Replayer
 from serl.clients.session import Order
-from serl.exchange.records import TimeInForce
+from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, TimeInForce
 from serl.exchange.wire import FeedKind
 from serl.history.day import Day, day_writer, read_day
 from serl.history.tape import HASH
@@ -176,3 +176,30 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
             recorder.close()
             recorder.finish()
     assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == [3]
+
+
+@pytest.mark.parametrize("ends", ["gap", "phase"])
+def test_no_symbol_is_recorded_beyond_the_end_of_another(tmp_path: Path, ends: str) -> None:
+    """Orders in GOOG were recorded while those in AMZN were missing."""
+
+    def rows(*events: tuple[int, EventKind, int]) -> bytes:
+        found = np.zeros(len(events), EVENT)
+        for row, (number, kind, flags) in zip(found, events, strict=True):
+            row["sequence"], row["order_number"], row["kind"], row["flags"] = number, number, kind, flags
+        found["price_ticks"], found["qty_lots"], found["time_ns"] = 100, found["sequence"], time.time_ns()
+        return found.tobytes()
+
+    added = EventKind.ACCEPTED, int(EventFlag.RESTING)
+    with start_exchange() as exchange, day_writer(tmp_path / "a.parquet") as writer:
+        recorder = Recorder(exchange.endpoint, writer)
+        epoch, amzn, goog = recorder.epoch, b"rows/AMZN/", b"rows/GOOG/"
+        recorder.process(goog, [FeedKind.ROWS, epoch, 0, 3, 0, rows((1, *added), (3, *added))])
+        with pytest.raises(FeedGap):
+            if ends == "gap":
+                recorder.process(amzn, [FeedKind.ROWS, epoch, 2, 4, 0, rows((4, *added))])
+            else:
+                events = rows((2, EventKind.PHASED, int(Phase.PRE_OPEN)), (4, *added))
+                recorder.process(amzn, [FeedKind.ROWS, epoch, 0, 4, 0, events])
+        recorder.close()
+        recorder.finish()
+    assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == ([] if ends == "gap" else [1])

@@ -12,6 +12,7 @@ from serl.clients.blocking import connect
 from serl.clients.replay import Replayer
 from serl.clients.values import Trade
 from serl.exchange.config import local_operator_token
+from serl.exchange.records import Rows
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.server_fixture import RawClient, start_exchange
 
@@ -99,3 +100,24 @@ def test_commands_before_from_ns_are_sent_at_once() -> None:
 def served_trades(endpoint: str) -> list[Trade]:
     with connect(endpoint, "observer") as client:
         return client.trades("DEMO", 10_000)
+
+
+def test_the_speed_counts_from_the_first_paced_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the earlier rows took was caught up with in a burst: at speed 10, ten seconds of market for each."""
+    from_ns = OPEN_NS + 300 * SECOND_NS
+    with start_exchange(symbols="DEMO") as served:
+        replayer = Replayer(generate_day(5, end_ns=OPEN_NS + 600 * SECOND_NS), served.endpoint, 10.0, "", from_ns)
+        send, paced = replayer._send, list[Rows]()
+
+        def slowly(rows: Rows) -> None:
+            time.sleep(0.1)
+            send(rows)
+            if rows["time_ns"][0] >= from_ns:
+                paced.append(rows)
+                raise InterruptedError
+
+        monkeypatch.setattr(replayer, "_send", slowly)
+        with pytest.raises(InterruptedError):
+            replayer.run(lambda progress: None)
+        replayer.close()
+    assert paced[0]["time_ns"][-1] < paced[0]["time_ns"][0] + SECOND_NS // 2

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from serl.exchange.errors import ConfigError
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from serl.history.errors import SourceError
@@ -100,3 +101,12 @@ def test_an_import_does_not_replace_its_source(tmp_path: Path) -> None:
         result = CliRunner().invoke(day, ["import", str(source), "-o", str(output)])
         assert result.exit_code == 2 and "expected another file than SOURCE" in " ".join(result.output.split())
     assert source.read_text() == text
+
+
+def test_an_export_does_not_replace_the_day(tmp_path: Path) -> None:
+    """A table of trades took the place of the day."""
+    file = tmp_path / "g.parquet"
+    run_cli("generate", "-o", file, "--seed", 3, "--end", "09:31")
+    result = CliRunner().invoke(day, ["export", str(file), "--table", "trades", "-o", str(file)])
+    assert isinstance(result.exception, ConfigError) and "which it would replace" in str(result.exception)
+    assert len(read_day(file)) > 0

@@ -157,6 +157,8 @@ def test_an_empty_day_has_empty_tables(day: Day) -> None:
     ({"symbol": "XYZ"}, "symbol: expected one of DEMO, got XYZ"), ({"depth": 0}, "depth: expected 1 to 1000"),
     ({"every_s": 0}, "every_s: expected"), ({"every_s": 1, "times_ns": np.array([1])}, "expected every_s or times_ns, got both"),
     ({"times_ns": np.array([2, 1])}, "times_ns: expected increasing times"),
+    ({"times_ns": np.array(["2012-06-21T10:00"], "datetime64[ns]")}, "expected integers, nanoseconds after midnight, got datetime64"),
+    ({"times_ns": [36_000.0]}, "expected integers, nanoseconds after midnight, got float64"),
     ({"every_s": 1e-9}, "every_s: expected a time that gives at most 100,000,000 rows of the day"),  # filled the memory
     ({"every_s": 1e18}, "every_s: expected .* up to 1,000,000 s"), ({"every_s": float("inf")}, "every_s: expected .* got inf"),
 ])  # fmt: skip

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click import Command
 from click.testing import CliRunner
 
 from serl.agents.calibration import costs
 from serl.agents.calibration.cli import calibrate
 from serl.agents.calibration.errors import CalibrationError
+from serl.agents.calibration.flow.cli import flow
 from serl.agents.realism.errors import EmptyWindow, RealismError
 from serl.agents.traders.population import load_population
+from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from tests.agents.calibration.sample import poisson_day
 
@@ -116,3 +119,24 @@ def test_a_day_of_the_touch_alone_is_refused_before_the_search(day: Path, tmp_pa
 def test_a_missing_folder_is_an_error(day: Path, tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"expected an existing folder, got .*; create it first"):
         CliRunner().invoke(calibrate, [str(day), "-o", str(tmp_path / "no" / "out.yaml")], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (calibrate, ["DAY", "-o", "DAY"]),
+        (calibrate, ["DAY", "-o", "x.yaml", "--test-day", "OTHER", "--baseline-output", "OTHER"]),
+        (flow, ["train", "DAY", "-o", "DAY"]),
+        (flow, ["continue", "amzn", "DAY", "--at", "10:00", "-o", "DAY"]),
+        (flow, ["scenario", "OTHER", "-o", "OTHER"]),
+    ],
+)
+def test_sources_are_not_replaced(command: Command, arguments: list[str], day: Path, tmp_path: Path) -> None:
+    """The population took the place of the day to which it was fitted."""
+    other = tmp_path / "other"
+    other.write_text("name: other\n")
+    given = [str({"DAY": day, "OTHER": other}.get(one, one)) for one in arguments]
+    with pytest.raises(ConfigError, match=r"expected another file than .*, which it would replace"):
+        CliRunner().invoke(command, given, catch_exceptions=False)
+    with pytest.raises(CalibrationError, match="expected a file to write, got a folder"):
+        CliRunner().invoke(command, [*given, "-o", str(tmp_path)], catch_exceptions=False)

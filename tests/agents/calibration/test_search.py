@@ -1,10 +1,12 @@
 """The search: a resumed search ends like an uninterrupted one; journals of other searches are refused."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from optuna.storages.journal._file import LOCK_FILE_SUFFIX, JournalFileSymlinkLock
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters
@@ -78,3 +80,26 @@ def test_a_journal_is_neither_overwritten_nor_mixed_with_another_search(tmp_path
         search(valley, tmp_path / "none", trials=2, seed=5, resume=True, settings={})
     with pytest.raises(CalibrationError, match="trials: expected 1 or more, got 0"):
         search(valley, tmp_path / "none", trials=0, seed=5, resume=False, settings={})
+
+
+def test_a_journal_that_a_kill_has_left_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a line at the end was a traceback; a lock in a folder below was waited for without end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(JournalFileSymlinkLock.__init__, "__defaults__", (3,))
+    journal = Path("runs") / "fitted.yaml.trials"
+    journal.parent.mkdir()
+    search(valley, journal, trials=2, seed=5, resume=False, settings={})
+    os.truncate(journal, journal.stat().st_size - 20)
+    journal.with_name(journal.name + LOCK_FILE_SUFFIX).symlink_to(journal.absolute())
+    found = list[Trial]()
+    search(valley, journal, trials=3, seed=5, resume=True, settings={}, on_trial=found.append)
+    assert [trial.number for trial in found] == [2, 3], "the second trial was not complete"
+
+
+def test_another_file_is_no_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "some.trials"
+    for text in ("notes\n", "[1]\n", '{"some": 1}\n'):
+        journal.write_text(text)
+        with pytest.raises(CalibrationError, match="expected the trials of a search, got a damaged or another file"):
+            search(valley, journal, trials=3, seed=5, resume=True, settings={})
+        assert journal.read_text() == text

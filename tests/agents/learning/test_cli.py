@@ -131,7 +131,13 @@ def test_interrupted_and_resumed(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {hours: noon}", "market.hours")],
+    [
+        ("ppo: {clip: -1}", "ppo.clip"),
+        ("agents: 3", "agents"),
+        ("market: {hours: noon}", "market.hours"),
+        ("ppo: {seed: 9223372036854775808}", "ppo.seed"),
+        ("{algorithm: opd, opd: {seed: 9223372036854775808}}", "opd.seed"),
+    ],
 )
 def test_invalid_settings_are_one_line(tmp_path: Path, refused: Callable[..., str], text: str, message: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
@@ -165,6 +171,20 @@ def test_the_tables_of_bars_say_which_fills_they_assume(tmp_path: Path, capsys: 
         assert "ac: AlmgrenChriss(" in shown
         for suffix in ("md", "html", "csv", "json"):
             assert f"fills {fills}" in (tmp_path / f"evaluation.{suffix}").read_text()
+
+
+@pytest.mark.parametrize("command", [["train", "dynamic"], ["episodes", "clone", "some"]])
+def test_seeds_beyond_the_generators_are_refused(refused: Callable[..., str], command: list[str]) -> None:
+    assert "is not in the range" in refused(*command, "--seed", str(2**63))
+
+
+@pytest.mark.parametrize("command", [["train", "dynamic"], ["evaluate", "twap"], ["episodes", "clone", "some"]])
+def test_an_output_that_is_a_file_is_refused_at_once(
+    refused: Callable[..., str], command: list[str], tmp_path: Path
+) -> None:
+    """`serl evaluate` said so after it had worked all orders."""
+    (tmp_path / "notes").write_text("")
+    assert "is a file" in refused(*command, "--output", str(tmp_path / "notes"))
 
 
 def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:

@@ -54,3 +54,12 @@ def test_outputs_are_refused_before_the_simulation(tmp_path: Path, monkeypatch: 
 def test_a_seed_beyond_the_generators_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, ["small", "-o", str(tmp_path / "one.day"), "--seed", str(2**63)])
     assert done.exit_code == 2 and "is not in the range" in done.output
+
+
+def test_the_population_is_not_replaced(tmp_path: Path) -> None:
+    """The day took the place of a population that may have taken hours to calibrate."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text := "{name: mine, groups: [{trader: noise}]}")
+    done = CliRunner().invoke(command, [str(path), "-o", str(path), "--until", "09:31"])
+    assert isinstance(done.exception, ConfigError) and "which it would replace" in str(done.exception)
+    assert path.read_text() == text
