@@ -86,6 +86,9 @@ class ExchangeCollector(Collector):
 class _Pages(BaseHTTPRequestHandler):
     """/metrics; /health: the exchange answers; /ready: it takes orders."""
 
+    timeout = 30
+    """Seconds after which a connection that sends no request is closed: each takes a thread."""
+
     def __init__(self, registry: CollectorRegistry, ask: Ask, *arguments: Any) -> None:
         self._registry, self._ask = registry, ask
         super().__init__(*arguments)

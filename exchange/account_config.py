@@ -2,16 +2,26 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from serl.exchange.latency import LatencyConfig
 from serl.exchange.records import FEE_PPM_MAX, Rule, SelfTrade, Setting
 
+INTEGER_MAX = 1 << 62
+"""The largest absolute value of an integer setting: commands and messages have 64 bits for it."""
+
 
 class Section(BaseModel):
-    """A part of a configuration: unknown settings are errors."""
+    """A part of a configuration: unknown settings are errors, and so are numbers that are infinite or do not fit into 64 bits."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > INTEGER_MAX:
+            raise ValueError("expected an integer within +-2^62")
+        return value
 
 
 class FeesConfig(Section):

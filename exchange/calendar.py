@@ -55,10 +55,14 @@ class Calendar:
 
     def after(self, time_ns: int) -> "Calendar":
         """A calendar that contains only the commands after a time."""
-        other = Calendar(self._config, time_ns)
+        other = self.around(time_ns)
         for _ in other.pop_until(time_ns):
             pass
         return other
+
+    def around(self, time_ns: int) -> "Calendar":
+        """A calendar as of a start at another time: its first entries are those of the day before."""
+        return Calendar(self._config, time_ns)
 
     @property
     def next_ns(self) -> int:

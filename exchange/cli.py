@@ -52,6 +52,14 @@ def _clock_overrides(text: str) -> dict[str, Any]:
     return {"kind": kind}
 
 
+def _check_clock_options(kind: str, start: str | None, participants: int | None) -> None:
+    """Raises UsageError for an option that a clock of this kind would ignore."""
+    if start and kind == "live":
+        raise click.UsageError("--clock-start: expected a scaled or lockstep clock, got live; add --clock scaled:K")
+    if participants and kind != "lockstep":
+        raise click.UsageError(f"--participants: expected a lockstep clock, got {kind}; add --clock lockstep")
+
+
 def _overrides(**options: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if options["symbols"] or options["directory"]:
@@ -165,6 +173,7 @@ def start(
 
     traders = traders_of(context, population, hosts, seed, flow, forecaster)
     settings = load_config(config, _overrides(**options), None if traders is None else traders.defaults)
+    _check_clock_options(settings.clock.kind, options["clock_start"], options["participants"])
     if config is not None and settings.login.has_inline_tokens:
         warn_if_shared(config, "configuration with tokens")
     _serve(settings, traders, began)

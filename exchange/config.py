@@ -5,19 +5,20 @@ import re
 from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
 from serl.exchange.errors import ConfigError
 from serl.exchange.invalid import describe_invalid
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
-from serl.exchange.login import LoginConfig
+from serl.exchange.login import LoginConfig, is_name
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, TICK_ENTRIES_MAX
+from serl.exchange.rule_limits import check_rules
 from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import read_settings
 
@@ -26,12 +27,28 @@ DEFAULT_QUOTE = "USD"
 RECORDED_HOURS = 48
 """Hours of a recorded day: it counts from midnight UTC of its first row and may continue past the next midnight; 24:30 is half an hour after that."""
 SOCKETS = ("orders", "feed", "queries", "admin")
+INT32_MAX = (1 << 31) - 1
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+"""A duration whose nanoseconds fit into 64 bits, also when they are added to a time."""
+Rate = Annotated[float, Field(ge=0, le=1e9)]
+"""Units per second; 0 = no limit."""
+AUCTION_EVERY_S_MIN = 1e-6
+SIZE_EXPONENT_MAX = 30
+
+
+def _is_quoted(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError('expected a text in quotes, like "16:00", because YAML reads it as a number or a truth value')
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_is_quoted)]
 
 
 class PhaseConfig(Section):
     """When a phase begins."""
 
-    at: str = Field(pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    at: Text = Field(pattern=r"^\d{2}:\d{2}(:\d{2})?$")
     phase: Literal["continuous", "pre_open", "opening", "intraday", "volatility", "closing", "closed"]
 
     @field_validator("at")
@@ -48,8 +65,8 @@ class MarketRules(Section):
     """Rules of a symbol and its day; docs/orders.md explains them."""
 
     day: list[PhaseConfig] = Field([])
-    auction_every_s: float = Field(0, ge=0)
-    volatility_s: float = Field(300, gt=0)
+    auction_every_s: float = Field(0, ge=0, le=1e9)
+    volatility_s: Seconds = 300
     lot_multiple: int = Field(1, ge=1)
     tick_table: dict[NonNegativeInt, PositiveInt] = Field({}, max_length=TICK_ENTRIES_MAX)
     matching: Literal["price-time", "pro-rata"] = "price-time"
@@ -60,13 +77,20 @@ class MarketRules(Section):
     band_action: Literal["reject", "auction"] = "reject"
     fees: FeesConfig = FeesConfig()
 
+    @field_validator("auction_every_s")
+    @classmethod
+    def _is_interval(cls, value: float) -> float:
+        if 0 < value < AUCTION_EVERY_S_MIN:
+            raise ValueError(f"expected 0 (none), or an interval from {AUCTION_EVERY_S_MIN:g} s")
+        return value
+
 
 class SymbolConfig(MarketRules):
     """Reference data and rules of one symbol."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
-    tick_size: str = "0.01"
-    lot_size: str = "1"
+    name: Text = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
+    tick_size: Text = "0.01"
+    lot_size: Text = "1"
     base: str | None = Field(None, pattern=ASSET_NAME)
     quote: str = Field(DEFAULT_QUOTE, pattern=ASSET_NAME)
 
@@ -81,7 +105,8 @@ class SymbolConfig(MarketRules):
     @classmethod
     def _is_positive(cls, value: str) -> str:
         try:
-            if Decimal(value) > 0:
+            size = Decimal(value)
+            if size > 0 and size.is_finite() and abs(size.adjusted()) <= SIZE_EXPONENT_MAX:
                 return value
         except InvalidOperation:
             pass
@@ -93,7 +118,7 @@ class ClockConfig(Section):
 
     kind: Literal["live", "scaled", "lockstep"] = "live"
     speed: float | None = Field(None, gt=0, le=1e6)
-    start: str = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    start: Text = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
     held: bool = False
     participants: int = Field(0, ge=0)
 
@@ -147,7 +172,7 @@ class JournalConfig(Section):
 
     folder: Path | None = None
     segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
-    flush_s: float = Field(1.0, gt=0)
+    flush_s: Seconds = 1.0
     durability: Literal["interval", "batch"] = "interval"
     compress: bool = True
     retention: RetentionConfig = RetentionConfig()
@@ -161,26 +186,26 @@ class LimitsConfig(Section):
     message_bytes_max: int = Field(131_072, ge=1024, le=1 << 24)
     bulk_rows_max: int = Field(1024, ge=1, le=65_536)
     session_out_bytes: int = Field(65_536, ge=1024, le=1 << 24)
-    outbound_messages_max: int = Field(1000, ge=1)
+    outbound_messages_max: int = Field(1000, ge=1, le=INT32_MAX)
     connections_max: int = Field(1024, ge=1, le=1 << 20)
     unread_bytes_max: int = Field(1 << 24, ge=1 << 20)
     request_bytes_max: int = Field(4096, ge=256, le=1 << 20)
-    replies_unread_max: int = Field(100, ge=1)
+    replies_unread_max: int = Field(100, ge=1, le=INT32_MAX)
     replies_unread_bytes_max: int = Field(1 << 25, ge=1 << 16)
     requests_share: float = Field(0.05, gt=0, le=1)
     snapshot_orders_max: int = Field(100_000, ge=1)
     subscription_bytes_max: int = Field(256, ge=64, le=1 << 16)
     unknown_topics_max: int = Field(64, ge=0)
-    repeated_subscriptions_per_s_max: float = Field(20, ge=0)
-    control_messages_per_s_max: float = Field(200, ge=0)
+    repeated_subscriptions_per_s_max: Rate = 20
+    control_messages_per_s_max: Rate = 200
     resent_rows_max: int = Field(262_144, ge=1)
-    new_names_per_s_max: float = Field(10, ge=0)
-    cancels_per_s_max: float = Field(0, ge=0)
+    new_names_per_s_max: Rate = 10
+    cancels_per_s_max: Rate = 0
     replay_reports_max: int = Field(1_000_000, ge=0)
     staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)
     staged_rows_per_participant_max: int = Field(32_768, ge=1, le=1 << 26)
-    lockstep_ahead_s_max: float = Field(604_800, gt=0, le=1e9)
-    messages_per_s_max: float = Field(0, ge=0)
+    lockstep_ahead_s_max: Seconds = 604_800
+    messages_per_s_max: Rate = 0
     qty_lots_max: int = Field(1_000_000, ge=1, le=1 << 40)
     price_ticks_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
     orders_open_max: int = Field(1 << 23, ge=1, le=1 << 27)
@@ -190,18 +215,18 @@ class LimitsConfig(Section):
     trades_kept: int = Field(1000, ge=1)
     depth_max: int = Field(10_000, ge=1)
     news_bytes_max: int = Field(4096, ge=1, le=1 << 16)
-    news_per_s_max: float = Field(100, ge=0)
+    news_per_s_max: Rate = 100
     news_kept: int = Field(10_000, ge=1)
 
 
 class IntervalsConfig(Section):
     """Intervals and timeouts."""
 
-    heartbeat_s: float = Field(1.0, gt=0)
-    silence_s: float = Field(30.0, gt=0)
+    heartbeat_s: Seconds = 1.0
+    silence_s: Seconds = 30.0
     turn_ms: int = Field(5, ge=1, le=1000)
-    time_s: float = Field(1.0, gt=0)
-    drain_messages: int = Field(1024, ge=1)
+    time_s: Seconds = 1.0
+    drain_messages: int = Field(1024, ge=1, le=INT32_MAX)
 
 
 RESERVED_ROWS = 1024
@@ -338,9 +363,14 @@ def _check_consistency(config: ExchangeConfig) -> None:
                 f"endpoint: expected a loopback address without login.curve_keys, got {endpoint}, which other machines can reach; "
                 "use tcp://127.0.0.1:5570, or create keys with `serl keys new` and set login.curve_keys"
             )
-    if config.clock.kind == "lockstep" and config.clock.held and config.clock.speed is None:
+    if config.clock.held and (config.clock.kind == "live" or not config.clock.effective_speed):
         raise ConfigError(
-            "clock.held: expected a lockstep clock with a speed, got one without; use --clock lockstep:30 for example"
+            f"clock.held: expected a scaled clock, or a lockstep clock with a speed, got {config.clock.kind}{' without one' * (config.clock.kind != 'live')}; "
+            "use --clock scaled:30 or lockstep:30 for example"
+        )
+    if config.journal.retention.archive is not None and not config.journal.retention.is_limited:
+        raise ConfigError(
+            "journal.retention.archive: expected size or age with it, got neither; set when files move there"
         )
     window = config.limits.window_ticks
     if window & (window - 1):
@@ -352,7 +382,10 @@ def _check_consistency(config: ExchangeConfig) -> None:
         )
     check_lots(config.limits.qty_lots_max, config.limits.orders_open_max)
     for symbol in config.symbols:
-        _check_band(symbol, config.limits.price_ticks_max)
+        check_rules(symbol, config.limits)
+    for name in config.accounts:
+        if not is_name(name):
+            raise ConfigError(f"accounts: expected names of 1 to 64 printable bytes, got {name[:80]!r}")
     fee_max = FEE_LOTS_MAX // config.limits.qty_lots_max
     schedules = {f"symbols.{symbol.name}": symbol.fees for symbol in config.symbols}
     accounts = {f"accounts.{name}": account for name, account in config.accounts.items()}
@@ -382,18 +415,4 @@ def _check_consistency(config: ExchangeConfig) -> None:
         raise ConfigError(
             f"limits.message_bytes_max: expected at least {config.limits.bulk_rows_max * 64 + 16} bytes for "
             f"{config.limits.bulk_rows_max} bulk rows (bulk_rows_max), got {config.limits.message_bytes_max}"
-        )
-
-
-def _check_band(symbol: SymbolConfig, price_ticks_max: int) -> None:
-    where = f"symbols.{symbol.name}"
-    if symbol.band_ppm is not None and (symbol.band_low_ticks or symbol.band_high_ticks):
-        raise ConfigError(
-            f"{where}.band_ppm: expected a band that follows the market, or fixed band_low_ticks and band_high_ticks, got both; remove one"
-        )
-    if symbol.reference_ticks is not None and symbol.band_ppm is None:
-        raise ConfigError(f"{where}.reference_ticks: expected band_ppm with it, got none; set band_ppm too")
-    if (symbol.reference_ticks or 0) >= price_ticks_max:
-        raise ConfigError(
-            f"{where}.reference_ticks: expected a price below limits.price_ticks_max ({price_ticks_max}), got {symbol.reference_ticks}"
         )

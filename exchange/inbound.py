@@ -107,7 +107,12 @@ class Inbound:
     @property
     def has_commands(self) -> bool:
         """Whether any command waits."""
-        return bool(self._gateway.counter[STAGED]) or len(self._exchange_rows) > 0 or len(self._recorded) > 0
+        return self.count > 0
+
+    @property
+    def count(self) -> int:
+        """The number of commands that wait."""
+        return int(self._gateway.counter[STAGED]) + len(self._exchange_rows) + len(self._recorded)
 
     @property
     def next_ns(self) -> int:

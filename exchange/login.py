@@ -47,11 +47,11 @@ class ParticipantConfig(_Section):
             raise ValueError("expected a token (token, token_file or token_env) or a client_key, got neither; add one")
         read = dict(values)
         if given == ["token_file"]:
-            read["token"] = read_token(Path(values["token_file"]))
+            read["token"] = read_token(Path(str(values["token_file"])))
         if given == ["token_env"]:
             read["token"] = _token_of(str(values["token_env"]))
         if values.get("client_key_file"):
-            read["client_key"] = _read_key(Path(values["client_key_file"]))
+            read["client_key"] = _read_key(Path(str(values["client_key_file"])))
         return read
 
     def matches(self, token: object, key: str | None) -> bool:
@@ -88,12 +88,23 @@ class LoginConfig(_Section):
         if not isinstance(values, dict) or not (values.keys() & {"tokens", "operators"}):
             return values
         folded = {key: value for key, value in values.items() if key not in ("tokens", "operators")}
-        tokens, operators = values.get("tokens") or {}, values.get("operators") or ()
+        tokens, operators = values.get("tokens") or {}, values.get("operators") or []
+        participants = values.get("participants") or {}
+        if (
+            not isinstance(tokens, dict)
+            or not isinstance(operators, (list, tuple))
+            or not isinstance(participants, dict)
+        ):
+            raise ValueError(
+                "expected tokens: {name: token}, operators: [name] and participants: {name: ...}, got other forms"
+            )
+        if unknown := [name for name in operators if name not in list(tokens)]:
+            raise ValueError(f"operators: expected names with a token in tokens, got {unknown[0]!r}; give it one")
         older = {
             name: {"token": token, "permissions": PERMISSIONS if name in operators else _OPEN}
             for name, token in tokens.items()
         }
-        return folded | {"participants": older | (values.get("participants") or {})}
+        return folded | {"participants": older | participants}
 
     @field_validator("participants")
     @classmethod

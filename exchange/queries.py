@@ -12,7 +12,7 @@ from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
-from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED, THROTTLED_MESSAGES
+from serl.exchange.gateway.state import MESSAGES_RECEIVED, THROTTLED_MESSAGES
 from serl.exchange.holdings import holdings
 from serl.exchange.journal.unreadable import readable
 from serl.exchange.login import Credential, Login
@@ -195,7 +195,7 @@ class Queries:
             "orders_open": self._orders_open(),
             "sessions": self._sessions.count,
             "participants": len(self._core.journal.participants),
-            "commands_waiting": int(counter[STAGED]),
+            "commands_waiting": self._sessions.commands_waiting,
             "disk_full": int(self._core.journal.is_full),
             "messages": int(counter[MESSAGES_RECEIVED]),
             "uptime_s": round(time.monotonic() - self._started, 3),

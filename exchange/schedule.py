@@ -5,7 +5,7 @@ The commands carry the time at which they were due, so a day has the same tape a
 would begin with an auction waits for the RESUME.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class Schedule:
         if ended and market.state.counters["orders_open"][0]:
             # before a rule can trigger an order, or a phase hold an auction: that day's orders no longer trade
             rows.insert(0, command(CommandKind.END_DAY))
-        latest = {scheduled.symbol: scheduled for scheduled in past if scheduled.kind == CommandKind.PHASE}
+        latest = _latest_phases(past)
         due: list[tuple[int, int]] = []
         for number, (began_ns, _, _, phase) in latest.items():
             self._calendar_phase[number] = phase
@@ -93,8 +93,13 @@ class Schedule:
         self._begin_phases(due, now_ns)
 
     def set_back(self, time_ns: int) -> None:
-        """Follows a clock that goes back to a time, not before the last command: everything due after that time is due again."""
-        self._calendar = self._calendar.after(time_ns)
+        """Follows a clock that goes back to a time, not before the last command: everything due after that time is due again, also a phase that
+        only waited for the end of a halt."""
+        self._calendar = self._calendar.around(time_ns)
+        for number, scheduled in _latest_phases(self._calendar.pop_until(time_ns)).items():
+            self._calendar_phase[number] = scheduled.phase
+            if self._phase_after_halt.pop(number, None) is not None and self._must_wait(number, scheduled.phase):
+                self._phase_after_halt[number] = scheduled.phase
         self._bands.set_back(time_ns)
 
     @property
@@ -226,3 +231,8 @@ class Schedule:
             number: self._interruption_ends_ns.get(number, self._now_ns + self._volatility_ns[number])
             for number in np.flatnonzero(stopped & (state.halted == 0)).tolist()
         }
+
+
+def _latest_phases(scheduled: Iterable[ScheduledCommand]) -> dict[int, ScheduledCommand]:
+    """By symbol, the last PHASE among commands in order of time."""
+    return {each.symbol: each for each in scheduled if each.kind == CommandKind.PHASE}

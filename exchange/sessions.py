@@ -67,6 +67,11 @@ class Sessions:
         """The number of sessions that have not ended."""
         return int(np.count_nonzero(self._gateway.status))
 
+    @property
+    def commands_waiting(self) -> int:
+        """The number of accepted commands that are not executed yet: they wait for their arrival, or for the disk."""
+        return self._inbound.count + self._core.command_sequence - self._core.executed_sequence
+
     def descriptors(self, since_ns: int) -> tuple[set[int], set[int]]:
         """The descriptors of the sessions' connections, and of those that sent a message since a monotonic time."""
         slots = self.live_slots()

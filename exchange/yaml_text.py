@@ -1,5 +1,6 @@
 """Reads untrusted YAML."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,29 @@ import yaml
 from serl.exchange.errors import ConfigError
 
 
-def parse_yaml(text: str | bytes) -> Any:
+def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Parses a YAML document. Raises yaml.YAMLError, also for bytes that are not text and for invalid dates, numbers and nesting."""
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, loader)
     except (ValueError, RecursionError) as error:
         raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+
+
+class _Settings(yaml.SafeLoader):
+    """Refuses a name that a map contains twice: the first of two sections would be ignored."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = Counter(name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode))
+        if twice := next((name for name, count in names.items() if count > 1), None):
+            raise yaml.YAMLError(f"{twice!r} twice in one map,{node.start_mark}; join them")
+        return node
 
 
 def read_settings(path: Path, example: str) -> dict[str, Any]:
     """Reads the settings in a file; an empty file has none. example: the name of a file that shows the form. Raises ConfigError if the file is not a map."""
     try:
-        values = parse_yaml(path.read_bytes()) or {}
+        values = parse_yaml(path.read_bytes(), _Settings) or {}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except yaml.YAMLError as error:

@@ -11,7 +11,9 @@ import numpy as np
 from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import EVENTS, REPORTED, GatewayState
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
+from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.inspect import events_are_intact
 from serl.exchange.journal.segment import first_sequence, read_header
 from serl.exchange.journal.stored import StoredRows, decompress, slice_after, stored_paths, stored_rows
 from serl.exchange.records import EVENT, Rows
@@ -59,10 +61,15 @@ class EventStore:
 
     def find(self, first: int) -> Path | None:
         """The file that contains event `first` or has room for it (a finished file only if `first` would be its next event). Raises JournalError if
-        that file or a later one is damaged."""
+        that file, whose rows before the event a restart keeps, or a later one is damaged."""
         for path in reversed(self.paths()):
             header = read_header(path, EVENT, self._journal_id)
-            if 0 <= first - header["first_sequence"] <= header.get("rows", header["capacity"]):
+            keep = first - header["first_sequence"]
+            if 0 <= keep <= header.get("rows", header["capacity"]):
+                # later rows may be unfinished after a power cut; they are generated again
+                is_whole = header.get("rows") == keep
+                if not (events_are_intact(path, header) if is_whole else len(stored_rows(path, EVENT)) >= keep):
+                    raise damaged(path, f"its rows before event {first} fail their check")
                 return path
         return None
 
@@ -86,7 +93,10 @@ class EventStore:
                 break
             answers = SegmentAnswers(path)
             if not answers.load():
-                answers.finish(stored_rows(path, EVENT)[:])
+                rows = stored_rows(path, EVENT)[:]
+                if not len(rows):  # damaged: a restart does not need it, and it answers nothing
+                    continue
+                answers.finish(rows)
                 answers.save()
             self._answers.add(answers)
 

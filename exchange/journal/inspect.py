@@ -181,12 +181,13 @@ def _check_events(path: Path, journal_id: str) -> tuple[Finding, int]:
     text = f"events {first:,} to {first + count - 1:,}" if count else "no events"
     if "rows" not in header:
         return Finding(path.name, f"{text}, without a check: not finished, or of an older version"), first + count
-    if not _events_are_intact(path, header):
+    if not events_are_intact(path, header):
         return Finding(path.name, text, f"its {header['rows']:,} rows fail their check"), 0
     return Finding(path.name, text), first + count
 
 
-def _events_are_intact(path: Path, header: dict[str, Any]) -> bool:
+def events_are_intact(path: Path, header: dict[str, Any]) -> bool:
+    """Whether the rows of a finished event file pass their check. header: that of the file."""
     if path.suffix == ".zrows":
         try:
             return is_intact(CompressedRows(path, EVENT))

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,14 @@ def exchange() -> Iterator[Served]:
 
 @pytest.fixture
 def address(exchange: Served) -> Iterator[str]:
+    with metrics_of(exchange) as address:
+        yield address
+
+
+@contextmanager
+def metrics_of(exchange: Served, *options: str) -> Iterator[str]:
     program = [sys.executable, "-m", "serl", "metrics", "--connect", exchange.endpoint, "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*program, *options], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield process.stdout.readline().split()[-1].removesuffix("/metrics")
     process.terminate()

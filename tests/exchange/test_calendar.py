@@ -262,3 +262,27 @@ def test_the_day_ends_after_a_closing_that_summer_time_delays() -> None:
     calendar = Calendar(config, int(midnight.timestamp()) * SECOND_NS)
     due = list(calendar.pop_until(int(midnight.timestamp()) * SECOND_NS + 4 * 3600 * SECOND_NS))
     assert due[-1].kind == CommandKind.END_DAY and due[-1].time_ns == due[-2].time_ns > due[-3].time_ns
+
+
+def test_a_phase_that_waits_for_a_halt_is_due_again_after_the_clock_went_back(tmp_path: Path) -> None:
+    day = entries("08:00 pre_open", "09:30 continuous", "16:00 closing", "17:00 closed")
+    with exchange(tmp_path, at("09:00"), {"day": day}) as served:
+        served.send(CommandKind.HALT, at("09:20"), EXCHANGE, symbol=0)
+        served.schedule.run(at("09:31"))
+        served.schedule.set_back(at("09:22"))
+        served.send(CommandKind.RESUME, at("09:25"), EXCHANGE, symbol=0)
+        served.schedule.run(at("09:29"))
+        assert served.phase() == Phase.PRE_OPEN
+        served.schedule.run(at("16:30"))
+        served.send(CommandKind.HALT, at("16:40"), EXCHANGE, symbol=0)
+        served.schedule.run(at("18:00"))
+        served.schedule.set_back(at("17:30"))  # after the time of the waiting phase, which therefore still waits
+        served.send(CommandKind.RESUME, at("17:40"), EXCHANGE, symbol=0)
+        served.schedule.run(at("17:40"))
+        expected = [
+            ("09:00", Phase.PRE_OPEN),
+            ("09:30", Phase.CONTINUOUS),
+            ("16:00", Phase.CLOSING),
+            ("17:40", Phase.CLOSED),
+        ]
+        assert served.phases() == [(at(text), phase) for text, phase in expected]

@@ -25,3 +25,12 @@ def test_the_account_of_an_unknown_participant_has_no_table() -> None:
     with start_exchange(symbols="A") as served:
         done = CliRunner().invoke(exchange, ["account", "nobody", "--connect", served.endpoint])
     assert isinstance(done.exception, RequestRejected) and "'nobody'" in str(done.exception) and not done.output
+
+
+def test_a_symbol_whose_name_is_a_number_is_found_by_its_name() -> None:
+    """As on Asian exchanges: `--symbol 000001` halted the symbol with the number 1."""
+
+    def info(_socket: str, _kind: str) -> Any:
+        return [0, 0, 0, 0, 0, ["", [[0, "000001"], [1, "600519"], [2, "AMZN"]]]]
+
+    assert [symbol_number(info, symbol) for symbol in ("000001", "600519", "AMZN", "2")] == [0, 1, 2, 2]

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from serl.exchange.journal.checked_json import check_of, read_checked, write_che
 from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.meta import participant_text, write_participants
 from serl.exchange.journal.segment import HEADER_BYTES
-from serl.exchange.records import COMMAND, CommandKind
+from serl.exchange.records import COMMAND, EVENT, CommandKind
 
 COUNT = 8000
 
@@ -261,3 +261,40 @@ def test_only_changed_participants_are_encoded_again(tmp_path: Path, monkeypatch
     file = participants_file.ParticipantsFile(tmp_path, "an id", [], lambda: None)
     file.save()
     assert read_checked(tmp_path / "participants.json", *meta.PARTICIPANTS_KEYS)["participants"] == []
+
+
+def test_a_damaged_file_of_events_that_a_restart_does_not_need_is_no_obstacle(tmp_path: Path) -> None:
+    """Its header is damaged, so that none of its rows is known, and after a kill it has no index."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    while core.journal.events.first_sequence == 1:
+        submit(core, COUNT)
+    core.save_snapshot()
+    core.journal.write_events(core.gateway)
+    last = core.command_sequence
+    core.journal.unlock()
+    (folder / "events-000000000001.rows").write_bytes(b"?" * 100)
+    core = start(folder)
+    assert core.command_sequence == last
+    answers = [len(core.journal.answers(0, command_id, core.gateway)) for command_id in (1, last)]
+    assert answers[0] == 0 < answers[1]
+    core.journal.unlock()
+
+
+@pytest.mark.parametrize(("stops", "column"), [(True, "qty_lots"), (True, "sequence"), (False, "sequence")])
+def test_damaged_events_are_not_continued(stops: bool, column: LiteralString, tmp_path: Path) -> None:
+    """The next stop gave the file a check that its damaged rows passed; rows after a damaged sequence number could not be read any longer."""
+    folder = tmp_path / "journal"
+    core = start(folder)
+    submit(core, COUNT)
+    if stops:
+        core.close()
+    else:
+        core.save_snapshot()
+        core.journal.unlock()
+    assert EVENT.fields is not None
+    flip(folder / "events-000000000001.rows", HEADER_BYTES + 100 * EVENT.itemsize + EVENT.fields[column][1])
+    before = contents(folder)
+    with pytest.raises(JournalError, match=r"events-000000000001\.rows: .* fail their check"):
+        start(folder)
+    assert contents(folder) == before

@@ -42,6 +42,12 @@ def is_halted(served: Served) -> bool:
         return bool(query.receive()[5][0])
 
 
+def waiting(served: Served) -> int:
+    with RawClient(served.endpoint, "queries") as query:
+        query.send(Kind.STATISTICS, 1)
+        return int(query.receive()[5]["commands_waiting"])
+
+
 def halt_later(client: RawClient) -> None:
     """A HALT for the time 500, of somebody who may not."""
     client.send(int(CommandKind.HALT), 1, 0, 500)
@@ -118,6 +124,7 @@ def test_recorded_commands_of_two_sessions_arrive_in_the_order_of_their_times(tm
             operator.send(Kind.ON_BEHALF, recorded(participant, time_ns).tobytes())
             operator.send(BYE)
             operator.receive(100)
+        assert waiting(served) == 2
         bob.send(PROMISE, 600)
         bob.receive(GRANT)
-        assert bids(served) == [[52, 1, 1]]
+        assert bids(served) == [[52, 1, 1]] and waiting(served) == 1

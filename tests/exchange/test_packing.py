@@ -6,7 +6,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import pytest
@@ -150,6 +150,33 @@ def test_a_damaged_part_of_a_compressed_file_costs_only_its_commands(journal: Pa
     with pytest.raises(JournalError, match="cannot be decompressed"):
         start(folder)
     assert repair(folder, tmp_path / "repaired").saved_last == 2 * CHUNK_ROWS
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "column"),
+    [
+        ("commands", COMMAND, "sequence"),
+        ("commands", COMMAND, "qty_lots"),
+        ("events", EVENT, "sequence"),
+        ("events", EVENT, "qty_lots"),
+    ],
+)
+def test_a_damaged_file_is_not_compressed(
+    kind: str, dtype: "np.dtype[np.void]", column: LiteralString, journal: Path, tmp_path: Path
+) -> None:
+    """Its rows after the damage went with the original, and what was left passed its check."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    path = stored_paths(folder, kind)[0]
+    assert dtype.fields is not None
+    flip(path, HEADER_BYTES + 100 * dtype.itemsize + dtype.fields[column][1])
+    content = path.read_bytes()
+    with pytest.raises(JournalError, match=f"{path.name}: .*: it stays uncompressed"):
+        compress_finished(folder)
+    assert path.read_bytes() == content and not path.with_suffix(".zrows").exists()
+    others = [
+        other.suffix for each in ("commands", "events") for other in stored_paths(folder, each)[:1] if other != path
+    ]
+    assert others == [".zrows"], "all others are compressed"
 
 
 def test_events_that_a_kill_left_open_are_compressed(tmp_path: Path) -> None:
