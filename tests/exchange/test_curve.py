@@ -155,7 +155,7 @@ def test_a_wrong_login_is_a_configuration_error_that_prints_no_token(login: dict
 
 
 def test_tokens_and_operators_are_the_older_form_of_participants() -> None:
-    old = load_config(overrides={"login": {"tokens": {"alice": "a", "root": "r"}, "operators": ["root", "nobody"]}})
+    old = load_config(overrides={"login": {"tokens": {"alice": "a", "root": "r"}, "operators": ["root"]}})
     everything = ["trade", "data", "drop_copy", "operate"]
     participants = {"alice": {"token": "a"}, "root": {"token": "r", "permissions": everything}}
     assert old == load_config(overrides={"login": {"participants": participants}})

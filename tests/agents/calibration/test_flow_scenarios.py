@@ -155,11 +155,12 @@ def test_commands_and_what_they_refuse(day: Day, tmp_path: Path) -> None:
     assert "expected a population of `serl flow train`, with one trader, got traders" in continue_at("09:50", "small")
     scenario = run("scenario", str(tmp_path / "flow.yaml"), "--volatility", "2", "-o", str(tmp_path / "fast.yaml"))
     assert "wrote" in scenario and load_population(tmp_path / "fast.yaml").groups[0].profile["pace"] == 4
-    for source, words in (
-        ("fast", ["--value-lean", "2"]),
-        ("led", ["--volatility", "2"]),
+    for source, to, words in (
+        ("fast", "leaning", ["--value-lean", "2"]),
+        ("leaning", "led", ["--volatility", "2"]),
     ):  # one change after the other
-        run("scenario", str(tmp_path / f"{source}.yaml"), *words, "-o", str(tmp_path / "led.yaml"))
+        run("scenario", str(tmp_path / f"{source}.yaml"), *words, "-o", str(tmp_path / f"{to}.yaml"))
+    assert "which it would replace" in run("scenario", str(tmp_path / "led.yaml"), "-o", str(tmp_path / "led.yaml"))
     led = load_population(tmp_path / "led.yaml").groups[0].profile
     assert (led["pace"], led["value_lean"]) == (16, 2)
     with pytest.raises(PopulationError, match="continue the day again"):
