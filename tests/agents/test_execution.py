@@ -146,7 +146,7 @@ def test_a_volume_curve_and_policies_with_missing_settings(tmp_path: Path) -> No
         capture_output=True,
         text=True,
     )
-    assert "13 buckets of 1800 s from 1 days" in made.stdout, made.stderr
+    assert "13 buckets of 1800 s from 1 day\n" in made.stdout, made.stderr
     order = ["--symbol", "A", "--side", "sell", "--qty", "5", "--window", "10:00-10:30"]
     for policy, options, message in (
         ("vwap", [], "serl volume-curve"),

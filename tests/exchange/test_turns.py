@@ -21,15 +21,15 @@ from tests.server_fixture import RawClient, start_exchange
 
 SLOW_DISK = """
 import time
-from serl.exchange.journal import meta
-write = meta.write_checked
+from serl.exchange.journal import participants_file
+write = participants_file.write_participants
 
-def slow(path, value):
-    if "newcomer" in str(value):
+def slow(folder, journal_id, texts):
+    if "newcomer" in str(texts):
         time.sleep(2)
-    write(path, value)
+    write(folder, journal_id, texts)
 
-meta.write_checked = slow
+participants_file.write_participants = slow
 """
 
 

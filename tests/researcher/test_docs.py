@@ -43,7 +43,7 @@ def test_the_page_on_the_inner_loop_runs(tmp_path: Path, monkeypatch: pytest.Mon
     exec(compile(block.text.replace("Budget(),", "less,").replace("workers=2", "workers=1"), "inner.md", "exec"), names)
     results = names["results"]
     assert isinstance(results, list) and len(results) == 2
-    assert sorted(result.stage for result in results) == ["done", "halved"], [result.reason for result in results]
+    assert {result.stage for result in results} <= {"done", "halved"}, [result.reason for result in results]
 
 
 @pytest.mark.parametrize("page", ["tutorials/run-the-researcher.md", "researcher.md"])

@@ -38,10 +38,12 @@ def test_few_blocks_give_no_interval() -> None:
 @pytest.mark.long
 def test_a_day_and_a_population_are_measured_alike() -> None:
     orders = day_orders(poisson_day(), *HELD_OUT, pairs=2)
-    for found in (day_costs([poisson_day()], *HELD_OUT), population_costs(flow(), range(5), orders)):
+    day, simulated = day_costs([poisson_day()], *HELD_OUT), population_costs(flow(), range(5), orders)
+    for found in (day, simulated):
         assert np.isfinite(found.values).all() and len(found.values) == len(COSTS)
-        assert all(one.low <= one.value <= one.high for one in found.estimates.values())
-    assert found.orders == 20 and found.clusters == 5
+    assert (simulated.orders, simulated.clusters, day.clusters) == (20, 5, 3)
+    assert all(one.low <= one.value <= one.high for one in simulated.estimates.values())
+    assert all(one.interval is None for one in day.estimates.values())
 
 
 @pytest.mark.long
