@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from serl.clients.errors import Rejected, RequestRejected, refused_command
+from serl.clients.errors import RequestRejected, refused_command
 from serl.clients.inbox import InboxItem, rejections
 from serl.clients.session import Session
-from serl.exchange.reasons import MEANINGS
+from serl.exchange.reasons import rejected
 from serl.exchange.records import Reason
 
 
@@ -32,7 +32,7 @@ class Awaited:
         if isinstance(found, RequestRejected):
             raise found
         if found:
-            raise Rejected(Reason(found).name, f"{MEANINGS[Reason(found)]}; got {command}")
+            raise rejected(Reason(found), command)
         return not self._session.is_waiting(command_id)
 
     def note(self, items: Iterable[InboxItem]) -> None:

@@ -7,7 +7,6 @@ from serl.clients.news import NewsPages
 from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade
 from serl.exchange.account import Account
 from serl.exchange.news import News
-from serl.exchange.records import HaltReason, Phase
 from serl.exchange.wire import Kind
 
 
@@ -34,8 +33,8 @@ def trades(core: ClientCore, symbol: str, count: int) -> Steps[list[Trade]]:
 
 def status(core: ClientCore, symbol: str) -> Steps[SymbolStatus]:
     """Whether a symbol is halted, and its phase."""
-    halted, phase, reason = (yield from core.ask(Kind.STATUS, core.session.instrument(symbol).number))[5]
-    return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
+    reply = yield from core.ask(Kind.STATUS, core.session.instrument(symbol).number)
+    return SymbolStatus.of(*reply[5])
 
 
 def news(core: ClientCore, count: int) -> Steps[list[News]]:

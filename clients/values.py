@@ -47,6 +47,11 @@ class SymbolStatus(NamedTuple):
     phase: Phase
     reason: HaltReason
 
+    @classmethod
+    def of(cls, halted: int, phase: int, reason: int) -> "SymbolStatus":
+        """Creates one from an exchange's integers."""
+        return cls(bool(halted), Phase(phase), HaltReason(reason))
+
 
 class Balance(NamedTuple):
     """A participant's position, cash and profit in a symbol since it first traded it, over all of its sessions, in money.

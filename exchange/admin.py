@@ -16,7 +16,7 @@ from serl.exchange.journal.unreadable import readable
 from serl.exchange.login import Login, Permission
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
-from serl.exchange.reasons import MEANINGS
+from serl.exchange.reasons import described
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.requests import Requests
 from serl.exchange.schedule import Schedule
@@ -213,7 +213,7 @@ class Admin:
         if answer["kind"] == EventKind.REJECTED:
             name, reason = CommandKind(row["kind"][0]).name, Reason(answer["reason"])
             where = "" if row["kind"][0] == CommandKind.DEPOSIT else f" of symbol {row['symbol'][0]}"
-            raise RequestError("rejected", f"{name}{where} was rejected: {reason.name} ({MEANINGS[reason]})")
+            raise RequestError("rejected", f"{name}{where} was rejected: {described(reason)}")
         return answer
 
     def _last_event(self, participant: int) -> np.void:

@@ -45,14 +45,14 @@ def exchange_options(command: Callable[..., None]) -> Callable[..., None]:
 def symbol_number(request: Request, symbol: str | None) -> int:
     """The number of the symbol in an operator's command, given by its name, or, if no symbol has that name, by its number, which needs no
     permission to read data. If none is given, that of the only symbol. Raises ConfigError for any other."""
-    is_number = symbol is not None and symbol.isascii() and symbol.isdigit()
+    number = int(symbol) if symbol is not None and symbol.isascii() and symbol.isdigit() else None
     try:
         symbols = request("queries", "INFO")[5][1]
     except RequestRejected as error:
         if error.code != "login":
             raise
-        if symbol is not None and is_number:
-            return int(symbol)
+        if number is not None:
+            return number
         raise RequestRejected(
             "not_permitted",
             "expected an operator's token, got none or another; give that of a participant with the permission operate with --token-file (and "
@@ -61,8 +61,8 @@ def symbol_number(request: Request, symbol: str | None) -> int:
     numbers = {name: number for number, name, *_ in symbols}
     if symbol is None and len(numbers) == 1:
         return 0
-    if symbol is not None and symbol not in numbers and is_number:
-        return int(symbol)
+    if symbol not in numbers and number is not None:
+        return number
     if symbol not in numbers:
         raise ConfigError(f"--symbol: expected one of {', '.join(numbers)}, got {symbol or 'none'}; give one of them")
     return numbers[symbol]

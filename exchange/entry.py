@@ -7,7 +7,7 @@ import numpy as np
 
 from serl.exchange import growth
 from serl.exchange.decode import Event, decode
-from serl.exchange.errors import ConfigError, Rejected
+from serl.exchange.errors import ConfigError
 from serl.exchange.integers import Integer, Symbol, integer
 from serl.exchange.kernel.entry import (
     COMMANDS,
@@ -31,7 +31,7 @@ from serl.exchange.kernel.entry import (
 )
 from serl.exchange.kernel.state import State
 from serl.exchange.limits import MarketLimits
-from serl.exchange.reasons import MEANINGS
+from serl.exchange.reasons import rejected
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,
@@ -378,7 +378,7 @@ class Entry:
                 got = f"{command_id}; leave it out"
             case _:
                 got = f"{KINDS[kind]} {command_id} of participant {participant}"
-        raise Rejected(reason.name, f"{MEANINGS[reason]}; got {got}")
+        raise rejected(reason, got)
 
     def _refuse(self, symbol: Symbol, participant: Integer, **integers: Integer) -> NoReturn:
         """Raises ConfigError for the argument that `pack` did not accept."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.errors import Rejected
 from serl.exchange.records import EventKind, Reason, Rows
 
 REASONS_SIZE = 256
@@ -41,6 +42,16 @@ MEANINGS = {
 """Why a command is rejected."""
 
 
+def described(reason: Reason) -> str:
+    """Like `HALTED (the symbol is halted)`."""
+    return f"{reason.name} ({MEANINGS[reason]})"
+
+
+def rejected(reason: Reason, sent: str) -> Rejected:
+    """The error about a command that was rejected."""
+    return Rejected(reason.name, f"{MEANINGS[reason]}; got {sent}")
+
+
 def count_rejections(rows: Rows) -> NDArray[np.int64]:
     """(256,) numbers of REJECTED events among EVENT rows, by reason."""
     return np.bincount(rows["reason"][rows["kind"] == EventKind.REJECTED], minlength=REASONS_SIZE)
@@ -54,4 +65,4 @@ def by_name(counts: NDArray[np.int64]) -> dict[str, int]:
 def rejections_text(counts: Mapping[str, int]) -> str:
     """Formats counts from `by_name`, like `3 HALTED (the symbol is halted)`, the most frequent reason first."""
     found = [(count, Reason[name.upper()]) for name, count in counts.items()]
-    return ", ".join(f"{count:,} {reason.name} ({MEANINGS[reason]})" for count, reason in sorted(found, reverse=True))
+    return ", ".join(f"{count:,} {described(reason)}" for count, reason in sorted(found, reverse=True))

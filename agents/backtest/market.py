@@ -27,8 +27,6 @@ from serl.exchange.records import (
     CommandKind,
     EventFlag,
     EventKind,
-    HaltReason,
-    Phase,
     Rows,
     Side,
     TimeInForce,
@@ -308,8 +306,7 @@ class BacktestMarket:
 
     def status(self, symbol: str) -> SymbolStatus:
         """See StrategyMarket."""
-        halted, phase, reason = symbol_status(self.market.state, self._number(symbol))
-        return SymbolStatus(bool(halted), Phase(phase), HaltReason(reason))
+        return SymbolStatus.of(*symbol_status(self.market.state, self._number(symbol)))
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

@@ -1,7 +1,7 @@
 """The report of a backtest: tables, an HTML page, JSON and a plot."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from html import escape
 from pathlib import Path
@@ -47,7 +47,7 @@ def lines(result: Result) -> list[tuple[str, str]]:
         ("position at the end", positions or "flat"),
         ("fills", f"{counts['fill']:,}, {int(result.fills['maker'].sum()):,} of them as maker"),
         ("orders", f"{counts['accepted']:,} accepted, {counts['rejected']:,} commands rejected"),
-        *([("rejected", rejections_text(result.rejections))] if result.rejections else []),
+        *_rejected(result.rejections),
         ("trades", f"{len(closed):,} closed, {won:,} with a profit"),
         ("decisions", f"{result.decisions:,}, {result.decisions / max(result.wall_s, 1e-9):,.0f} a second"),
     ]
@@ -63,12 +63,14 @@ def summary(results: Sequence[Result]) -> list[tuple[str, str]]:
         estimate = mean_interval(values)
         assert estimate is not None
         found.append((name, "{:,.2f} [{:,.2f}, {:,.2f}]".format(*estimate)))
-    rejections: Counter[str] = sum((Counter(one.rejections) for one in results), Counter())
-    if rejections:
-        found.append(("rejected", rejections_text(rejections)))
+    found += _rejected(sum((Counter(one.rejections) for one in results), Counter[str]()))
     found.append(("seeds with a profit", f"{sum(1 for one in results if one.profit > 0)}"))
     found.append(("decisions", f"{sum(one.decisions for one in results):,}"))
     return found
+
+
+def _rejected(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    return [("rejected", rejections_text(counts))] if counts else []
 
 
 def numbers(results: Sequence[Result]) -> dict[str, Any]:

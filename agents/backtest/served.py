@@ -81,41 +81,26 @@ class ServedStrategyMarket:
         time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        try:
-            return self.client.buy(
-                symbol,
-                qty_lots,
-                price_ticks,
-                price=price,
-                time_in_force=time_in_force,
-                post_only=post_only,
-                terms=terms,
-            )
-        except Rejected:
-            return self._last_order()
+        return self._order(
+            self.client.buy, symbol, qty_lots, price_ticks, price=price, time_in_force=time_in_force, post_only=post_only, terms=terms
+        )  # fmt: skip
 
     def sell(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None,
         time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        try:
-            return self.client.sell(
-                symbol,
-                qty_lots,
-                price_ticks,
-                price=price,
-                time_in_force=time_in_force,
-                post_only=post_only,
-                terms=terms,
-            )
-        except Rejected:
-            return self._last_order()
+        return self._order(
+            self.client.sell, symbol, qty_lots, price_ticks, price=price, time_in_force=time_in_force, post_only=post_only, terms=terms
+        )  # fmt: skip
 
-    def _last_order(self) -> Order:
-        """The order that was just rejected; see its state and reason."""
-        session = self.client.session
-        return session.orders[session.next_command_id - 1]
+    def _order(self, send: Callable[..., Order], *arguments: Any, **options: Any) -> Order:
+        """Sends an order; if it is rejected, its state and reason say so."""
+        try:
+            return send(*arguments, **options)
+        except Rejected:
+            session = self.client.session
+            return session.orders[session.next_command_id - 1]
 
     def cancel(self, order: Order) -> Order:
         """See StrategyMarket."""
